@@ -1,0 +1,110 @@
+"""What a setting is: its name, type, default and check; the tables beside this file hold Kafka's.
+
+Sources: Kafka 4.3.1's ConfigDef classes. Names under ``ottla.`` are ours.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class SettingError(ValueError):
+    """A setting that cannot be; the message is one line that says what to write instead."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One row of a table. ``type`` is Kafka's word; ``default`` is its text, empty for none; ``check`` a small rule."""
+
+    name: str
+    type: str
+    default: str
+    check: str
+    broker_name: str = ""
+
+    def parse(self, text: str) -> Value:
+        """The typed value. Raises SettingError with the name, the value and what is allowed."""
+        value = _convert(self, text.strip())
+        _check(self, value)
+        return value
+
+    @property
+    def default_value(self) -> Value:
+        if self.default == "" and self.type not in ("STRING", "LIST"):
+            return None
+        return _convert(self, self.default)
+
+
+_BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
+
+
+def _convert(setting: Setting, text: str) -> Value:
+    match setting.type:
+        case "BOOLEAN":
+            return _boolean(setting, text)
+        case "INT" | "LONG" | "SHORT":
+            return _integer(setting, text)
+        case "DOUBLE":
+            return _number(setting, text)
+        case "LIST":
+            return tuple(word.strip() for word in text.split(",") if word.strip())
+        case _:
+            return text
+
+
+def _boolean(setting: Setting, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingError(f"{setting.name}={text}: write true or false")
+    return text.lower() == "true"
+
+
+def _integer(setting: Setting, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise SettingError(f"{setting.name}={text}: write a whole number") from None
+    bound = _BOUNDS[setting.type]
+    if not -bound <= value < bound:
+        raise SettingError(f"{setting.name}={text}: does not fit {setting.type}")
+    return value
+
+
+def _number(setting: Setting, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingError(f"{setting.name}={text}: write a number") from None
+
+
+def _check(setting: Setting, value: Value) -> None:
+    rule, _, words = setting.check.partition(" ")
+    if rule == "min" and isinstance(value, int | float) and value < float(words):
+        raise SettingError(f"{setting.name}={value}: the least allowed is {words}")
+    if rule == "range" and isinstance(value, int | float):
+        low, high = (float(word) for word in words.split())
+        if not low <= value <= high:
+            raise SettingError(f"{setting.name}={value}: allowed is {words.replace(' ', ' to ')}")
+    if rule == "in":
+        allowed = words.split(",")
+        for word in value if isinstance(value, tuple) else (str(value),):
+            if word not in allowed:
+                raise SettingError(f"{setting.name}={word}: allowed is one of {', '.join(allowed)}")
+
+
+@cache
+def _table(file_name: str) -> dict[str, Setting]:
+    text = (files(__package__) / file_name).read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+    return {row[0]: Setting(*row) for row in rows}
+
+
+def server_settings() -> dict[str, Setting]:
+    """Every setting a ``server.properties`` may hold, by name."""
+    return _table("server.tsv")
+
+
+def topic_settings() -> dict[str, Setting]:
+    """Every setting a topic may have, by name; ``broker_name`` is the server setting that gives its default."""
+    return _table("topic.tsv")

@@ -1,0 +1,59 @@
+"""Reads ``server.properties`` and the ``KAFKA_*`` environment of Kafka's image into one mapping of text."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from ottla.runtime.settings.definitions import SettingError, server_settings
+
+# Variables of Kafka's image that are no settings (docker/README of Apache Kafka).
+_NOT_SETTINGS = (
+    "KAFKA_OPTS",
+    "KAFKA_HEAP_OPTS",
+    "KAFKA_JMX_OPTS",
+    "KAFKA_LOG4J_",
+    "KAFKA_JMX_",
+    "KAFKA_GC_",
+    "KAFKA_JVM_",
+    "KAFKA_VERSION",
+    "KAFKA_HOME",
+)
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Java properties as people write them: ``name=value`` lines, ``#`` and ``!`` comments, a backslash joins lines.
+
+    Raises SettingError that names the line.
+    """
+    found: dict[str, str] = {}
+    pending = ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = pending + raw.strip()
+        pending = ""
+        if line.endswith("\\"):
+            pending = line[:-1]
+        elif line and line[0] not in "#!":
+            name, separator, value = line.partition("=")
+            if not separator:
+                raise SettingError(f"{source}, line {number}: expected name=value, found {raw.strip()!r}")
+            found[name.strip()] = value.strip()
+    return found
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """``KAFKA_LOG_DIRS=/x`` sets ``log.dirs``: one underscore is a dot, two an underscore, three a dash."""
+    found = {}
+    for name in sorted(environment):
+        if name.startswith("KAFKA_") and not name.startswith(_NOT_SETTINGS):
+            words = name[len("KAFKA_") :].lower().replace("___", "-").replace("__", "\0").replace("_", ".")
+            found[words.replace("\0", "_")] = environment[name]
+    return found
+
+
+def refuse_unknown(names: Mapping[str, str], source: str) -> None:
+    """Raises SettingError for a name nobody knows, with the nearest one that exists."""
+    known = server_settings()
+    for name in names:
+        if name not in known and not name.startswith("listener.name."):
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingError(f"{source}: unknown setting {name}{hint}")

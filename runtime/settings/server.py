@@ -1,0 +1,131 @@
+"""A node's configuration: ``server.properties`` and ``KAFKA_*``, checked as a whole before anything starts."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from ottla.runtime.settings.definitions import SettingError, Value, server_settings
+from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_listeners, parse_voters
+from ottla.runtime.settings.properties import from_environment, parse_properties, refuse_unknown
+
+T = TypeVar("T", bool, int, float, str, tuple[str, ...])
+
+
+class ServerConfig:
+    """Typed reading of settings by Kafka's names; what a node derives from several of them stands as a property."""
+
+    def __init__(self, texts: Mapping[str, str], source: str = "settings") -> None:
+        """Raises SettingError (one line) for an unknown name, an impossible value, or settings that contradict."""
+        refuse_unknown(texts, source)
+        known = server_settings()
+        self.texts = dict(texts)
+        self._values: dict[str, Value] = {
+            name: known[name].parse(text) for name, text in texts.items() if name in known
+        }
+        self.voters: dict[int, Endpoint] = parse_voters(self.strings("controller.quorum.voters"))
+        self.listeners: tuple[Listener, ...] = parse_listeners(self.strings("listeners"), "listeners")
+        advertised = parse_listeners(self.strings("advertised.listeners"), "advertised.listeners")
+        self.advertised_listeners = advertised or self.client_listeners
+        self._check()
+
+    @classmethod
+    def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> "ServerConfig":
+        """Reads the file; ``KAFKA_*`` variables win over it, as in Kafka's image."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise SettingError(f"cannot read {path}: {error.strerror}") from error
+        texts = parse_properties(text, str(path))
+        texts.update(from_environment(os.environ if environment is None else environment))
+        return cls(texts, str(path))
+
+    def get(self, name: str) -> Value:
+        """The value as set, or its default; KeyError for a name nobody knows."""
+        if name in self._values:
+            return self._values[name]
+        return server_settings()[name].default_value
+
+    def is_set(self, name: str) -> bool:
+        return name in self._values
+
+    def _typed(self, name: str, kind: type[T]) -> T:
+        value = self.get(name)
+        if not isinstance(value, kind):
+            raise SettingError(f"{name} is not set and has no default")
+        return value
+
+    def integer(self, name: str) -> int:
+        return self._typed(name, int)
+
+    def number(self, name: str) -> float:
+        return float(self._typed(name, float))
+
+    def flag(self, name: str) -> bool:
+        return self._typed(name, bool)
+
+    def string(self, name: str) -> str:
+        return self._typed(name, str)
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        return self._typed(name, tuple)
+
+    @property
+    def node_id(self) -> int:
+        return self.integer("node.id")
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.strings("process.roles")
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.strings("process.roles")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        return self.strings("log.dirs") or self.strings("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> str:
+        return self.string("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def rack(self) -> str | None:
+        return self.string("broker.rack") or None
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.strings("controller.listener.names"))
+
+    @property
+    def client_listeners(self) -> tuple[Listener, ...]:
+        return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def controller_listener(self) -> Listener | None:
+        return next((each for each in self.listeners if each.name in self.controller_listener_names), None)
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """Where the other brokers reach this one."""
+        wanted = self.string("inter.broker.listener.name").upper() or self.string("security.inter.broker.protocol")
+        return next((each for each in self.advertised_listeners if each.name == wanted), self.advertised_listeners[0])
+
+    def _check(self) -> None:
+        if not self.is_set("node.id"):
+            raise SettingError("node.id is not set: give each node a number of its own")
+        if not self.strings("process.roles"):
+            raise SettingError("process.roles is not set: write broker, controller or broker,controller")
+        if not self.voters:
+            raise SettingError("controller.quorum.voters is not set: write id@host:port of each controller")
+        if self.is_controller:
+            self._check_controller()
+        if self.is_broker and not self.client_listeners:
+            raise SettingError("listeners has none for clients: add PLAINTEXT://host:port")
+
+    def _check_controller(self) -> None:
+        if self.node_id not in self.voters:
+            raise SettingError(f"controller.quorum.voters does not name this node's id {self.node_id}")
+        if self.controller_listener is None:
+            raise SettingError("a controller needs controller.listener.names, and that name among its listeners")

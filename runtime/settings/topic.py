@@ -1,0 +1,51 @@
+"""A topic's settings: checked one by one, and resolved topic > cluster > server file > default."""
+
+from collections.abc import Mapping
+
+from ottla.runtime.settings.definitions import Setting, SettingError, Value, topic_settings
+from ottla.runtime.settings.server import ServerConfig
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+# Kafka lets the coarser names give the default too, the finest that is set winning (ServerTopicConfigSynonyms).
+_COARSER = {
+    "log.retention.ms": (("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+    "log.roll.ms": (("log.roll.hours", _HOUR_MS),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", _HOUR_MS),),
+}
+
+
+def check_topic_setting(name: str, text: str) -> Value:
+    """The typed value of one topic setting. Raises SettingError for an unknown name or an impossible value."""
+    setting = topic_settings().get(name)
+    if setting is None:
+        raise SettingError(f"unknown topic setting {name}")
+    return setting.parse(text)
+
+
+def server_default(setting: Setting, server: ServerConfig) -> Value:
+    """The value a topic without its own setting has on this server."""
+    name = setting.broker_name
+    if name and server.is_set(name):
+        return server.get(name)
+    for coarser, unit_ms in _COARSER.get(name, ()):
+        if server.is_set(coarser):
+            hours_or_minutes = server.integer(coarser)
+            return hours_or_minutes * unit_ms if hours_or_minutes >= 0 else -1
+    return setting.default_value
+
+
+def resolve_topic(
+    server: ServerConfig, topic: Mapping[str, str], cluster: Mapping[str, str] | None = None
+) -> dict[str, Value]:
+    """Every topic setting's effective value. ``cluster`` holds dynamic broker-wide texts under broker names."""
+    resolved: dict[str, Value] = {}
+    for name, setting in topic_settings().items():
+        if name in topic:
+            resolved[name] = setting.parse(topic[name])
+        elif cluster and setting.broker_name in cluster:
+            resolved[name] = setting.parse(cluster[setting.broker_name])
+        else:
+            resolved[name] = server_default(setting, server)
+    return resolved

@@ -1,0 +1,107 @@
+"""Settings: what is refused, and what a value resolves to."""
+
+import pytest
+
+from ottla.runtime.settings.definitions import SettingError, server_settings, topic_settings
+from ottla.runtime.settings.endpoints import Endpoint, parse_voters
+from ottla.runtime.settings.properties import from_environment, parse_properties
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.settings.topic import check_topic_setting, resolve_topic
+
+NODE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9192",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9192",
+}
+
+
+def test_every_default_passes_its_own_check() -> None:
+    for setting in (*server_settings().values(), *topic_settings().values()):
+        if setting.default != "":
+            setting.parse(setting.default)
+
+
+def test_a_node_knows_its_listeners_apart() -> None:
+    config = ServerConfig(NODE)
+
+    assert [each.name for each in config.client_listeners] == ["PLAINTEXT"]
+    assert config.controller_listener is not None
+    assert config.controller_listener.port == 9192
+    assert config.inter_broker_listener.port == 9092
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"log.dir.s": "/x"}, "did you mean log.dirs"),
+        ({"node.id": "one"}, "whole number"),
+        ({"node.id": "-1"}, "least allowed is 0"),
+        ({"node.id": "2"}, "does not name this node's id 2"),
+        ({"num.partitions": "99999999999"}, "does not fit INT"),
+        ({"process.roles": "broker,zookeeper"}, "allowed is one of broker, controller"),
+        ({"listeners": "PLAINTEXT:localhost"}, "not NAME://host:port"),
+        ({"listeners": "CONTROLLER://localhost:9192"}, "none for clients"),
+        ({"controller.quorum.voters": "1@localhost"}, "not host:port"),
+        ({"auto.create.topics.enable": "yes"}, "true or false"),
+    ],
+)
+def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingError, match=words) as caught:
+        ServerConfig(NODE | change)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_setting_says_what_to_write() -> None:
+    with pytest.raises(SettingError, match="node.id is not set"):
+        ServerConfig({name: text for name, text in NODE.items() if name != "node.id"})
+
+
+def test_properties_take_comments_and_joined_lines() -> None:
+    assert parse_properties("# x\n! y\na = 1\nb=2,\\\n  3\n", "f") == {"a": "1", "b": "2,3"}
+    with pytest.raises(SettingError, match="f, line 2"):
+        parse_properties("a=1\nnonsense\n", "f")
+
+
+def test_the_environment_is_read_as_kafkas_image_reads_it() -> None:
+    environment = {
+        "KAFKA_LOG_DIRS": "/x",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_SSL_KEY___X": "1",
+        "KAFKA_A__B_C": "2",
+        "HOME": "/",
+    }
+
+    assert from_environment(environment) == {"log.dirs": "/x", "ssl.key-x": "1", "a_b.c": "2"}
+
+
+def test_a_topic_setting_wins_over_the_cluster_the_server_and_the_default() -> None:
+    server = ServerConfig(NODE | {"log.retention.hours": "2", "log.segment.bytes": "2097152"})
+
+    assert resolve_topic(server, {})["retention.ms"] == 7_200_000
+    assert resolve_topic(server, {})["segment.bytes"] == 2_097_152
+    assert resolve_topic(server, {}, {"log.segment.bytes": "3145728"})["segment.bytes"] == 3_145_728
+    assert (
+        resolve_topic(server, {"segment.bytes": "4194304"}, {"log.segment.bytes": "3145728"})["segment.bytes"]
+        == 4_194_304
+    )
+    assert resolve_topic(server, {})["cleanup.policy"] == ("delete",)
+
+
+def test_the_finer_retention_name_wins() -> None:
+    server = ServerConfig(NODE | {"log.retention.hours": "2", "log.retention.minutes": "5"})
+
+    assert resolve_topic(server, {})["retention.ms"] == 300_000
+
+
+def test_an_unknown_topic_setting_is_refused() -> None:
+    with pytest.raises(SettingError, match="unknown topic setting retention"):
+        check_topic_setting("retention", "1")
+
+
+def test_voters_are_read_by_id() -> None:
+    assert parse_voters(("1@a:1", "2@b:2")) == {1: Endpoint("a", 1), 2: Endpoint("b", 2)}
+    with pytest.raises(SettingError, match="stands twice"):
+        parse_voters(("1@a:1", "1@b:2"))
