@@ -1,0 +1,123 @@
+"""The index of aborted transactions beside a segment (``.txnindex``): what a read_committed consumer must skip.
+
+Entries of 34 bytes, in the order of their markers: int16 version 0, producerId, firstOffset, lastOffset (of the abort
+marker), lastStableOffset, all int64. The file exists only where a transaction was aborted.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.runtime.disk import Disk
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+SUFFIX = ".txnindex"
+VERSION = 0
+
+_ENTRY = Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; all offsets are the log's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndexError(KafkaError):
+    """An index that cannot be right: it is rebuilt from its segment."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+def encode(transaction: AbortedTransaction) -> bytes:
+    return _ENTRY.pack(VERSION, *transaction)
+
+
+def decode(data: bytes, path: str = "") -> list[AbortedTransaction]:
+    """Raises TransactionIndexError for a size, a version or an order that cannot be."""
+    if len(data) % ENTRY_BYTES:
+        raise TransactionIndexError(f"{path}: {len(data)} bytes are not whole entries of {ENTRY_BYTES}")
+    entries: list[AbortedTransaction] = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != VERSION:
+            raise TransactionIndexError(f"{path}: entry of version {version}, known is {VERSION}")
+        if entry.first_offset > entry.last_offset or (entries and entry.last_offset <= entries[-1].last_offset):
+            raise TransactionIndexError(f"{path}: entry {entry} is out of order")
+        entries.append(entry)
+    return entries
+
+
+class TransactionIndex:
+    """The aborted transactions whose marker lies in one segment. Kept in memory once read: most segments have none."""
+
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Raises TransactionIndexError."""
+        if self._entries is None:
+            self._entries = decode(self._disk.read_bytes(self.path), self.path) if self._disk.exists(self.path) else []
+        return self._entries
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Raises TransactionIndexError unless the marker lies behind the last one's."""
+        entries = self.entries()
+        if entries and transaction.last_offset <= entries[-1].last_offset:
+            raise TransactionIndexError(f"{self.path}: {transaction} does not follow {entries[-1]}")
+        self._write(encode(transaction), len(entries) * ENTRY_BYTES)
+        entries.append(transaction)
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions that overlap [start, end), and whether no later segment can hold another one.
+
+        A transaction whose last stable offset reached ``end_offset`` proves that none below it is still open.
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.entries():
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops transactions whose marker lies at or behind ``offset``."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._write(b"", len(kept) * ENTRY_BYTES)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Empties the index: it is about to be rebuilt."""
+        self._entries = []
+        if self._disk.exists(self.path):
+            self._disk.unlink(self.path)
+
+    def sync(self) -> None:
+        if self._disk.exists(self.path):
+            file = self._disk.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _write(self, data: bytes, at: int) -> None:
+        """Writes ``data`` at ``at`` and ends the file there."""
+        # Opened each time: aborts are rare, and 10,000 partitions must not hold a descriptor for them.
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.truncate(at)
+            if data:
+                file.write_at([data], at)
+        finally:
+            file.close()

@@ -1,0 +1,215 @@
+"""What a batch must be before a log takes it: a client's on the leader, a leader's on a follower.
+
+A client's batch is judged by its header and CRC alone; its records are walked only where a rule needs each of them: keys on
+compacted topics, and timestamps when their lower bound is set. Source: Kafka's UnifiedLog and LogValidator (kraft.md 4.3).
+"""
+
+from typing import NoReturn
+
+from crc32c import crc32c
+
+from ottla.log import batch as layout
+from ottla.log.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatchError,
+)
+from ottla.log.compression import NONE, codec_of_setting, compress
+from ottla.log.config import FOREVER, LogConfig
+from ottla.log.records import DECOMPRESSED_BYTES_MAX, RecordError, assemble_batch, read_varint, records_block, reseal
+from ottla.runtime.disk import Buffer
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+_NO_TIMESTAMP = -1
+_UNPACK = layout.HEADER.unpack_from
+_MAKE = BatchHeader._make
+_REFUSED_ATTRIBUTES = ~(layout.COMPRESSION_MASK | LOG_APPEND_TIME | TRANSACTIONAL)
+
+
+def validate_client_batch(
+    view: Buffer, config: LogConfig, now_ms: int, *, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> BatchHeader:
+    """Checks the records field of a Produce request, which must be exactly one batch, and returns its header.
+
+    On LogAppendTime topics ``view`` (writable) is stamped with ``now_ms`` and its CRC made anew; the header returned is the
+    one after that. Base offset and leader epoch are for the log to stamp. Raises KafkaError: CORRUPT_MESSAGE,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_RECORD (RecordError names the record), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    size = len(view)
+    if size < HEADER_BYTES or view[MAGIC_AT] != MAGIC:
+        _refuse_shape(view)
+    header = _MAKE(_UNPACK(view))
+    if header.batch_length != size - layout.LOG_OVERHEAD:
+        _refuse_length(header, size)
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if crc32c(memoryview(view)[CRC_START:]) != header.crc:
+        raise CorruptBatchError("CRC of the batch does not match")
+    count = header.records_count
+    if (
+        count <= 0
+        or header.last_offset_delta != count - 1
+        or header.base_offset != 0
+        or header.attributes & _REFUSED_ATTRIBUTES
+        or (header.base_sequence < 0 <= header.producer_id)
+        or (header.attributes & TRANSACTIONAL and header.producer_id < 0)
+    ):
+        _refuse_header(header)
+    if header.attributes & layout.COMPRESSION_MASK > 4:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.compression} is unknown")
+    if config.message_timestamp_type == "CreateTime":
+        _check_timestamps(view, header, config, now_ms, inflated_bytes_max)
+        return header
+    if config.compacted:
+        walk_records(records_block(view, header, inflated_bytes_max), header, keys_required=True)
+    return stamp_append_time(view, header, now_ms)
+
+
+def _check_timestamps(
+    view: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, inflated_bytes_max: int
+) -> None:
+    if header.attributes & LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the timestamp type LogAppendTime is the broker's to set")
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        _refuse_timestamp(header.max_timestamp, config, now_ms)
+    earliest = (
+        now_ms - config.message_timestamp_before_max_ms if config.message_timestamp_before_max_ms < FOREVER else None
+    )
+    if config.compacted or earliest is not None:
+        least = walk_records(records_block(view, header, inflated_bytes_max), header, keys_required=config.compacted)
+        if earliest is not None and least is not None and least < earliest:
+            _refuse_timestamp(least, config, now_ms)
+
+
+def walk_records(block: Buffer, header: BatchHeader, *, keys_required: bool) -> int | None:
+    """Looks at every record of a batch; returns the least timestamp (None: none has one).
+
+    Raises RecordError where the records are not what the header says, or lack a key that is required.
+    """
+    block = bytes(block)
+    end, at, least = len(block), 0, FOREVER
+    for index in range(header.records_count):
+        length, at = read_varint(block, at)
+        following = at + length
+        if length < 6 or following > end:
+            raise RecordError(f"record of {length} bytes, {end - at} remain", index)
+        timestamp_delta, at = read_varint(block, at + 1)
+        offset_delta, at = read_varint(block, at)
+        if offset_delta != index:
+            raise RecordError(f"record {index} has offset delta {offset_delta}", index)
+        key_length, _ = read_varint(block, at)
+        if key_length < 0 and keys_required:
+            raise RecordError("compacted topics need a key in every record", index)
+        timestamp = header.base_timestamp + timestamp_delta
+        if _NO_TIMESTAMP < timestamp < least:
+            least = timestamp
+        at = following
+    if at != end:
+        raise RecordError(f"{end - at} bytes after the last of {header.records_count} records")
+    return None if least == FOREVER else least
+
+
+def stamp_append_time(view: Buffer, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Makes ``now_ms`` the time of all records of one batch, in place; the CRC covers it and is computed anew."""
+    assert not isinstance(view, bytes)
+    stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
+    layout.HEADER.pack_into(view, 0, *stamped)
+    return stamped._replace(crc=reseal(view))
+
+
+def target_codec(header: BatchHeader, config: LogConfig) -> int | None:
+    """The codec the batch must be recompressed with, or None when it may stay as it is."""
+    codec = codec_of_setting(config.compression_type)
+    return None if codec is None or codec == header.compression else codec
+
+
+def recompress(
+    view: Buffer, header: BatchHeader, config: LogConfig, *, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytearray:
+    """The validated batch in the topic's own ``compression.type``: a new buffer, same records, same offsets.
+
+    Takes milliseconds for large batches: callers put it on a thread from 32 KB on. Raises KafkaError, MESSAGE_TOO_LARGE too.
+    """
+    codec = target_codec(header, config)
+    if codec is None:
+        return bytearray(view)
+    block = records_block(view, header, inflated_bytes_max)
+    walk_records(block, header, keys_required=False)
+    attributes = header.attributes & ~layout.COMPRESSION_MASK | codec
+    batch = assemble_batch(header._replace(attributes=attributes), block if codec == NONE else compress(codec, block))
+    if len(batch) > config.max_message_bytes:
+        message = f"recompressed batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    return batch
+
+
+def validate_follower_batches(
+    view: Buffer, log_end_offset: int, leader_epoch: int | None = None
+) -> tuple[list[tuple[int, BatchHeader]], int]:
+    """Checks batches a leader sent: ([(position, header)], bytes to append from the front of ``view``).
+
+    A partial batch at the end is left out, and so are a batch of an epoch above ``leader_epoch`` (the epoch that was fetched
+    from) and all behind it: they would be another leader's. Raises CorruptBatchError, or KafkaError (OFFSET_OUT_OF_RANGE)
+    when offsets go back.
+    """
+    batches: list[tuple[int, BatchHeader]] = []
+    end = 0
+    for position, header in layout.headers(view):
+        if leader_epoch is not None and header.leader_epoch > leader_epoch:
+            break
+        if header.base_offset < log_end_offset or header.last_offset_delta < 0:
+            message = (
+                f"batch {header.base_offset}..{header.last_offset} does not follow log end offset {log_end_offset}"
+            )
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        layout.check_crc(view, header, position)
+        batches.append((position, header))
+        log_end_offset = header.last_offset + 1
+        end = position + header.size_bytes
+    return batches, end
+
+
+def _refuse_shape(view: Buffer) -> NoReturn:
+    if len(view) > MAGIC_AT and view[MAGIC_AT] in (0, 1):
+        message = f"message format {view[MAGIC_AT]} is no longer supported; use record batches (version 2)"
+        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
+    if len(view) == 0:
+        raise RecordError("no batch where exactly one was expected")
+    if len(view) < HEADER_BYTES:
+        raise CorruptBatchError(f"batch cut off: {len(view)} bytes")
+    raise RecordError(f"batch of unknown version {view[MAGIC_AT]}")
+
+
+def _refuse_length(header: BatchHeader, size: int) -> NoReturn:
+    if HEADER_BYTES <= header.size_bytes < size:
+        raise RecordError(f"{size - header.size_bytes} bytes after the batch: exactly one batch is taken")
+    raise CorruptBatchError(f"batch of {header.size_bytes} bytes, {size} were sent")
+
+
+def _refuse_header(header: BatchHeader) -> NoReturn:
+    if header.base_offset != 0:
+        raise RecordError(f"base offset is {header.base_offset}, producers send 0")
+    if header.records_count <= 0 or header.last_offset_delta != header.records_count - 1:
+        raise RecordError(f"{header.records_count} records with last offset delta {header.last_offset_delta}")
+    if header.attributes & CONTROL:
+        raise RecordError("control batches are the broker's to write")
+    if header.attributes & _REFUSED_ATTRIBUTES:
+        raise RecordError(f"attributes {header.attributes:#06x} are not for producers to set")
+    raise RecordError(
+        f"producer {header.producer_id} with base sequence {header.base_sequence}, attributes {header.attributes:#06x}"
+    )
+
+
+def _refuse_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> NoReturn:
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    message = f"timestamp {timestamp} is outside now - {before} .. now + {after} ms (now is {now_ms})"
+    raise KafkaError(ErrorCode.INVALID_TIMESTAMP, message)
