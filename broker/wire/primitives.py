@@ -1,0 +1,106 @@
+"""The variable-size pieces of Kafka's encoding, called by the compiled codecs and the hand-written walks.
+
+Readers take the frame as a ``memoryview`` that ends where the frame ends, and a position; they check every length
+against the bytes that remain before they slice or allocate. They may raise IndexError or struct.error at the end of
+the bytes: the public functions turn those into WireError.
+"""
+
+from functools import lru_cache
+from struct import Struct
+
+from ottla.broker.wire.errors import WireError
+
+Records = bytes | bytearray | memoryview
+"""Record batches, unread: a slice of the frame they came in (gone when its buffer is), or bytes to send uncopied."""
+
+Buffer = bytes | bytearray | memoryview
+
+STRING_MAX = 0x7FFF
+UNCOPIED_MIN = 2048
+"""Bytes from which a payload gets its own buffer instead of being joined: a copy costs less below."""
+
+VARINTS = tuple(bytes((n,)) for n in range(128))
+
+
+def encode_varint(value: int) -> bytes:
+    """An unsigned varint (base 128, low group first)."""
+    if value < 128:
+        return VARINTS[value]
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+def read_varint(view: memoryview, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes, and the position behind it."""
+    first = view[pos]
+    return (first, pos + 1) if first < 128 else more_varint(view, pos + 1, first)
+
+
+def more_varint(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """The rest of a varint whose ``first`` byte (with the continuation bit) was read."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = view[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, pos
+    raise WireError("a varint is longer than 32 bits")
+
+
+def skip_tags(view: memoryview, pos: int, first: int) -> int:
+    """Steps over a tagged section whose count began with the byte ``first``: no tag in it is known."""
+    count, pos = (first, pos) if first < 128 else more_varint(view, pos, first)
+    check_count(count, 2, view, pos)
+    for _ in range(count):
+        _, pos = read_varint(view, pos)
+        size, pos = read_varint(view, pos)
+        pos += size
+    if pos > len(view):
+        raise truncated()
+    return pos
+
+
+def check_count(count: int, element_size_min: int, view: memoryview, pos: int) -> None:
+    """Refuses an array that cannot be in the bytes that remain."""
+    if count * element_size_min > len(view) - pos:
+        raise WireError(f"an array of {count} does not fit in the {len(view) - pos} bytes that remain")
+
+
+def truncated() -> WireError:
+    return WireError("a field reaches beyond the message's end")
+
+
+def unexpected_null() -> WireError:
+    return WireError("a field is null that may not be")
+
+
+def more_string(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Like ``more_varint`` for a string's length + 1, which Kafka limits as if it were an int16."""
+    value, pos = more_varint(view, pos, first)
+    if value > STRING_MAX + 1:
+        raise WireError(f"a string is longer than {STRING_MAX} bytes")
+    return value, pos
+
+
+def long_string(length_plus_one: int) -> bytes:
+    """The length of a compact string of more than 126 bytes."""
+    if length_plus_one > STRING_MAX + 1:
+        raise WireError(f"a string is longer than {STRING_MAX} bytes")
+    return encode_varint(length_plus_one)
+
+
+@lru_cache(maxsize=512)  # bounded: the counts come from the network
+def numbers(letter: str, count: int) -> Struct:
+    """The layout of ``count`` numbers of one format letter."""
+    return Struct(f">{count}{letter}")
+
+
+def tag_of_size(tag: int, size: int) -> WireError:
+    return WireError(f"the field of tag {tag} does not fill its {size} bytes")
