@@ -1,0 +1,73 @@
+# The two commands: `make run` and `make test`. Both set up everything they need, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := .cache/tools
+TOXIPROXY := $(TOOLS)/toxiproxy-server
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: run test setup test-tools lint types imports generated unit simulation integration chaos conformance wheel bench simulate model proto clean
+
+run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
+	@$(BIN)/python examples/flights.py
+
+test: lint types imports generated unit simulation integration chaos conformance wheel ## everything CI runs
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml tools/setup-venv
+	@tools/setup-venv $(PYTHON) $(VENV)
+
+test-tools: setup $(TOXIPROXY)
+	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven
+
+$(TOXIPROXY): tools/install-toxiproxy
+	@tools/install-toxiproxy $(TOOLS)
+
+lint: setup
+	ruff check .
+	ruff format --check .
+
+types: setup
+	mypy
+
+imports: setup
+	lint-imports
+
+generated: setup ## generated code equals a fresh generation
+	tools/generate-proto --check
+
+unit: setup
+	pytest -q tests/unit
+
+simulation: setup
+	pytest -q tests/simulation
+
+integration: test-tools
+	pytest -q tests/integration
+
+chaos: test-tools
+	pytest -q tests/chaos
+
+conformance: test-tools
+	tests/peers/kafka/kafka install
+	pytest -q tests/conformance
+
+wheel: setup ## builds the wheel, installs it into a clean venv outside the checkout, produces and consumes
+	tools/check-wheel
+
+bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; see docs/benchmarks.md
+	@tools/system-packages mvn:maven java:openjdk-17-jdk-headless cmake:cmake npm:npm gcc:gcc
+	$(BIN)/python tests/benchmarks/side_by_side.py
+
+simulate: setup ## many seeds of the whole cluster; SEEDS=10000
+	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)
+
+model: setup ## walks the quorum's states exhaustively
+	$(BIN)/python -m ottla.testing.model.run
+
+proto: setup
+	tools/generate-proto
+
+clean:
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,70 @@
+"""``ottla``: the command line. Each command lives in a module of its own, imported only when it is called.
+
+Exit codes: 0 done, 1 it could not be done (one line on standard error says why and what to do), 2 the call's words are off.
+"""
+
+import importlib
+import sys
+
+import click
+
+from ottla import __version__
+
+# command: (module, attribute, one line of help); help is listed without importing the modules: an answer within 150 ms.
+COMMANDS = {
+    "up": ("ottla.cli.up", "up", "Start a cluster of N nodes on this machine and keep it up."),
+    "server": ("ottla.cli.server", "server", "Run one node from its server.properties."),
+    "storage": ("ottla.cli.storage", "storage", "Format and inspect a node's directories."),
+    "topics": ("ottla.cli.topics", "topics", "Create, list, describe and delete topics."),
+    "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
+    "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
+    "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),
+    "log": ("ottla.cli.log", "log", "Decode and verify a node's files."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, not when they are listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, _, words) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Ottla, a message broker that speaks Kafka's protocol."""
+
+
+def main() -> None:
+    """Runs the command line and ends the process; an error that has a plain cause gets one line, not a traceback."""
+    from ottla.cli.failures import EXPECTED, one_line
+
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except EXPECTED as error:
+        print(f"ottla: {one_line(error)}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
