@@ -1,0 +1,98 @@
+"""A small blocking client of Kafka's protocol, for commands that ask one question and end."""
+
+import socket
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from ottla.broker.wire.apis import API_VERSIONS, BY_NAME
+from ottla.broker.wire.codec import decoder, encoder
+from ottla.broker.wire.headers import encode_request_header, read_response_header
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
+from ottla.cli.failures import CommandError
+from ottla.runtime.settings.endpoints import Endpoint, parse_endpoint
+
+CLIENT_ID = "ottla-cli"
+TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 3.0
+FRAME_BYTES_MAX = 256 << 20
+
+Response = TypeVar("Response", bound=msgspec.Struct)
+
+
+class Client:
+    """One connection to one broker; versions are agreed on at the start."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Connects to the first broker of ``bootstrap`` that answers. Raises CommandError when none does."""
+        self._correlation_id = 0
+        self._socket = _connect(bootstrap, timeout_s)
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in self._api_versions().api_keys}
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def call(self, request: msgspec.Struct, response: type[Response]) -> Response:
+        """Sends the request in the newest version both sides have, and waits for its answer.
+
+        Raises CommandError when the broker does not offer the API, or the connection ends.
+        """
+        api = BY_NAME[type(request).__name__.removesuffix("Request")]
+        offered = self._versions.get(api.key)
+        version = min(api.max, offered[1]) if offered else -1
+        if offered is None or version < max(api.min, offered[0]):
+            raise CommandError(f"the broker does not offer {api.name}: it is older or newer than this command")
+        return self._exchange(api.key, version, request, response)
+
+    def _api_versions(self) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="0")
+        return self._exchange(API_VERSIONS, 3, request, ApiVersionsResponse)
+
+    def _exchange(self, key: int, version: int, request: msgspec.Struct, response: type[Response]) -> Response:
+        self._correlation_id += 1
+        header = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
+        body = b"".join([header, *encoder(type(request), version)(request)])
+        try:
+            self._socket.sendall(len(body).to_bytes(4, "big") + body)
+            frame = memoryview(self._receive(int.from_bytes(self._receive(4), "big")))
+        except TimeoutError:
+            raise CommandError(f"the broker did not answer within {TIMEOUT_S:.0f} s") from None
+        except OSError as error:
+            raise CommandError(f"the connection to the broker broke: {error}") from error
+        _, position = read_response_header(frame, 0, key, version)
+        return decoder(response, version)(frame, position)[0]
+
+    def _receive(self, size: int) -> bytes:
+        if size > FRAME_BYTES_MAX:
+            raise CommandError("what answers there does not speak Kafka's protocol")
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(size - len(parts))
+            if not part:
+                raise ConnectionResetError("closed by the broker")
+            parts += part
+        return bytes(parts)
+
+
+def _connect(bootstrap: str, timeout_s: float) -> socket.socket:
+    failures = []
+    for text in bootstrap.split(","):
+        endpoint: Endpoint = parse_endpoint(text.strip(), "--bootstrap-server")
+        try:
+            connection = socket.create_connection(endpoint, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            failures.append(f"{endpoint}: {error.strerror or error}")
+            continue
+        connection.settimeout(timeout_s)
+        return connection
+    raise CommandError(
+        f"no broker answers ({'; '.join(failures)}): check --bootstrap-server, and that the cluster is up"
+    )
+

@@ -1,0 +1,95 @@
+"""``ottla produce``: lines of standard input become records (through librdkafka, acks=all, idempotent)."""
+
+import sys
+from typing import Any
+
+import click
+
+from ottla.cli.failures import CommandError
+from ottla.cli.output import bootstrap_option
+
+
+@click.command()
+@click.argument("topic")
+@bootstrap_option
+@click.option("--key-separator", help="What stands between key and value in a line; without, records have no key.")
+@click.option("--partition", type=click.IntRange(0), help="Send all to this partition.")
+@click.option(
+    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
+)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; again for more."
+)
+def produce(
+    topic: str,
+    bootstrap: str,
+    key_separator: str | None,
+    partition: int | None,
+    compression: str,
+    acks: str,
+    headers: tuple[str, ...],
+) -> None:
+    """Send each line of standard input to TOPIC; ends when every record is acknowledged."""
+    from confluent_kafka import KafkaException, Producer
+
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "acks": acks,
+        "enable.idempotence": acks == "all",
+        "compression.type": compression,
+        "linger.ms": 5,
+        "log_level": 0,
+    }
+    producer = Producer(settings)
+    tally = _Tally()
+    pairs = [_pair(text) for text in headers]
+    fixed: dict[str, Any] = {} if partition is None else {"partition": partition}
+    for line in sys.stdin.buffer:
+        text = line.rstrip(b"\n")
+        key, value = _split(text, key_separator)
+        while True:
+            try:
+                producer.produce(topic, value, key, headers=pairs, on_delivery=tally.delivered, **fixed)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                raise CommandError(f"{topic}: {error.args[0].str()}") from error
+        producer.poll(0)
+    left = producer.flush(60)
+    if tally.failed or left:
+        raise CommandError(
+            f"{tally.failed + left} records were not acknowledged: {tally.reason or 'no answer in 60 s'}"
+        )
+    print(f"{tally.acknowledged} records acknowledged", file=sys.stderr)
+
+
+class _Tally:
+    """What the broker said of the records."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.failed = 0
+        self.reason = ""
+
+    def delivered(self, error: Any, _message: Any) -> None:
+        if error:
+            self.failed += 1
+            self.reason = error.str()
+        else:
+            self.acknowledged += 1
+
+
+def _pair(text: str) -> tuple[str, str | bytes | None]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.UsageError(f"--header {text}: write NAME=VALUE")
+    return name, value
+
+
+def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator.encode())
+    return (key, value) if found else (None, line)
