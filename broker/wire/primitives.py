@@ -19,6 +19,9 @@ STRING_MAX = 0x7FFF
 UNCOPIED_MIN = 2048
 """Bytes from which a payload gets its own buffer instead of being joined: a copy costs less below."""
 
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+
 VARINTS = tuple(bytes((n,)) for n in range(128))
 
 
@@ -71,6 +74,65 @@ def check_count(count: int, element_size_min: int, view: memoryview, pos: int) -
     """Refuses an array that cannot be in the bytes that remain."""
     if count * element_size_min > len(view) - pos:
         raise WireError(f"an array of {count} does not fit in the {len(view) - pos} bytes that remain")
+
+
+def array_count(view: memoryview, pos: int, element_size_min: int) -> tuple[int, int]:
+    """The count of a non-null array of an old version, and the position behind it."""
+    count: int = INT32.unpack_from(view, pos)[0]
+    if count < 0:
+        raise unexpected_null()
+    check_count(count, element_size_min, view, pos + 4)
+    return count, pos + 4
+
+
+def compact_count(view: memoryview, pos: int, element_size_min: int) -> tuple[int, int]:
+    """The count of a non-null compact array, and the position behind it."""
+    count, pos = read_varint(view, pos)
+    if count == 0:
+        raise unexpected_null()
+    check_count(count - 1, element_size_min, view, pos)
+    return count - 1, pos
+
+
+def read_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    """A nullable string of an old version."""
+    length: int = INT16.unpack_from(view, pos)[0]
+    pos += 2
+    return (None, pos) if length < 0 else (str(view[pos : pos + length], "utf-8"), pos + length)
+
+
+def read_compact_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    """A nullable compact string."""
+    length = view[pos]
+    pos += 1
+    if length > 127:
+        length, pos = more_string(view, pos, length)
+    if length == 0:
+        return None, pos
+    return str(view[pos : pos + length - 1], "utf-8"), pos + length - 1
+
+
+def encode_string(text: str | None) -> bytes:
+    """A nullable string of an old version."""
+    if text is None:
+        return b"\xff\xff"
+    data = text.encode()
+    if len(data) > STRING_MAX:
+        raise WireError(f"a string is longer than {STRING_MAX} bytes")
+    return INT16.pack(len(data)) + data
+
+
+def encode_compact_string(text: str | None) -> bytes:
+    """A nullable compact string."""
+    if text is None:
+        return b"\0"
+    data = text.encode()
+    return (VARINTS[len(data) + 1] if len(data) < 127 else long_string(len(data) + 1)) + data
+
+
+def encode_tag(tag: int, body: bytes) -> bytes:
+    """One field of a tagged section."""
+    return encode_varint(tag) + encode_varint(len(body)) + body
 
 
 def truncated() -> WireError:
