@@ -157,8 +157,10 @@ def _read_table(disk: Disk, path: str, columns: int) -> list[tuple[int, list[str
     if not disk.exists(path):
         return []
     lines = _lines(disk, path)
-    if not lines or lines[0] != "0":
-        raise CheckpointError(f"{path}: line 1: version {lines[0] if lines else ''!r} where 0 was expected")
+    if not lines:
+        return []  # Kafka creates its checkpoints empty
+    if lines[0] != "0":
+        raise CheckpointError(f"{path}: line 1: version {lines[0]!r} where 0 was expected")
     if len(lines) < 2 or lines[1] != str(len(lines) - 2):
         raise CheckpointError(
             f"{path}: line 2: says {lines[1] if len(lines) > 1 else ''!r} entries, {max(len(lines) - 2, 0)} follow"

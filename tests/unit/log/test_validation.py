@@ -1,0 +1,267 @@
+"""What a leader refuses from clients and a follower from leaders (kraft.md 4.3)."""
+
+import struct
+
+import pytest
+
+from ottla.log.batch import HEADER, LOG_APPEND_TIME, BatchHeader, CorruptBatchError, check_crc, read_header, stamp
+from ottla.log.config import LogConfig
+from ottla.log.records import (
+    EndMarker,
+    Record,
+    RecordError,
+    assemble_batch,
+    decode_records,
+    encode_batch,
+    end_marker_batch,
+    reseal,
+)
+from ottla.log.validation import (
+    recompress,
+    target_codec,
+    validate_client_batch,
+    validate_follower_batches,
+)
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig()
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+APPEND_TIME = LogConfig(message_timestamp_type="LogAppendTime")
+RECORDS = [Record(i, NOW + i, b"k%d" % i, b"value") for i in range(3)]
+
+
+def batch_of(records: list[Record] | None = None, **changes: int) -> bytearray:
+    """A sound batch whose header then gets ``changes``, with a CRC that matches."""
+    batch = encode_batch(RECORDS if records is None else records)
+    header = read_header(batch)._replace(**changes)
+    HEADER.pack_into(batch, 0, *header)
+    reseal(batch)
+    return batch
+
+
+def refusal(batch: bytes | bytearray | memoryview, config: LogConfig = CONFIG) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        validate_client_batch(batch, config, NOW)
+    return caught.value
+
+
+def test_a_sound_batch_passes_untouched() -> None:
+    batch = encode_batch(RECORDS)
+    before = bytes(batch)
+    assert validate_client_batch(memoryview(batch), CONFIG, NOW) == read_header(batch)
+    assert batch == before
+
+
+def test_nothing_and_less_than_a_header_are_refused() -> None:
+    assert refusal(b"").code is ErrorCode.INVALID_RECORD
+    assert refusal(bytes(encode_batch(RECORDS)[:60])).code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_formats_are_refused_by_name(magic: int) -> None:
+    for size in (17, 26, 100):
+        data = bytearray(size)
+        data[16] = magic
+        assert refusal(data).code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_a_version_of_the_future_is_refused() -> None:
+    batch = encode_batch(RECORDS)
+    batch[16] = 3
+    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+
+
+def test_exactly_one_batch_is_taken() -> None:
+    batch = encode_batch(RECORDS)
+    assert refusal(batch + batch).code is ErrorCode.INVALID_RECORD
+    assert refusal(batch + b"\x00").code is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_cut_off_or_with_a_senseless_length_is_corrupt() -> None:
+    batch = encode_batch(RECORDS)
+    assert refusal(batch[:-1]).code is ErrorCode.CORRUPT_MESSAGE
+    for length in (-1, 0, 48):
+        struct.pack_into(">i", batch, 8, length)
+        assert refusal(batch).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_flipped_bit_is_corrupt() -> None:
+    batch = encode_batch(RECORDS)
+    batch[-1] ^= 1
+    assert refusal(batch).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_max_message_bytes_counts_the_whole_batch() -> None:
+    batch = encode_batch(RECORDS)
+    validate_client_batch(batch, LogConfig(max_message_bytes=len(batch)), NOW)
+    assert refusal(batch, LogConfig(max_message_bytes=len(batch) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"base_offset": 1},
+        {"records_count": 0, "last_offset_delta": -1},
+        {"records_count": -1, "last_offset_delta": -2},
+        {"records_count": 2},
+        {"last_offset_delta": 5},
+        {"attributes": 0x20},
+        {"attributes": 0x40},
+        {"attributes": 0x80},
+        {"attributes": 0x10},
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": -1},
+    ],
+)
+def test_headers_that_no_producer_sends_are_refused(changes: dict[str, int]) -> None:
+    assert refusal(batch_of(None, **changes)).code is ErrorCode.INVALID_RECORD
+
+
+def test_control_batches_are_refused_from_clients() -> None:
+    batch = end_marker_batch(EndMarker(True, 0), producer_id=1, producer_epoch=0, timestamp=NOW)
+    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+
+
+def test_an_unknown_codec_is_unsupported() -> None:
+    assert refusal(batch_of(attributes=5)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_transactional_batch_of_a_producer_passes() -> None:
+    validate_client_batch(batch_of(attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0), CONFIG, NOW)
+
+
+def test_log_append_time_is_not_the_clients_to_claim() -> None:
+    assert refusal(batch_of(attributes=LOG_APPEND_TIME)).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_time_stamps_too_far_in_the_future_are_refused() -> None:
+    edge = NOW + CONFIG.message_timestamp_after_max_ms
+    validate_client_batch(batch_of([Record(0, edge, None, b"")]), CONFIG, NOW)
+    assert refusal(batch_of([Record(0, edge + 1, None, b"")])).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_the_lower_bound_looks_at_every_record() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=1000)
+    late = [Record(0, NOW, None, b""), Record(1, NOW - 1000, None, b"")]
+    validate_client_batch(batch_of(late), config, NOW)
+    too_late = [Record(0, NOW, None, b""), Record(1, NOW - 1001, None, b"")]
+    assert refusal(batch_of(too_late), config).code is ErrorCode.INVALID_TIMESTAMP
+    validate_client_batch(batch_of(too_late), CONFIG, NOW)
+
+
+def test_records_without_a_time_stamp_are_within_any_bounds() -> None:
+    validate_client_batch(batch_of([Record(0, -1, None, b"")]), LogConfig(message_timestamp_before_max_ms=1), NOW)
+
+
+@pytest.mark.parametrize("compression", range(5))
+@pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])
+def test_compacted_topics_need_keys_and_the_record_is_named(compression: int, time_type: str) -> None:
+    config = LogConfig(cleanup_policy=("compact", "delete"), message_timestamp_type=time_type)
+    validate_client_batch(encode_batch(RECORDS, compression=compression), config, NOW)
+    error = refusal(encode_batch([*RECORDS, Record(3, NOW, None, b"")], compression=compression), config)
+    assert isinstance(error, RecordError)
+    assert (error.code, error.batch_index) == (ErrorCode.INVALID_RECORD, 3)
+
+
+def test_an_empty_key_is_a_key() -> None:
+    validate_client_batch(encode_batch([Record(0, NOW, b"", b"")]), COMPACTED, NOW)
+
+
+def test_a_bomb_is_refused_when_records_must_be_walked() -> None:
+    batch = encode_batch([Record(0, NOW, b"k", bytes(1_000_000))], compression=4)
+    with pytest.raises(KafkaError) as caught:
+        validate_client_batch(batch, COMPACTED, NOW, inflated_bytes_max=10_000)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"\x0c\x00\x00\x02\x02a\x00",
+        b"\x0c\x00\x00\x00\x02a",
+        b"\x7e\x00\x00\x00\x02a\x00",
+        b"\x0e\x00\x00\x00\x02a\x00\x00\x00",
+        b"\x0a\x00\x00\x00\x02a\x00",
+    ],
+)
+def test_records_that_do_not_fit_their_header_are_refused_when_walked(block: bytes) -> None:
+    header = read_header(encode_batch([Record(0, NOW, b"k", b"")]))
+    assert refusal(assemble_batch(header, block), COMPACTED).code is ErrorCode.INVALID_RECORD
+
+
+def test_log_append_time_is_stamped_in_place_and_sealed() -> None:
+    batch = encode_batch(RECORDS)
+    header = validate_client_batch(memoryview(batch), APPEND_TIME, NOW + 500)
+    assert header == read_header(batch)
+    check_crc(batch, header)
+    assert header.attributes & LOG_APPEND_TIME
+    assert {record.timestamp for record in decode_records(batch, header)} == {NOW + 500}
+
+
+@pytest.mark.parametrize("source", range(5))
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_recompression_keeps_the_records(source: int, target: str) -> None:
+    batch = encode_batch(RECORDS, compression=source, producer_id=1, producer_epoch=2, base_sequence=3)
+    config = LogConfig(compression_type=target)
+    found = recompress(memoryview(batch), read_header(batch), config)
+    header = read_header(found)
+    check_crc(found, header)
+    assert target_codec(header, config) is None
+    assert decode_records(found, header) == RECORDS
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1, 2, 3)
+
+
+def test_the_producers_codec_is_kept_when_the_topic_says_so() -> None:
+    batch = encode_batch(RECORDS, compression=2)
+    assert target_codec(read_header(batch), CONFIG) is None
+    assert recompress(batch, read_header(batch), CONFIG) == batch
+
+
+def test_recompression_checks_size_and_records_again() -> None:
+    batch = encode_batch([Record(0, NOW, None, bytes(10_000))], compression=1)
+    with pytest.raises(KafkaError) as caught:
+        recompress(batch, read_header(batch), LogConfig(compression_type="uncompressed", max_message_bytes=5_000))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(RecordError):
+        recompress(batch, read_header(batch)._replace(records_count=2), LogConfig(compression_type="uncompressed"))
+
+
+def placed(base_offset: int, leader_epoch: int = 0) -> bytearray:
+    batch = encode_batch(RECORDS)
+    stamp(batch, 0, base_offset, leader_epoch)
+    return batch
+
+
+def bases(found: list[tuple[int, BatchHeader]]) -> list[int]:
+    return [header.base_offset for _, header in found]
+
+
+def test_a_follower_takes_whole_batches_and_leaves_the_rest() -> None:
+    first, second = placed(10), placed(13)
+    found, size = validate_follower_batches(first + second + placed(16)[:-1], 10)
+    assert bases(found) == [10, 13]
+    assert size == len(first) + len(second)
+
+
+def test_a_follower_takes_gaps_but_never_offsets_that_go_back() -> None:
+    assert bases(validate_follower_batches(placed(10) + placed(20), 5)[0]) == [10, 20]
+    for data, end in [(placed(10), 11), (placed(10) + placed(12), 10)]:
+        with pytest.raises(KafkaError) as caught:
+            validate_follower_batches(data, end)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_checks_every_crc() -> None:
+    damaged = placed(13)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        validate_follower_batches(placed(10) + damaged, 10)
+
+
+def test_a_follower_drops_batches_of_a_later_epoch_and_all_behind() -> None:
+    data = placed(10, 4) + placed(13, 6) + placed(16, 4)
+    found, size = validate_follower_batches(data, 10, leader_epoch=5)
+    assert bases(found) == [10]
+    assert size == len(placed(10))
+    assert len(validate_follower_batches(data, 10)[0]) == 3
