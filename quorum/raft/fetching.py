@@ -1,0 +1,115 @@
+"""The follower's side of replication: fetch, cut what diverges, append, sync, fetch again (KIP-595; kraft.md 1.5)."""
+
+from ottla.quorum.raft import commitment, rules
+from ottla.quorum.raft.events import ResponseReceived
+from ottla.quorum.raft.instructions import AppendBatches, Fault, FaultKind, Sync, TruncateTo
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Records
+from ottla.quorum.raft.roles.follower import Download, Follower
+from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.timers import Timer
+from ottla.quorum.raft.voters import Endpoint
+from ottla.runtime.errors import ErrorCode
+
+
+def wanted_fetch(state: RaftState) -> None:
+    """One fetch at a time over all connections: two could bring the same records twice."""
+    role = state.role
+    if not isinstance(role, Follower) or role.download is not None or _is_fetching(state):
+        return
+    offset = rules.fetch_offset(state.log)
+    if offset is None or not state.may_send(role.leader_id, FetchRequest):
+        return
+    send_fetch(state, role.leader_id, role.endpoint, offset)
+
+
+def _is_fetching(state: RaftState) -> bool:
+    kinds = (FetchRequest.__name__, FetchSnapshotRequest.__name__)
+    return any(kind in kinds for _, kind in state.inflight)
+
+
+def send_fetch(state: RaftState, peer: int, endpoint: Endpoint, offset: int) -> None:
+    request = FetchRequest(
+        cluster_id=state.settings.cluster_id,
+        epoch=state.epoch,
+        sender=state.key,
+        offset=offset,
+        last_epoch=state.log.last_epoch,
+        high_watermark=state.high_watermark,
+        max_wait_ms=min(state.settings.fetch_max_wait_ms, state.settings.fetch_timeout_ms // 2),
+        max_bytes=state.settings.fetch_max_bytes,
+    )
+    state.send(peer, endpoint, request)
+
+
+def handle_fetch_response(state: RaftState, event: ResponseReceived) -> None:
+    role, response = state.role, event.response
+    assert isinstance(response, FetchResponse)
+    if not isinstance(role, Follower) or response.error is not ErrorCode.NONE:
+        return
+    note_contact(state, role)
+    if response.diverging is not None:
+        _truncate(state, response.diverging)
+    elif response.snapshot is not None:
+        if response.snapshot.offset > state.log.end or response.snapshot.epoch > state.log.last_epoch:
+            role.download = Download(response.snapshot, event.peer)
+    else:
+        _append(state, response.records)
+        if response.high_watermark >= 0:
+            offset = rules.follower_high_watermark(response.high_watermark, state.log.end)
+            commitment.raise_high_watermark(state, offset)
+
+
+def note_contact(state: RaftState, role: Follower) -> None:
+    """The leader answered, so it lives."""
+    role.has_fetched = True
+    role.leader_suspected = False
+    state.disconnects = 0
+    if state.is_voter:
+        state.arm(Timer.FETCH, state.settings.fetch_timeout_ms)
+
+
+def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
+    """What is committed is never cut: whoever asks for that is wrong about the past."""
+    offset = rules.truncation_point(state.log, diverging)
+    if offset < state.high_watermark:
+        state.emit(Fault(FaultKind.COMMITTED_TRUNCATION, f"to {offset}, high watermark {state.high_watermark}"))
+        return
+    state.emit(TruncateTo(offset))
+    state.log.truncate(offset)
+    state.voters.truncate(offset)
+
+
+def _append(state: RaftState, records: Records) -> None:
+    if not records.batches or not _continue_log(state, records):
+        return
+    state.emit(AppendBatches(records.data, records.batches))
+    for batch in records.batches:
+        state.log.append(batch.epoch, batch.base_offset, batch.last_offset + 1)
+        if batch.voters is not None:
+            state.voters.append(batch.base_offset, batch.voters)
+    if state.settings.can_vote:
+        state.emit(Sync(state.log.end))
+    else:
+        state.log.durable_end = state.log.end  # a plain broker's fetch acknowledges nothing
+
+
+def _continue_log(state: RaftState, records: Records) -> bool:
+    """Each batch begins where the one before ended; a reply with a gap is dropped whole and asked for again."""
+    first = records.batches[0]
+    whole = all(a.last_offset + 1 == b.base_offset for a, b in zip(records.batches, records.batches[1:], strict=False))
+    return whole and rules.records_continue(state.log, first.base_offset, first.epoch)
+
+
+def suspect_leader(state: RaftState) -> None:
+    """Evidence that the leader is gone: campaign soon, after a random moment so that two do not collide, and later with
+    each vain attempt (the evidence may be wrong: PreVote finds out)."""
+    role = state.role
+    if not isinstance(role, Follower) or not state.is_voter or role.leader_suspected:
+        return
+    role.leader_suspected = True
+    longest = min(
+        state.settings.election_backoff_max_ms, state.settings.disconnect_jitter_ms << min(state.disconnects, 8)
+    )
+    state.disconnects += 1
+    state.arm_earlier(Timer.FETCH, state.random_ms(1, longest))

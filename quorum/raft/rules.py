@@ -1,0 +1,206 @@
+"""The rules of the protocol, one small function each, named after what they protect.
+
+Everything else in this package moves data around these decisions. The planted bugs of tests/model replace exactly these
+functions, one at a time, and each must be caught.
+Sources: Raft dissertation chapters 3, 4 and 6; KIP-595, KIP-630, KIP-853, KIP-996.
+"""
+
+from collections.abc import Sequence
+
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
+from ottla.quorum.raft.majority import VoteResult, agreed_offset, majority, vote_result
+from ottla.quorum.raft.messages import FetchRequest, Request, Response
+from ottla.quorum.raft.voters import ReplicaKey, VoterSet
+from ottla.runtime.errors import ErrorCode
+
+# --- epochs -----------------------------------------------------------------------------------------------------------
+
+
+def next_epoch(epoch: int) -> int:
+    """A candidate, and a resigned leader that gives up waiting, move to an epoch nobody was in through them."""
+    return epoch + 1
+
+
+def is_fenced(message_epoch: int, epoch: int) -> bool:
+    """A message of an older epoch changes nothing (dissertation 3.3)."""
+    return message_epoch < epoch
+
+
+def must_follow_epoch(message_epoch: int, epoch: int) -> bool:
+    """Whoever meets a higher epoch gives up its role (dissertation 3.3)."""
+    return message_epoch > epoch
+
+
+# --- elections --------------------------------------------------------------------------------------------------------
+
+
+def is_up_to_date(candidate: OffsetAndEpoch, own: OffsetAndEpoch) -> bool:
+    """The election restriction (dissertation 3.6.1): later epoch first, then longer log."""
+    return (candidate.epoch, candidate.offset) >= (own.epoch, own.offset)
+
+
+def may_vote_for(candidate: ReplicaKey, voted: ReplicaKey | None, leader_id: int | None, up_to_date: bool) -> bool:
+    """One vote an epoch; asked again by the same candidate, the same answer; none once the epoch has a leader."""
+    if voted is not None:
+        return voted.matches(candidate)
+    return leader_id is None and up_to_date
+
+
+def follower_grants_pre_vote(up_to_date: bool, has_fetched: bool, leader_suspected: bool) -> bool:
+    """A follower in touch with its leader lets nobody disturb it (KIP-996). Evidence that the leader is gone ends that."""
+    return up_to_date and (not has_fetched or leader_suspected)
+
+
+def answer_counts(voter_id: int, voters: tuple[int, ...]) -> bool:
+    """Only voters elect."""
+    return voter_id in voters
+
+
+def election_result(voters: int, granted: int, unanswered: int) -> VoteResult:
+    """A leader needs a majority of the voter set (dissertation 3.4)."""
+    return vote_result(voters, granted, unanswered)
+
+
+def candidate_end(log: LogSummary) -> OffsetAndEpoch:
+    """What a candidate claims: its durable log only. It may crash, come back shorter in the same epoch, and still be given
+    the vote it was promised for what it had."""
+    return OffsetAndEpoch(log.durable_end, log.epoch_below(log.durable_end))
+
+
+def voter_end(log: LogSummary) -> OffsetAndEpoch:
+    """What a voter compares a candidate with."""
+    return OffsetAndEpoch(log.end, log.last_epoch)
+
+
+def vote_must_be_recorded(voted: ReplicaKey | None) -> bool:
+    """A vote is durable before it is given, or a restart gives it twice (dissertation 3.8)."""
+    return voted is None
+
+
+def restored_epoch(election: ElectionState, log: LogSummary) -> ElectionState:
+    """An election state older than the log (restored from a backup, say) may not be voted on."""
+    return election if election.epoch >= log.last_epoch else ElectionState(log.last_epoch)
+
+
+def returns_resigned(election: ElectionState, node_id: int) -> bool:
+    """A leader never comes back as leader: it may have lost what it appended last (kraft.md 1.2)."""
+    return election.leader_id == node_id
+
+
+def returns_candidate(election: ElectionState, key: ReplicaKey) -> bool:
+    """Who voted for itself goes on with that candidacy: the vote is given away already."""
+    return election.voted is not None and election.voted.matches(key)
+
+
+# --- replication ------------------------------------------------------------------------------------------------------
+
+
+def fetch_offset(log: LogSummary) -> int | None:
+    """Where to fetch, or None to wait: a fetch offset is an acknowledgement, so all below it must be durable."""
+    return log.end if log.durable_end == log.end else None
+
+
+def needs_snapshot(log: LogSummary, offset: int, last_epoch: int) -> bool:
+    """Whether the fetcher's place is no longer (or not usefully) in the log (KIP-630)."""
+    if log.snapshot is None:
+        return False
+    if offset == 0 and log.snapshot.offset > 0:
+        return True
+    if offset < log.start or last_epoch < log.base_epoch:
+        return True
+    return offset == log.start and log.start > 0 and last_epoch != log.base_epoch
+
+
+def divergence(log: LogSummary, offset: int, last_epoch: int) -> OffsetAndEpoch | None:
+    """Log matching (dissertation 3.5, KIP-595): None if the fetcher's log is a prefix of ours; else the last place where it
+    might be."""
+    if offset == 0:
+        return None
+    found = log.end_offset_for(last_epoch)
+    return None if found.epoch == last_epoch and found.offset >= offset else found
+
+
+def truncation_point(log: LogSummary, diverging: OffsetAndEpoch) -> int:
+    """Where a follower cuts its log, told where the leader's leaves it. It may take several rounds."""
+    own = log.end_offset_for(diverging.epoch)
+    return min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
+
+
+def records_continue(log: LogSummary, base_offset: int, epoch: int) -> bool:
+    """Records are appended only where the log ends and never under an older epoch than its last."""
+    return base_offset == log.end and epoch >= log.last_epoch
+
+
+def answers_request(awaited: Request | None, request: Request) -> bool:
+    """A late answer, to a question of an earlier role or one asked anew since, is not listened to."""
+    return awaited == request
+
+
+def is_voter(voters: VoterSet, key: ReplicaKey) -> bool:
+    """Node id and directory: a wiped disk is another replica (KIP-853)."""
+    return voters.contains(key)
+
+
+# --- commitment -------------------------------------------------------------------------------------------------------
+
+
+def acknowledged_by_leader(log: LogSummary) -> int:
+    """The leader counts itself only up to what it has synced (unlike Kafka, where a single voter commits before)."""
+    return log.durable_end
+
+
+def committed_offset(end_offsets: Sequence[int]) -> int:
+    """What a majority of the voters holds durably."""
+    return agreed_offset(end_offsets)
+
+
+def may_commit(offset: int, epoch_start: int) -> bool:
+    """Counting replicas commits only with a record of the leader's own epoch among them (dissertation 3.6.2)."""
+    return offset > epoch_start
+
+
+def raised_high_watermark(current: int, offset: int) -> int:
+    """It never goes back (a grown voter set can make the count lower: that is ignored)."""
+    return max(current, offset)
+
+
+def follower_high_watermark(leaders: int, log_end: int) -> int:
+    """A follower knows as committed what it has of what the leader says is."""
+    return min(leaders, log_end)
+
+
+def observer_limit(high_watermark: int) -> int:
+    """Observers are given committed records only, by whomever: they never have to take one back."""
+    return high_watermark
+
+
+# --- leadership -------------------------------------------------------------------------------------------------------
+
+
+def may_append(epoch: int, leading: int | None) -> bool:
+    """A batch made in one epoch is not appended in another (kraft.md 1.8)."""
+    return leading == epoch
+
+
+def has_quorum(heard_from: int, voters: int, leader_votes: bool) -> bool:
+    """Check-quorum (dissertation 6.2): the leader and those it heard from are a majority."""
+    return heard_from + (1 if leader_votes else 0) >= majority(voters)
+
+
+def leader_is_gone(request: Request, response: Response) -> bool:
+    """The one we follow says it does not lead the epoch we ask about: it crashed or resigned."""
+    return (
+        isinstance(request, FetchRequest)
+        and response.epoch == request.epoch
+        and response.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
+    )
+
+
+# --- voter changes ----------------------------------------------------------------------------------------------------
+
+
+def may_change_voters(pending: bool, high_watermark_known: bool, latest_offset: int, high_watermark: int) -> bool:
+    """One change at a time, each committed before the next, and not before the leader's epoch has committed something
+    (dissertation 4.1 and its published correction)."""
+    return not pending and high_watermark_known and latest_offset < high_watermark

@@ -1,0 +1,82 @@
+"""Taking fetches: the leader for everyone, followers for observers (KIP-595; kraft.md 1.5)."""
+
+from ottla.quorum.raft import becoming, commitment, parking, rules
+from ottla.quorum.raft.events import RequestReceived
+from ottla.quorum.raft.messages import FetchRequest, FetchResponse
+from ottla.quorum.raft.roles.follower import Follower
+from ottla.quorum.raft.roles.leader import Leader, Progress
+from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.timers import Timer
+from ottla.quorum.raft.voters import ReplicaKey
+from ottla.runtime.errors import ErrorCode
+
+MAX_OBSERVERS = 100_000  # a bound for what strangers can make a leader remember
+
+
+def handle_fetch(state: RaftState, event: RequestReceived) -> None:
+    """Refuse, send elsewhere (diverging, snapshot), answer, or let wait. Only a valid fetch is an acknowledgement."""
+    request = event.request
+    assert isinstance(request, FetchRequest)
+    error = _refusal(state, request)
+    if error is not ErrorCode.NONE:
+        state.respond(event.token, FetchResponse(**state.response_fields(error)))
+    elif not parking.may_judge(state, request):
+        parking.park(state, request, event.token)
+    elif not parking.redirect(state, request, event.token):
+        _acknowledge(state, request)
+        if parking.has_news(state, request) or request.max_wait_ms == 0:
+            parking.answer(state, request, event.token)
+        else:
+            parking.park(state, request, event.token)
+
+
+def _refusal(state: RaftState, request: FetchRequest) -> ErrorCode:
+    if request.max_wait_ms < 0 or request.offset < 0 or not 0 <= request.last_epoch <= request.epoch:
+        return ErrorCode.INVALID_REQUEST
+    return leadership_refusal(state, request.epoch, request.sender)
+
+
+def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> ErrorCode:
+    """FENCED: the asker is behind. UNKNOWN: we are. NOT_LEADER: neither, and still the wrong door (kraft.md 1.4).
+
+    Followers of the epoch take observers, but not voters: theirs are acknowledgements, which only the leader counts."""
+    if rules.is_fenced(epoch, state.epoch):
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if rules.must_follow_epoch(epoch, state.epoch):
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if isinstance(state.role, Leader):
+        return ErrorCode.NONE
+    if isinstance(state.role, Follower) and state.is_voter and not rules.is_voter(state.voters.latest, sender):
+        return ErrorCode.NONE
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _acknowledge(state: RaftState, request: FetchRequest) -> None:
+    role = state.role
+    if not isinstance(role, Leader):
+        return
+    if rules.is_voter(state.voters.latest, request.sender):
+        if request.sender.id in role.voters:
+            _note_progress(state, role.voters[request.sender.id], request)
+            note_contact(state, role, request.sender.id)
+            commitment.update_leader_high_watermark(state)
+    elif len(role.observers) < MAX_OBSERVERS or request.sender in role.observers:
+        progress = role.observers.setdefault(request.sender, Progress(request.sender))
+        _note_progress(state, progress, request)
+
+
+def _note_progress(state: RaftState, progress: Progress, request: FetchRequest) -> None:
+    progress.key = request.sender
+    progress.end_offset = request.offset
+    progress.last_fetch_ms = state.now_ms
+    progress.knows_leader = True
+    if request.offset >= parking.read_limit(state, request.sender):
+        progress.last_caught_up_ms = state.now_ms
+
+
+def note_contact(state: RaftState, role: Leader, voter_id: int) -> None:
+    """Check-quorum: each majority heard from gives the leader another 1.5 fetch timeouts (kraft.md 1.7)."""
+    role.heard_from[voter_id] = True
+    if rules.has_quorum(len(role.heard_from), len(state.voters.latest), state.is_voter):
+        role.heard_from.clear()
+        state.arm(Timer.CHECK_QUORUM, becoming.check_quorum_ms(state))

@@ -1,0 +1,26 @@
+"""The times and sizes the core goes by."""
+
+import msgspec
+
+
+class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds and bytes. The defaults are Kafka's (kraft.md 1.12) except where a comment says why."""
+
+    cluster_id: str
+    election_timeout_ms: int = 1000  # drawn from [1x, 2x)
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    snapshot_max_bytes: int = 1 << 20
+    # Ours. A node that just started knows of no leader to wait for; PreVote makes asking early harmless.
+    startup_election_min_ms: int = 20
+    startup_election_max_ms: int = 150
+    # Ours. How long a voter waits at most after its stream to the leader broke, doubled with each vain attempt.
+    disconnect_jitter_ms: int = 50
+    observer_session_ms: int = 300_000
+    can_vote: bool = True  # a controller, that may become a voter; False: a plain broker
+    fetch_from_any_voter: bool = False  # observers only: committed records come from any voter
+    auto_join: bool = False
+    update_voter_enabled: bool = True

@@ -1,0 +1,169 @@
+"""The state of one replica, and the few ways to touch it. No rule of the protocol lives here."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.instructions import Instruction, Respond, SendRequest
+from ottla.quorum.raft.log_summary import LogSummary
+from ottla.quorum.raft.messages import FetchRequest, Request, Response
+from ottla.quorum.raft.roles.candidate import Candidate
+from ottla.quorum.raft.roles.follower import Follower
+from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.roles.prospective import Prospective
+from ottla.quorum.raft.roles.resigned import Resigned
+from ottla.quorum.raft.roles.unattached import Unattached
+from ottla.quorum.raft.settings import RaftSettings
+from ottla.quorum.raft.timers import Timer
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory
+from ottla.runtime.errors import ErrorCode
+
+Role = Unattached | Prospective | Candidate | Leader | Resigned | Follower
+
+
+class ParkedFetch(msgspec.Struct):
+    """A fetch that waits for records, for a higher high watermark, or for its deadline."""
+
+    request: FetchRequest
+    token: Any
+    deadline_ms: int
+
+
+class RaftState:
+    """Everything a replica knows. ``inflight`` holds the one unanswered request per (destination, kind of request)."""
+
+    __slots__ = (
+        "backing_off",
+        "candidacies",
+        "disconnects",
+        "election",
+        "endpoint",
+        "high_watermark",
+        "inflight",
+        "key",
+        "log",
+        "now_ms",
+        "out",
+        "parked",
+        "rng",
+        "role",
+        "settings",
+        "shutting_down",
+        "timers",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        settings: RaftSettings,
+        key: ReplicaKey,
+        endpoint: Endpoint,
+        rng: Random,
+        log: LogSummary,
+        voters: VoterHistory,
+        election: ElectionState,
+    ) -> None:
+        self.settings = settings
+        self.key = key
+        self.endpoint = endpoint
+        self.rng = rng
+        self.log = log
+        self.voters = voters
+        self.election = election  # as last persisted
+        self.role: Role = Unattached(election.epoch, election.leader_id, election.voted)
+        self.high_watermark = log.start
+        self.timers: dict[Timer, int] = {}
+        self.inflight: dict[tuple[int, str], Request] = {}
+        self.backing_off: dict[int, bool] = {}
+        self.parked: dict[ReplicaKey, ParkedFetch] = {}
+        self.now_ms = 0
+        self.shutting_down = False
+        self.out: list[Instruction] = []
+        # These two stretch back-offs and decide nothing else.
+        self.disconnects = 0
+        self.candidacies = 0
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def is_voter(self) -> bool:
+        return self.settings.can_vote and self.voters.latest.contains(self.key)
+
+    @property
+    def is_sole_voter(self) -> bool:
+        return self.is_voter and len(self.voters.latest) == 1
+
+    @property
+    def known_leader_id(self) -> int | None:
+        """The leader of this epoch, for others to hear; a leader that resigned is one no more."""
+        return None if isinstance(self.role, Resigned) else self.role.leader_id
+
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader of this epoch listens, as far as this replica knows."""
+        role = self.role
+        if isinstance(role, Follower | Leader):
+            return role.endpoint
+        if isinstance(role, Prospective):
+            return role.leader_endpoint
+        return None if self.known_leader_id is None else self.voters.latest.endpoint(self.known_leader_id)
+
+    # --- instructions -------------------------------------------------------------------------------------------------
+
+    def emit(self, instruction: Instruction) -> None:
+        self.out.append(instruction)
+
+    def respond(self, token: Any, response: Response) -> None:
+        self.out.append(Respond(token, response))
+
+    def response_fields(self, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+        """What every response says: error, epoch, leader, where the leader is."""
+        return {
+            "error": error,
+            "epoch": self.role.epoch,
+            "leader_id": self.known_leader_id,
+            "leader_endpoint": self.leader_endpoint(),
+        }
+
+    # --- one request in flight per destination and kind -----------------------------------------------------------------
+
+    def may_send(self, peer: int, kind: type[Request]) -> bool:
+        return (peer, kind.__name__) not in self.inflight and peer not in self.backing_off
+
+    def send(self, peer: int, endpoint: Endpoint, request: Request) -> None:
+        self.inflight[peer, type(request).__name__] = request
+        self.out.append(SendRequest(peer, endpoint, request))
+
+    def awaited(self, peer: int, request: Request) -> Request | None:
+        return self.inflight.get((peer, type(request).__name__))
+
+    def forget_request(self, peer: int, request: Request) -> None:
+        self.inflight.pop((peer, type(request).__name__), None)
+
+    def back_off(self, peer: int) -> None:
+        self.backing_off[peer] = True
+        if Timer.RETRY not in self.timers:
+            self.arm(Timer.RETRY, self.settings.retry_backoff_ms)
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def arm(self, timer: Timer, delay_ms: int) -> None:
+        self.timers[timer] = self.now_ms + delay_ms
+
+    def arm_earlier(self, timer: Timer, delay_ms: int) -> None:
+        """Brings the deadline forward; never puts it off."""
+        self.timers[timer] = min(self.timers.get(timer, self.now_ms + delay_ms), self.now_ms + delay_ms)
+
+    def disarm(self, timer: Timer) -> None:
+        self.timers.pop(timer, None)
+
+    def random_ms(self, low: int, high: int) -> int:
+        """Uniform over [low, high]."""
+        return low + self.rng.randrange(high - low + 1) if high > low else low
+
+    def election_timeout_ms(self) -> int:
+        base = self.settings.election_timeout_ms
+        return self.random_ms(base, 2 * base)

@@ -1,0 +1,15 @@
+"""The names of what a replica waits for."""
+
+from enum import StrEnum
+
+
+class Timer(StrEnum):
+    """One deadline each; a replica has at most one of a kind."""
+
+    ELECTION = "election"  # unattached, prospective, candidate, resigned: act when nobody leads
+    FETCH = "fetch"  # follower: nothing heard from the leader
+    CHECK_QUORUM = "check-quorum"  # leader: no majority heard from
+    BEGIN_QUORUM = "begin-quorum"  # leader: remind voters that do not fetch
+    RETRY = "retry"  # destinations that failed may be asked again
+    PARKED = "parked"  # a waiting fetch has waited long enough
+    UPDATE_VOTER = "update-voter"  # follower: compare own endpoint with the log's
