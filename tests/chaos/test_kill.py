@@ -1,0 +1,53 @@
+"""kill -9 of real processes under a running producer: nothing acknowledged is lost or doubled, and it goes on by itself."""
+
+import time
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+
+from ottla.testing.history import AcknowledgedProducer
+from ottla.testing.processes import ProcessCluster, wait_for
+
+SILENCE_MAX_S = 3.0
+ISR_FULL_MAX_S = 10.0
+TOPIC = "history"
+
+
+def partition_state(admin: AdminClient) -> tuple[int, list[int]]:
+    """Leader and in-sync replicas."""
+    partition = admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions[0]
+    return partition.leader, list(partition.isrs)
+
+
+def active_controller(bootstrap: str) -> int:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    leader: int = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"]
+    admin.close()
+    return leader
+
+
+def kill_and_restart(cluster: ProcessCluster, admin: AdminClient, history: AcknowledgedProducer, victim: int) -> None:
+    killed = time.monotonic()
+    cluster.kill(victim)
+    wait_for(lambda: bool(history.times) and history.times[-1] > killed + 0.5, "the producer to go on", timeout_s=15)
+    silence = history.longest_silence_s(killed)
+    assert silence <= SILENCE_MAX_S, f"node {victim} killed: no acknowledgement for {silence:.2f} s"
+    cluster.start(victim)
+    restarted = time.monotonic()
+    wait_for(lambda: len(partition_state(admin)[1]) == 3, "the ISR to be full")
+    assert time.monotonic() - restarted <= ISR_FULL_MAX_S
+
+
+def test_leader_controller_and_follower_die_one_after_another() -> None:
+    with ProcessCluster(nodes=3) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topic = NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])[TOPIC].result(10)
+        with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
+            wait_for(lambda: len(history.times) > 100, "the producer to run")
+            kill_and_restart(cluster, admin, history, partition_state(admin)[0])
+            kill_and_restart(cluster, admin, history, active_controller(cluster.bootstrap_servers))
+            leader, isr = partition_state(admin)
+            kill_and_restart(cluster, admin, history, next(node for node in isr if node != leader))
+        assert history.failures == []
+        history.check()

@@ -1,0 +1,69 @@
+"""Networks that are cut, slow or choked, through a real Toxiproxy server."""
+
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing.history import AcknowledgedProducer
+from ottla.testing.processes import wait_for
+from ottla.testing.toxiproxy import ProxiedCluster
+
+TOPIC = "history"
+
+
+def make_topic(cluster: ProxiedCluster) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(10)
+    return admin
+
+
+def leader_and_isr(admin: AdminClient) -> tuple[int, list[int]]:
+    partition = admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions[0]
+    return partition.leader, list(partition.isrs)
+
+
+def goes_on(history: AcknowledgedProducer) -> bool:
+    return bool(history.times) and history.times[-1] > time.monotonic() - 0.2
+
+
+def test_a_leader_cut_off_from_everybody_loses_nothing(proxied: ProxiedCluster) -> None:
+    admin = make_topic(proxied)
+    leader, _ = leader_and_isr(admin)
+    names = [proxied.client_proxy(leader), proxied.controller_proxy(leader)]
+    with AcknowledgedProducer(proxied.bootstrap_servers, TOPIC) as history:
+        wait_for(lambda: len(history.times) > 50, "the producer to run")
+        for name in names:
+            proxied.toxiproxy.cut(name)
+        cut = time.monotonic()
+        wait_for(lambda: bool(history.times) and history.times[-1] > cut + 1, "the producer to go on", timeout_s=40)
+        for name in names:
+            proxied.toxiproxy.heal(name)
+        wait_for(lambda: len(leader_and_isr(admin)[1]) == 3, "the ISR to be full", timeout_s=40)
+    assert history.failures == []
+    history.check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("latency", {"latency": 100, "jitter": 50}),
+        ("bandwidth", {"rate": 64}),
+        ("slicer", {"average_size": 7, "size_variation": 5, "delay": 50}),
+    ],
+)
+def test_a_bad_network_slows_the_producer_and_loses_nothing(
+    proxied: ProxiedCluster, kind: str, attributes: dict[str, int]
+) -> None:
+    make_topic(proxied)
+    with AcknowledgedProducer(proxied.bootstrap_servers, TOPIC, interval_s=0.02) as history:
+        wait_for(lambda: len(history.times) > 20, "the producer to run")
+        for node in proxied.nodes:
+            proxied.toxiproxy.add(proxied.client_proxy(node.node_id), kind, "bad", **attributes)
+        began = time.monotonic()
+        wait_for(lambda: bool(history.times) and history.times[-1] > began + 2, "the producer to go on", timeout_s=30)
+        for node in proxied.nodes:
+            proxied.toxiproxy.remove(proxied.client_proxy(node.node_id), "bad")
+        wait_for(lambda: goes_on(history), "the producer to run freely again")
+    assert history.failures == []
+    history.check()

@@ -1,0 +1,22 @@
+"""One three-node cluster of real processes for all client tests; each test takes topics of its own."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ottla.testing.processes import ProcessCluster
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[ProcessCluster]:
+    with ProcessCluster(nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name no other test uses."""
+    return f"{request.node.originalname.removeprefix('test_')}-{next(_numbers)}"[:200]
