@@ -59,7 +59,7 @@ def test_a_bad_network_slows_the_producer_and_loses_nothing(
     with AcknowledgedProducer(proxied.bootstrap_servers, TOPIC, interval_s=0.02) as history:
         wait_for(lambda: len(history.times) > 20, "the producer to run")
         for node in proxied.nodes:
-            proxied.toxiproxy.add(proxied.client_proxy(node.node_id), kind, "bad", **attributes)
+            proxied.toxiproxy.add(proxied.client_proxy(node.node_id), kind, "bad", attributes)
         began = time.monotonic()
         wait_for(lambda: bool(history.times) and history.times[-1] > began + 2, "the producer to go on", timeout_s=30)
         for node in proxied.nodes:
