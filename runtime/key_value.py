@@ -1,0 +1,40 @@
+"""A small ordered store of bytes with atomic writes. Holds the election state and the metadata image."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+Pair = tuple[bytes, bytes]
+
+
+class KeyValueStore(Protocol):
+    """Sorted keys, one atomic transaction per `write`.
+
+    A write that is not durable is seen at once by every reader of this object, and after a crash it is there whole or
+    not at all, with everything written before it. Keys are 1 to 511 bytes. OSError when the disk fails.
+    """
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(self, prefix: bytes = b"") -> Iterator[Pair]:
+        """The pairs whose key starts with ``prefix``, in key order. Nothing may be written until it has ended."""
+        ...
+
+    def write(self, puts: Iterable[Pair], deletes: Iterable[bytes] = (), *, durable: bool) -> None:
+        """Applies ``deletes``, then ``puts``. ``durable``: it and all earlier writes survive a crash once this returns."""
+        ...
+
+    def sync(self) -> None:
+        """Makes every earlier write durable. May run on another thread than the writes."""
+        ...
+
+    def clear(self) -> None:
+        """Empties the store, durably."""
+        ...
+
+    def copy_to(self, path: str) -> None:
+        """A compact, durable copy in a new file, that the same kind of store opens. Includes every earlier write."""
+        ...
+
+    def close(self) -> None:
+        """Makes earlier writes durable and lets go of the file."""
+        ...

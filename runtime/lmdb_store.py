@@ -1,0 +1,143 @@
+"""`KeyValueStore` on LMDB.
+
+LMDB without fsync is fast and, after a power cut, possibly corrupt: pages may reach the disk in any order. LMDB with
+fsync is always whole and costs milliseconds a commit. So writes that need not be durable wait in memory and join the
+next durable one in a single, synced transaction: the file is never corrupt, and a burst of commits costs one fsync.
+"""
+
+import heapq
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import lmdb
+
+from ottla.runtime.key_value import Pair
+
+_WAITING_KEYS_MAX = 50_000  # about 10 MB of metadata records; more than that and a write pays for the commit itself
+_MAP_SIZE_BYTES = 1 << 32  # address space, not memory; doubled when it is full
+
+_SCAN_CHUNK_PAIRS = 1000
+
+_Changes = dict[bytes, bytes | None]  # None: deleted
+
+
+class LmdbStore:
+    """One LMDB file at ``path`` (and ``path-lock``). Reads and writes on one thread; `sync` and `copy_to` on any."""
+
+    def __init__(self, path: str, *, map_size_bytes: int = _MAP_SIZE_BYTES) -> None:
+        self._environment = lmdb.open(path, map_size=map_size_bytes, subdir=False, max_readers=16)
+        self._committing = threading.Lock()
+        # Held for microseconds: around the two dictionaries, and around read transactions, which a resize would break.
+        self._guard = threading.Lock()
+        self._waiting: _Changes = {}
+        self._being_committed: _Changes = {}
+        self._writes = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._guard:
+            for changes in (self._waiting, self._being_committed):
+                if key in changes:
+                    return changes[key]
+            with self._environment.begin() as transaction:
+                value: bytes | None = transaction.get(key)
+                return value
+
+    def scan(self, prefix: bytes = b"") -> Iterator[Pair]:
+        with self._guard:
+            changes = {**self._being_committed, **self._waiting}
+        stored = self._stored(prefix, self._writes)
+        if not changes:
+            return stored
+        changed = [(key, value) for key, value in changes.items() if value is not None and key.startswith(prefix)]
+        return heapq.merge((pair for pair in stored if pair[0] not in changes), sorted(changed))
+
+    def _stored(self, prefix: bytes, writes: int) -> Iterator[Pair]:
+        position = prefix
+        while True:
+            pairs = self._chunk(position)
+            for pair in pairs:
+                if not pair[0].startswith(prefix):
+                    return
+                yield pair
+            if len(pairs) < _SCAN_CHUNK_PAIRS:
+                return
+            if self._writes != writes:
+                raise RuntimeError("the store was written to during a scan")
+            position = pairs[-1][0] + b"\0"
+
+    def _chunk(self, position: bytes) -> list[Pair]:
+        with self._guard, self._environment.begin() as transaction, transaction.cursor() as cursor:
+            if not (cursor.set_range(position) if position else cursor.first()):
+                return []
+            return list(islice(cursor, _SCAN_CHUNK_PAIRS))
+
+    def write(self, puts: Iterable[Pair], deletes: Iterable[bytes] = (), *, durable: bool) -> None:
+        changes: _Changes = dict.fromkeys(deletes)
+        changes.update(puts)
+        with self._guard:
+            self._writes += 1
+            self._waiting.update(changes)
+        if durable or len(self._waiting) > _WAITING_KEYS_MAX:
+            self.sync()
+
+    def sync(self) -> None:
+        with self._committing:
+            with self._guard:
+                self._being_committed, self._waiting = self._waiting, {}
+            try:
+                if self._being_committed:
+                    self._commit(self._being_committed)
+            except BaseException:
+                with self._guard:
+                    self._waiting = {**self._being_committed, **self._waiting}
+                raise
+            finally:
+                self._being_committed = {}
+
+    def _commit(self, changes: _Changes) -> None:
+        while True:
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    _apply(transaction, changes)
+                return
+            except lmdb.MapFullError:
+                with self._guard:
+                    self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
+            except lmdb.Error as error:
+                raise OSError(f"{self._environment.path()}: {error}") from error
+
+    def clear(self) -> None:
+        with self._committing:
+            with self._guard:
+                self._writes += 1
+                self._waiting = {}
+            with self._environment.begin(write=True) as transaction:
+                transaction.drop(self._environment.open_db(txn=transaction), delete=False)
+
+    def copy_to(self, path: str) -> None:
+        self.sync()
+        self._environment.copy(path, compact=True)
+        _sync_path(path)
+        _sync_path(os.path.dirname(path) or ".")
+
+    def close(self) -> None:
+        self.sync()
+        self._environment.close()
+
+
+def _apply(transaction: "lmdb.Transaction", changes: _Changes) -> None:
+    for key, value in changes.items():
+        if value is None:
+            transaction.delete(key)
+        else:
+            transaction.put(key, value)
+
+
+def _sync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

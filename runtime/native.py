@@ -1,0 +1,52 @@
+"""The few calls of the C library that Python's ``os`` lacks. Loaded at first use: ctypes costs start-up time."""
+
+import ctypes
+import errno
+import functools
+import os
+from collections.abc import Callable
+
+_FALLOC_FL_KEEP_SIZE = 1
+_SYNC_FILE_RANGE_WRITE = 2
+_PREALLOCATION_IS_OPTIONAL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EINTR)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@functools.cache
+def _function(name: str, *argument_types: type) -> Callable[..., int] | None:
+    """The library's function, or None where this C library does not have it."""
+    try:
+        function = getattr(_library(), name)
+    except AttributeError:
+        return None
+    function.argtypes = argument_types
+    function.restype = ctypes.c_int
+    found: Callable[..., int] = function
+    return found
+
+
+def preallocate(descriptor: int, offset: int, length: int) -> None:
+    """fallocate(KEEP_SIZE). A hint: silence where there is no support or no room; OSError for anything worse."""
+    fallocate = _function("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if fallocate is None or fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, offset, length) == 0:
+        return
+    number = ctypes.get_errno()
+    if number not in _PREALLOCATION_IS_OPTIONAL:
+        raise OSError(number, os.strerror(number))
+
+
+def start_writeback(descriptor: int, offset: int, length: int) -> None:
+    """sync_file_range(WRITE): asks for write-back of the range and waits for nothing. Errors show at the next sync."""
+    sync_file_range = _function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    if sync_file_range is not None:
+        sync_file_range(descriptor, offset, length, _SYNC_FILE_RANGE_WRITE)
+
+
+def set_malloc_option(option: int, value: int) -> bool:
+    """mallopt(3); False where the C library refuses or has none."""
+    mallopt = _function("mallopt", ctypes.c_int, ctypes.c_int)
+    return mallopt is not None and mallopt(option, value) == 1

@@ -1,0 +1,72 @@
+"""Group commit: many callers, one fdatasync."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from ottla.runtime.disk import File
+
+OnDone = Callable[[OSError | None], None]
+
+_Results = dict[File, OSError | None]
+
+
+class SyncLater:
+    """Syncs files on one thread. Callers that come while it works share its next round.
+
+    A sync promises what was written before `sync` was called. A file whose sync failed once never reports success
+    again: the kernel may have dropped the pages it could not write and would answer the next fdatasync with success.
+    One object serves one loop; a second one has a thread of its own (the quorum's log waits for no partition's).
+    """
+
+    def __init__(self) -> None:
+        self._executor: Executor | None = None
+        self._waiting: dict[File, list[OnDone]] = {}
+        self._failed: dict[File, OSError] = {}
+        self._running = False
+
+    def sync(self, file: File, on_done: OnDone) -> None:
+        """Calls ``on_done`` on the running loop, later: with None, or with what the disk said."""
+        self._waiting.setdefault(file, []).append(on_done)
+        if not self._running:
+            self._start_round()
+
+    def _start_round(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "ottla-sync")
+        callers, self._waiting = self._waiting, {}
+        self._running = True
+        round_ = loop.run_in_executor(self._executor, _sync_all, list(callers))
+        round_.add_done_callback(lambda done: self._end_round(callers, done.result()))
+
+    def _end_round(self, callers: dict[File, list[OnDone]], results: _Results) -> None:
+        self._running = False
+        if self._waiting:
+            self._start_round()  # before the callbacks: the disk works while they run
+        loop = asyncio.get_running_loop()
+        for file, waiting in callers.items():
+            error = results[file]
+            if error is not None:
+                self._failed.setdefault(file, error)
+            for on_done in waiting:
+                # A handle each, so that the loop reports a callback that fails and still runs the others.
+                loop.call_soon(on_done, self._failed.get(file))
+
+    def close(self) -> None:
+        """Ends the thread once the running round is done."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+
+def _sync_all(files: list[File]) -> _Results:
+    return {file: _sync_one(file) for file in files}
+
+
+def _sync_one(file: File) -> OSError | None:
+    try:
+        file.sync()
+    except OSError as error:
+        return error
+    return None

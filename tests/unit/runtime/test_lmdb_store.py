@@ -1,0 +1,106 @@
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime.lmdb_store import LmdbStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LmdbStore]:
+    opened = LmdbStore(str(tmp_path / "store"), map_size_bytes=1 << 20)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_written_is_read(store: LmdbStore, durable: bool) -> None:
+    store.write([(b"b", b"2"), (b"a", b"1"), (b"c", b"3")], durable=True)
+    store.write([(b"a2", b"x")], [b"c", b"never there"], durable=durable)
+    assert store.get(b"a") == b"1"
+    assert store.get(b"c") is None
+    assert list(store.scan()) == [(b"a", b"1"), (b"a2", b"x"), (b"b", b"2")]
+    assert list(store.scan(b"a")) == [(b"a", b"1"), (b"a2", b"x")]
+    assert list(store.scan(b"zz")) == []
+
+
+def test_a_put_wins_over_a_delete_of_the_same_write(store: LmdbStore) -> None:
+    store.write([(b"a", b"1")], [b"a"], durable=False)
+    assert store.get(b"a") == b"1"
+
+
+def test_a_scan_longer_than_its_chunks_is_complete(store: LmdbStore) -> None:
+    pairs = [(b"k%05d" % number, b"v") for number in range(2500)]
+    store.write(pairs, durable=True)
+    store.write([(b"k00500x", b"w")], [b"k02000"], durable=False)
+    expected = sorted([pair for pair in pairs if pair[0] != b"k02000"] + [(b"k00500x", b"w")])
+    assert list(store.scan(b"k")) == expected
+
+
+def test_a_write_during_a_scan_is_refused(store: LmdbStore) -> None:
+    store.write([(b"k%05d" % number, b"v") for number in range(2500)], durable=True)
+    scan = store.scan()
+    next(scan)
+    store.write([(b"x", b"y")], durable=False)
+    with pytest.raises(RuntimeError, match="written to during a scan"):
+        list(scan)
+
+
+def test_a_full_map_grows(store: LmdbStore) -> None:
+    for number in range(40):
+        store.write([(b"%d" % number, bytes(100_000))], durable=True)
+    assert len(list(store.scan())) == 40
+
+
+def test_only_durable_writes_survive_a_kill(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    script = f"""
+import os
+from ottla.runtime.lmdb_store import LmdbStore
+store = LmdbStore({path!r})
+store.write([(b"early", b"1")], durable=False)
+store.write([(b"vote", b"2")], durable=True)
+store.write([(b"late", b"3")], durable=False)
+os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    store = LmdbStore(path)
+    assert list(store.scan()) == [(b"early", b"1"), (b"vote", b"2")]
+    store.close()
+
+
+def test_writes_without_durability_cost_no_commit_and_sync_joins_them(store: LmdbStore, tmp_path: Path) -> None:
+    before = os.stat(tmp_path / "store").st_mtime_ns
+    for number in range(100):
+        store.write([(b"%d" % number, b"v")], durable=False)
+    assert os.stat(tmp_path / "store").st_mtime_ns == before
+    store.sync()
+    assert os.stat(tmp_path / "store").st_mtime_ns > before
+
+
+def test_a_copy_holds_everything_and_opens(store: LmdbStore, tmp_path: Path) -> None:
+    store.write([(b"a", b"1")], durable=True)
+    store.write([(b"b", b"2")], durable=False)
+    store.copy_to(str(tmp_path / "copy"))
+    copy = LmdbStore(str(tmp_path / "copy"))
+    assert list(copy.scan()) == [(b"a", b"1"), (b"b", b"2")]
+    copy.close()
+
+
+def test_clear_empties(store: LmdbStore) -> None:
+    store.write([(b"a", b"1")], durable=True)
+    store.write([(b"b", b"2")], durable=False)
+    store.clear()
+    assert list(store.scan()) == []
+
+
+def test_a_failed_commit_says_so_and_keeps_the_changes(store: LmdbStore) -> None:
+    with pytest.raises(OSError, match="store") as caught:
+        store.write([(b"k" * 600, b"too long a key")], durable=True)
+    assert caught.value.errno in (None, errno.EINVAL)
+    assert store.get(b"k" * 600) == b"too long a key"
+    store.clear()

@@ -1,0 +1,107 @@
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime.real_disk import RealDisk, RealFile
+
+DISK = RealDisk()
+
+
+def test_gathered_writes_are_read_back(tmp_path: Path) -> None:
+    file = DISK.open(str(tmp_path / "a"), create=True)
+    assert file.write_at([b"one", bytearray(b"two"), memoryview(b"three")], 4) == 11
+    assert file.read_at(100, 0) == b"\0\0\0\0onetwothree"
+    assert file.read_at(3, 4) == b"one"
+    assert file.size() == 15
+    file.truncate(7)
+    assert file.read_at(100, 4) == b"one"
+    file.close()
+
+
+def test_more_buffers_than_one_system_call_takes(tmp_path: Path) -> None:
+    file = DISK.open(str(tmp_path / "a"), create=True)
+    buffers = [b"%05d" % number for number in range(3000)]
+    assert file.write_at(buffers, 0) == 15_000
+    assert file.read_at(20_000, 0) == b"".join(buffers)
+    file.close()
+
+
+def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, offset: whole(fd, [b"".join(buffers)[:4]], offset))
+    file = DISK.open(str(tmp_path / "a"), create=True)
+    assert file.write_at([b"onetwo", b"", b"three"], 0) == 11
+    assert file.read_at(100, 0) == b"onetwothree"
+    file.close()
+
+
+def test_preallocation_does_not_show_in_the_size(tmp_path: Path) -> None:
+    file = DISK.open(str(tmp_path / "a"), create=True)
+    file.allocate(0, 1 << 20)
+    assert file.size() == 0
+    file.write_at([b"x"], 0)
+    file.start_writeback(0, 1)
+    file.sync()
+    assert file.size() == 1
+    file.close()
+
+
+def test_a_missing_file_is_not_created_unasked(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DISK.open(str(tmp_path / "a"))
+
+
+def test_closing_during_a_sync_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DISK.open(str(tmp_path / "a"), create=True)
+    assert isinstance(file, RealFile)
+    seen: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        file.close()
+        os.fstat(descriptor)  # still open
+        seen.append(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    thread = threading.Thread(target=file.sync)
+    thread.start()
+    thread.join()
+    assert len(seen) == 1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(seen[0])
+    with pytest.raises(OSError, match="sync of a closed file") as caught:
+        file.sync()
+    assert caught.value.errno == errno.EBADF
+
+
+def test_a_locked_directory_is_refused_until_released(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    lock = DISK.lock(path)
+    with pytest.raises(BlockingIOError):
+        DISK.lock(path)
+    lock.release()
+    DISK.lock(path).release()
+
+
+def test_an_atomic_write_replaces_the_file_and_leaves_no_other(tmp_path: Path) -> None:
+    path = str(tmp_path / "checkpoint")
+    DISK.write_atomically(path, b"old")
+    DISK.write_atomically(path, b"new")
+    assert DISK.read_bytes(path) == b"new"
+    assert DISK.list_directory(str(tmp_path)) == ["checkpoint"]
+
+
+def test_directories(tmp_path: Path) -> None:
+    DISK.make_directories(str(tmp_path / "b" / "c"))
+    DISK.make_directories(str(tmp_path / "a"))
+    assert DISK.list_directory(str(tmp_path)) == ["a", "b"]
+    assert DISK.is_directory(str(tmp_path / "b"))
+    DISK.rename(str(tmp_path / "b"), str(tmp_path / "d"))
+    DISK.sync_directory(str(tmp_path))
+    assert DISK.exists(str(tmp_path / "d" / "c"))
+    DISK.remove_tree(str(tmp_path / "d"))
+    assert not DISK.exists(str(tmp_path / "d"))
+    assert DISK.free_bytes(str(tmp_path)) > 0
+    assert DISK.modified_ms(str(tmp_path)) > 1_600_000_000_000

@@ -1,0 +1,108 @@
+import asyncio
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.runtime.timers import LoopTimers, TimingWheel
+
+
+def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
+    wheel, fired = TimingWheel(), list[int]()
+    wheel.add(5, lambda: fired.append(5))
+    wheel.advance(4)
+    assert fired == []
+    wheel.advance(5)
+    assert fired == [5]
+
+
+def test_timers_fire_by_deadline_then_by_arrival() -> None:
+    wheel, fired = TimingWheel(), list[str]()
+    for name, deadline_ms in (("late", 70), ("first", 9), ("second", 9), ("far", 100_000)):
+        wheel.add(deadline_ms, lambda name=name: fired.append(name))  # type: ignore[misc]
+    wheel.advance(200_000)
+    assert fired == ["first", "second", "late", "far"]
+
+
+def test_a_cancelled_timer_never_fires_and_leaves_nothing_behind() -> None:
+    wheel = TimingWheel()
+    timer = wheel.add(30_000, lambda: None)
+    assert timer.active
+    timer.cancel()
+    timer.cancel()
+    assert not timer.active
+    assert wheel.next_deadline_ms() is None
+
+
+def test_a_callback_may_cancel_another_one_of_its_own_millisecond() -> None:
+    wheel, fired = TimingWheel(), list[str]()
+    wheel.add(3, lambda: second.cancel())
+    second = wheel.add(3, lambda: fired.append("second"))
+    wheel.advance(10)
+    assert fired == []
+
+
+def test_a_callback_that_adds_a_timer_for_now_does_not_starve_the_loop() -> None:
+    wheel, fired = TimingWheel(), list[int]()
+
+    def again() -> None:
+        fired.append(len(fired))
+        wheel.add(0, again)
+
+    wheel.add(1, again)
+    wheel.advance(3)
+    assert fired == [0, 1, 2]  # one a millisecond
+
+
+def test_a_deadline_beyond_the_wheel_waits() -> None:
+    wheel, fired = TimingWheel(), list[str]()
+    wheel.add(1 << 62, lambda: fired.append("?"))
+    wheel.advance((1 << 44) + 5)
+    assert fired == []
+
+
+@given(st.integers(0, 1 << 41), st.lists(st.tuples(st.integers(-10, 1 << 20), st.integers(0, 1 << 18)), max_size=40))
+def test_the_wheel_fires_what_a_sorted_list_would(start_ms: int, steps: list[tuple[int, int]]) -> None:
+    wheel, now_ms = TimingWheel(start_ms), start_ms
+    waiting: list[tuple[int, int]] = []
+    fired: list[tuple[int, int]] = []
+    for number, (delay_ms, pause_ms) in enumerate(steps):
+        due = (now_ms + max(delay_ms, 1), number)
+        wheel.add(now_ms + delay_ms, lambda due=due: fired.append(due))  # type: ignore[misc]
+        waiting.append(due)
+        next_ms = wheel.next_deadline_ms()
+        assert next_ms is not None
+        assert next_ms <= min(waiting)[0]
+        now_ms += pause_ms
+        fired.clear()
+        wheel.advance(now_ms)
+        assert fired == sorted(timer for timer in waiting if timer[0] <= now_ms)
+        waiting = [timer for timer in waiting if timer[0] > now_ms]
+
+
+def test_loop_timers_keep_one_loop_timer_and_fire_in_order() -> None:
+    async def run() -> list[int]:
+        timers, fired, done = LoopTimers(asyncio.get_running_loop()), list[int](), asyncio.Event()
+        delays = [3, 1, 2, 1]
+        random.Random(1).shuffle(delays)
+        for delay_ms in delays:
+            timers.call_later_ms(delay_ms, lambda delay_ms=delay_ms: fired.append(delay_ms))  # type: ignore[misc]
+        timers.call_later_ms(4, done.set)
+        timers.call_later_ms(60_000, lambda: None).cancel()
+        await done.wait()
+        return fired
+
+    assert asyncio.run(run()) == [1, 1, 2, 3]
+
+
+def test_a_timer_that_fails_is_reported_and_the_others_still_fire() -> None:
+    async def run() -> list[str]:
+        loop, done, reports = asyncio.get_running_loop(), asyncio.Event(), list[str]()
+        loop.set_exception_handler(lambda _, context: reports.append(repr(context["exception"])))
+        timers = LoopTimers(loop)
+        timers.call_later_ms(1, lambda: [][0])
+        timers.call_later_ms(1, done.set)
+        await done.wait()
+        return reports
+
+    assert asyncio.run(run()) == ["IndexError('list index out of range')"]
