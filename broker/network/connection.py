@@ -1,0 +1,365 @@
+"""One client's connection: bytes to requests, responses to bytes, in order and within bounds.
+
+All frames of one read are handled inside the read callback, and what they answered is written with one call. A
+request that must wait is parked by its handler; the answers behind it wait with it. No task, no copy of a payload,
+no queue without a bound: when one is full the socket is not read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import cast
+
+import msgspec
+
+from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Handler, RouteTable
+from ottla.broker.wire.apis import APIS
+from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.headers import read_request_header
+from ottla.broker.wire.primitives import skip_tags
+from ottla.runtime.disk import Buffer
+
+logger = logging.getLogger(__name__)
+
+_read_size: Callable[[memoryview, int], tuple[int]] = Struct(">i").unpack_from
+_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id
+_FRAME_BYTES_MIN = _HEADER.size
+_JOIN_BYTES_MAX = 16 << 10
+"""Up to this size the answers of one read are joined: copying them costs less than a gathered write."""
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one connection; sizes in bytes."""
+
+    request_bytes_max: int = 104_857_600
+    """``socket.request.max.bytes``: a frame that says it is larger closes the connection."""
+    in_flight_max: int = 1000
+    """Requests without an answer; at the bound the socket is not read until half of them are answered."""
+    unsent_bytes_max: int = 4 << 20
+    """Answers that wait for an earlier request's or for this call's end."""
+    write_buffer_bytes: int = 256 << 10
+    """Bytes the client has not taken from us yet; above it the socket is not read."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one connection; runs on uvloop, asyncio and the simulated loop alike."""
+
+    __slots__ = (
+        "_blocked",
+        "_client_id",
+        "_client_length",
+        "_client_raw",
+        "_closed",
+        "_handling",
+        "_header",
+        "_header_bytes",
+        "_held_bytes",
+        "_in_flight_max",
+        "_inbox",
+        "_on_lost",
+        "_on_made",
+        "_out",
+        "_out_bytes",
+        "_queue",
+        "_reading",
+        "_request_bytes_max",
+        "_resuming",
+        "_routes",
+        "_targets",
+        "_transport",
+        "_unsent_bytes_max",
+        "_write_buffer_bytes",
+        "_write_paused",
+        "active",
+        "listener_name",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        pool: ReceivePool,
+        limits: ConnectionLimits,
+        listener_name: str = "PLAINTEXT",
+        on_made: "Callable[[Connection], None] | None" = None,
+        on_lost: "Callable[[Connection], None] | None" = None,
+    ) -> None:
+        self.listener_name = listener_name
+        self.peer = "a client"
+        self.active = True  # read since the idle sweep looked last
+        self._routes = routes
+        self._targets = routes.targets
+        self._request_bytes_max = limits.request_bytes_max
+        self._in_flight_max = limits.in_flight_max
+        self._unsent_bytes_max = limits.unsent_bytes_max
+        self._write_buffer_bytes = limits.write_buffer_bytes
+        self._on_made = on_made
+        self._on_lost = on_lost
+        self._inbox = ReceiveBuffer(pool)
+        self._queue: deque[RequestContext] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = self._held_bytes = 0
+        self._handling = self._blocked = self._write_paused = self._resuming = False
+        self._reading = True
+        self._closed = False
+        self._client_id: str | None = None
+        self._learn_client(-1, b"")
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
+        address = transport.get_extra_info("peername")
+        if address:
+            self.peer = f"{address[0]}:{address[1]}"
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._inbox.end += nbytes
+        self.active = True
+        self._handle_frames()
+
+    def eof_received(self) -> None:
+        """Closes: nobody reads the answers to what is parked."""
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._adjust()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._adjust()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            logger.debug("Connection from %s broke: %s", self.peer, exc)
+        self._drop_requests()
+        self._inbox.release()
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    # What requests and the server call.
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer, or for an earlier one's."""
+        return len(self._queue)
+
+    @property
+    def owned_bytes(self) -> int:
+        return self._inbox.owned_bytes
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def deliver(self, request: RequestContext, response: list[Buffer]) -> None:
+        """A request has its response: writes it, and those that waited behind it, unless it waits itself."""
+        queue = self._queue
+        if self._closed:
+            return
+        if queue[0] is not request:
+            self._held_bytes += request.response_bytes
+            if self._held_bytes > self._unsent_bytes_max:
+                self._adjust()
+            return
+        queue.popleft()
+        self._out += response
+        self._out_bytes += request.response_bytes
+        while queue and (later := queue[0].response) is not None:
+            size = queue.popleft().response_bytes
+            self._held_bytes -= size
+            self._out += later
+            self._out_bytes += size
+        if not self._handling:
+            self._flush()
+            if self._blocked:
+                self._adjust()
+
+    def fail(self, reason: str) -> None:
+        """Closes with one log line. What was answered before still leaves."""
+        if not self._closed:
+            logger.warning("Closed the connection from %s: %s", self.peer, reason)
+            self.close()
+
+    def close(self) -> None:
+        """Drops what waits, writes what is answered, closes."""
+        if not self._closed:
+            self._flush()
+            self._drop_requests()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once; unsent bytes are lost."""
+        self._drop_requests()
+        self._transport.abort()
+
+    def trim(self) -> None:
+        """Gives back memory that a quiet connection does not need."""
+        self._inbox.trim()
+
+    # Frames.
+
+    def _handle_frames(self) -> None:
+        inbox = self._inbox
+        view, start, end = inbox.view, inbox.start, inbox.end
+        needed = 4
+        self._handling = True
+        while end - start >= 4 and not self._blocked:
+            size = _read_size(view, start)[0]
+            needed = size + 4
+            if not _FRAME_BYTES_MIN <= size <= self._request_bytes_max:
+                self.fail(_bad_size(size, self._request_bytes_max, bytes(view[start : start + 4])))
+                break
+            if start + needed > end:
+                break
+            frame = view[start + 4 : start + needed]
+            start += needed
+            needed = 4
+            self._handle_frame(frame)
+            if self._out_bytes > self._unsent_bytes_max:
+                self._flush()
+        self._handling = False
+        if self._out:
+            self._flush()
+        inbox.start = end if self._closed else start
+        inbox.settle(needed)
+
+    def _handle_frame(self, frame: memoryview) -> None:
+        try:
+            key, version, correlation_id, length, client = self._header.unpack_from(frame)
+        except StructError:
+            self._handle_new_client(frame)
+            return
+        if length != self._client_length or client != self._client_raw:
+            self._handle_new_client(frame)
+            return
+        target = self._targets.get(key << 16 | version & 0xFFFF)  # target_key(), without the call
+        if target is None:
+            self._handle_unsupported(key, version, correlation_id, frame)
+            return
+        handler, tagged_request, tagged_response = target
+        position = self._header_bytes
+        if tagged_request:
+            try:
+                first = frame[position]
+                position = skip_tags(frame, position + 1, first) if first else position + 1
+            except (WireError, IndexError) as error:
+                self.fail(f"bytes are not a request header: {error}")
+                return
+        request = RequestContext(self, key, version, correlation_id, self._client_id, tagged_response)
+        self._call(handler, request, frame, position)
+
+    def _call(self, handler: Handler, request: RequestContext, frame: memoryview, position: int) -> None:
+        queue = self._queue
+        queue.append(request)
+        try:
+            handler(request, frame, position)
+        except WireError as error:
+            request.fail_connection(f"malformed request: {error}")
+        except Exception:
+            logger.exception("A handler failed, which is our mistake")
+            request.fail_connection("its request could not be handled")
+        if len(queue) >= self._in_flight_max:
+            self._adjust()
+
+    def _handle_new_client(self, frame: memoryview) -> None:
+        """The first request, or one whose client id is not that of the request before."""
+        try:
+            *_, client_id, _ = read_request_header(frame, 0)
+        except WireError as error:
+            self.fail(str(error))
+            return
+        self._client_id = client_id
+        length = _HEADER.unpack_from(frame)[3]
+        self._learn_client(length, bytes(frame[_HEADER.size : _HEADER.size + max(length, 0)]))
+        self._handle_frame(frame)
+
+    def _learn_client(self, length: int, raw: bytes) -> None:
+        # The client id is the same in every request, so one unpack reads the whole header and compares it.
+        self._client_length, self._client_raw = length, raw
+        self._header = Struct(f">hhih{len(raw)}s")
+        self._header_bytes = self._header.size
+
+    def _handle_unsupported(self, key: int, version: int, correlation_id: int, frame: memoryview) -> None:
+        fallback = self._routes.unsupported(key)
+        if fallback is None:
+            name = APIS[key].name if key in APIS else "unknown"
+            self.fail(f"API key {key} ({name}) version {version} is not supported here")
+            return
+        request = RequestContext(self, key, version, correlation_id, self._client_id, False)
+        self._call(fallback, request, frame, self._header_bytes)
+
+    # Bounds.
+
+    def _adjust(self) -> None:
+        """Stops taking requests when a bound is reached, and starts again well below it."""
+        if self._closed:
+            return
+        waiting, held = len(self._queue), self._held_bytes
+        if not self._blocked:
+            if self._write_paused or waiting >= self._in_flight_max or held > self._unsent_bytes_max:
+                self._blocked = True
+                self._set_reading(False)
+        elif not self._write_paused and waiting <= self._in_flight_max // 2 and held <= self._unsent_bytes_max // 2:
+            self._blocked = False
+            if not self._resuming:
+                self._resuming = True
+                # Not from here: this may run inside a handler of the very frames that would be handled next.
+                asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if not self._blocked:
+            self._handle_frames()
+        if not self._blocked:
+            self._set_reading(True)
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted == self._reading or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # The way out.
+
+    def _flush(self) -> None:
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        if not out or self._transport.is_closing():
+            return
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size <= _JOIN_BYTES_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _drop_requests(self) -> None:
+        self._closed = self._blocked = True
+        queue = self._queue
+        while queue:
+            queue.popleft().drop()
+
+
+def _bad_size(size: int, size_max: int, first: bytes) -> str:
+    if first[:2] == b"\x16\x03":
+        return "it speaks TLS, and this listener does not"
+    if first in (b"GET ", b"POST", b"HEAD", b"PUT "):
+        return "it speaks HTTP, not Kafka's protocol"
+    if size > size_max:
+        return f"a request of {size} bytes is over socket.request.max.bytes={size_max}"
+    return f"a request of {size} bytes cannot be"

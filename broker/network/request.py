@@ -1,0 +1,112 @@
+"""One request on its way to its response."""
+
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ottla.broker.wire.codec import encoder
+from ottla.runtime.disk import Buffer
+
+if TYPE_CHECKING:
+    from ottla.broker.network.connection import Connection
+
+_HEADER = Struct(">ii").pack  # size, correlation id
+_TAGGED_HEADER = Struct(">iix").pack  # and an empty section of tagged fields
+_JOIN_BYTES_MAX = 2048
+"""Up to this size header and body are joined: one buffer to write is cheaper than two."""
+
+
+class RequestContext:
+    """A request between its handler and the wire. Answered exactly once, now or later; answers leave in request order."""
+
+    __slots__ = (
+        "_close_callback",
+        "_tagged",
+        "api_key",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "response",
+        "response_bytes",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: "Connection",
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        tagged: bool,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self._tagged = tagged
+        self.response: list[Buffer] | None = None
+        self.response_bytes = 0
+        self._close_callback: Callable[[], None] | None = None
+
+    @property
+    def answered(self) -> bool:
+        return self.response is not None
+
+    def respond(self, buffers: list[Buffer]) -> None:
+        """Sends the body. The buffers (of bytes) are written without a copy and must never change afterwards.
+
+        On a connection that is gone the answer is dropped.
+        """
+        if self.response is not None:
+            raise RuntimeError(f"request {self.correlation_id} of API {self.api_key} was answered twice")
+        tagged = self._tagged
+        pack = _TAGGED_HEADER if tagged else _HEADER
+        response: list[Buffer]
+        if len(buffers) == 1:
+            body = buffers[0]
+            size = len(body)
+            header = pack(size + 4 + tagged, self.correlation_id)
+            response = [header + body] if size <= _JOIN_BYTES_MAX else [header, body]
+        else:
+            size = sum(map(len, buffers))
+            header = pack(size + 4 + tagged, self.correlation_id)
+            response = [header, *buffers]
+        self.response = response
+        self.response_bytes = size + len(header)
+        self.connection.deliver(self, response)
+
+    def respond_message(self, message: msgspec.Struct) -> None:
+        """Encodes the response for the request's version and sends it. Raises WireError if the version cannot carry it."""
+        self.respond(encoder(type(message), self.version)(message))
+
+    def no_response(self) -> None:
+        """Ends a request that the protocol does not answer (Produce with acks=0)."""
+        if self.response is not None:
+            raise RuntimeError(f"request {self.correlation_id} of API {self.api_key} was answered twice")
+        self.response = []
+        self.connection.deliver(self, [])
+
+    def fail_connection(self, reason: str) -> None:
+        """Closes the connection with one log line; the requests that wait on it are dropped."""
+        self.connection.fail(f"{reason} (API key {self.api_key} version {self.version})")
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Calls back if the connection goes before the answer, so that whoever parked the request forgets it."""
+        earlier = self._close_callback
+        self._close_callback = callback if earlier is None else partial(_call_both, earlier, callback)
+
+    def drop(self) -> None:
+        """Called by the connection when it is gone."""
+        callback, self._close_callback = self._close_callback, None
+        if callback is not None and self.response is None:
+            callback()
+
+
+def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()

@@ -1,0 +1,82 @@
+"""Which handler answers which API and version."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.wire.apis import APIS, request_header_is_flexible, response_header_is_flexible
+
+if TYPE_CHECKING:
+    from ottla.broker.network.request import RequestContext
+
+Handler = Callable[["RequestContext", memoryview, int], None]
+"""Called with the request, its frame and the position of the body in it.
+
+Runs inside the read callback and must not block. The frame is gone when the handler returns: copy what is kept.
+"""
+
+
+class Route(NamedTuple):
+    """Versions ``min_version``..``max_version`` of an API, both included, and who answers them."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+    handler: Handler
+
+
+class Target(NamedTuple):
+    """What the connection needs to know to hand over one request."""
+
+    handler: Handler
+    tagged_request: bool
+    tagged_response: bool
+
+
+class DuplicateRouteError(ValueError):
+    """Two handlers claim the same API and version: a mistake of ours."""
+
+
+def target_key(api_key: int, version: int) -> int:
+    """One number for both, so that finding a handler is one look-up."""
+    return api_key << 16 | version & 0xFFFF
+
+
+class RouteTable:
+    """All routes of a listener.
+
+    ``unsupported(api_key)`` is the handler for versions nobody claimed of an API that must be answered all the same
+    (ApiVersions); None means that the connection is closed.
+    """
+
+    def __init__(self, routes: Iterable[Route], fallbacks: dict[int, Handler] | None = None) -> None:
+        """Raises DuplicateRouteError, and ValueError for versions that are not in the schema."""
+        self.routes = sorted(routes, key=lambda route: route[:3])
+        self.targets: dict[int, Target] = {}
+        self._fallbacks = fallbacks or {}
+        for route in self.routes:
+            self._add(route)
+
+    def unsupported(self, api_key: int) -> Handler | None:
+        return self._fallbacks.get(api_key)
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """First and last version of each API that has a handler."""
+        found: dict[int, tuple[int, int]] = {}
+        for key, low, high, _ in self.routes:
+            known = found.get(key, (low, high))
+            found[key] = (min(low, known[0]), max(high, known[1]))
+        return found
+
+    def _add(self, route: Route) -> None:
+        api = APIS.get(route.api_key)
+        if api is None or not api.min <= route.min_version <= route.max_version <= api.max:
+            raise ValueError(f"route {route[:3]} is not in the schema: {api}")
+        for version in range(route.min_version, route.max_version + 1):
+            key = target_key(route.api_key, version)
+            if key in self.targets:
+                raise DuplicateRouteError(f"{api.name} version {version} has two handlers")
+            self.targets[key] = Target(
+                route.handler,
+                request_header_is_flexible(route.api_key, version),
+                response_header_is_flexible(route.api_key, version),
+            )

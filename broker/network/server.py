@@ -1,0 +1,158 @@
+"""The listening sockets, and the connections they gave birth to."""
+
+import asyncio
+import logging
+from functools import partial
+
+import msgspec
+
+from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.receive import ReceivePool
+from ottla.broker.network.routing import RouteTable
+
+logger = logging.getLogger(__name__)
+
+UNLIMITED = 2**31 - 1
+_SWEEPS_PER_IDLE_TIME = 4
+_SWEEP_SECONDS_MAX = 30.0
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of all listeners together."""
+
+    connections_max: int = UNLIMITED
+    """``max.connections``: one more is closed at once."""
+    connections_per_ip_max: int = UNLIMITED
+    """``max.connections.per.ip``."""
+    connections_per_ip_overrides: dict[str, int] = {}
+    """``max.connections.per.ip.overrides``, by address."""
+    idle_ms_max: int = 600_000
+    """``connections.max.idle.ms``; -1 never closes an idle connection. Kept to within a quarter of it."""
+    backlog: int = 4096
+    """Connections the kernel holds until we accept them (Kafka's 50 is too few for a thousand clients that come
+    together: the rest would retry after a second)."""
+    connection: ConnectionLimits = ConnectionLimits()
+
+
+class _Visitor:
+    """The server's notes about one connection."""
+
+    __slots__ = ("address", "connection", "quiet_sweeps")
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        self.connection = connection
+        self.address = address
+        self.quiet_sweeps = 0
+
+
+class NetworkServer:
+    """Accepts clients on any number of listeners, within the limits, and closes those that fell silent."""
+
+    def __init__(self, limits: ServerLimits | None = None) -> None:
+        self.limits = limits or ServerLimits()
+        self._pool = ReceivePool()
+        self._servers: list[asyncio.Server] = []
+        self._visitors: dict[Connection, _Visitor] = {}
+        self._per_address: dict[str, int] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._refused = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._visitors)
+
+    async def bind(self, name: str, host: str, port: int, routes: RouteTable) -> int:
+        """Takes the address; clients are refused until ``start``. Returns the port (of interest when 0 was asked).
+
+        Raises OSError when the address is taken or not ours.
+        """
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            partial(self._new_connection, name, routes),
+            host or None,
+            port,
+            backlog=self.limits.backlog,
+            start_serving=False,
+        )
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def start(self) -> None:
+        """Begins to accept on everything that was bound."""
+        for server in self._servers:
+            await server.start_serving()
+        self._schedule_sweep()
+
+    async def stop(self) -> None:
+        """Closes the listeners and all connections; answers already given still leave."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        for connection in list(self._visitors):
+            connection.close()
+        await asyncio.sleep(0)  # lets the transports notice
+        for connection in list(self._visitors):
+            connection.abort()
+
+    def _new_connection(self, listener_name: str, routes: RouteTable) -> Connection:
+        return Connection(
+            routes, self._pool, self.limits.connection, listener_name, on_made=self._admit, on_lost=self._forget
+        )
+
+    def _admit(self, connection: Connection) -> None:
+        address = connection.peer.rpartition(":")[0]
+        limits = self.limits
+        of_address = self._per_address.get(address, 0)
+        self._visitors[connection] = _Visitor(connection, address)
+        self._per_address[address] = of_address + 1
+        if len(self._visitors) > limits.connections_max:
+            self._refuse(connection, f"max.connections={limits.connections_max} is reached")
+            return
+        of_address_max = limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max)
+        if of_address >= of_address_max:
+            self._refuse(connection, f"max.connections.per.ip={of_address_max} is reached for {address}")
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        self._refused += 1
+        # A client that insists must not fill the log: the 1st, 2nd, 4th, 8th refusal is told.
+        if self._refused & (self._refused - 1) == 0:
+            connection.fail(f"{reason} (refusal {self._refused})")
+        else:
+            connection.close()
+
+    def _forget(self, connection: Connection) -> None:
+        visitor = self._visitors.pop(connection, None)
+        if visitor is None:
+            return
+        left = self._per_address[visitor.address] - 1
+        if left:
+            self._per_address[visitor.address] = left
+        else:
+            del self._per_address[visitor.address]
+
+    # Idle connections: one timer for all.
+
+    def _schedule_sweep(self) -> None:
+        seconds = _SWEEP_SECONDS_MAX
+        if self.limits.idle_ms_max >= 0:
+            seconds = min(seconds, self.limits.idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME)
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, seconds)
+
+    def _sweep(self, seconds: float) -> None:
+        idle_seconds = self.limits.idle_ms_max / 1000
+        for connection, visitor in list(self._visitors.items()):
+            if connection.active:
+                connection.active = False
+                visitor.quiet_sweeps = 0
+                continue
+            visitor.quiet_sweeps += 1
+            connection.trim()
+            if connection.closed:
+                connection.abort()  # it had a sweep's time to take its last answers
+            elif 0 <= idle_seconds <= visitor.quiet_sweeps * seconds and not connection.in_flight:
+                connection.close()
+        self._schedule_sweep()
