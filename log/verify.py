@@ -106,6 +106,7 @@ class _SegmentCheck:
         self._base_offset = base_offset_of(self._path)
         self._previous_end = previous_end
         self._batches: list[_Batch] = []
+        self._torn = False
         self.end_offset = max(previous_end, self._base_offset)
 
     def findings(self) -> Iterator[Finding]:
@@ -117,6 +118,7 @@ class _SegmentCheck:
                 yield from self._batch(position, header, batch)
         except CorruptBatchError as error:
             # Only the segment that was being written can be torn; the node cuts it off there when it starts.
+            self._torn = self._last
             yield Finding(self._path, error.position, not self._last, error.message)
         finally:
             file.close()
@@ -199,10 +201,12 @@ class _SegmentCheck:
             while batch is None or batch.last_offset < offset:
                 batch = next(batches, None)
                 if batch is None:
-                    yield Finding(path, at, True, f"entry {timestamp} at {offset}: no such offset")
+                    yield Finding(path, at, not self._torn, f"entry {timestamp} at {offset}: no such offset")
                     return
             if batch.max_timestamp != timestamp:
-                yield Finding(path, at, True, f"entry {timestamp} at {offset}: its batch has {batch.max_timestamp}")
+                yield Finding(
+                    path, at, not self._torn, f"entry {timestamp} at {offset}: its batch has {batch.max_timestamp}"
+                )
             previous = (timestamp, offset)
 
     def _open_index(self, path: str, entry_bytes: int) -> Iterator[Finding]:
