@@ -19,8 +19,8 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from ottla.broker.wire import primitives
-from ottla.broker.wire.decode_source import decode_source
-from ottla.broker.wire.encode_source import default_name, encode_source
+from ottla.broker.wire.decode_source import DecodeWriter, decode_source
+from ottla.broker.wire.encode_source import EncodeWriter, default_name, encode_source
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.layout import Layouts
 from ottla.broker.wire.primitives import Buffer
@@ -70,9 +70,16 @@ def compiled(name: str, version: int, direction: str) -> Callable[..., Any]:
     if version not in schema.versions:
         raise WireError(f"{name} has no version {version} ({schema.versions})", ErrorCode.UNSUPPORTED_VERSION)
     layouts = Layouts()
-    write = decode_source if direction == "decode" else encode_source
-    source = write(schema, version, layouts)
-    file = f"<{direction} {name} {version}>"
+    if direction == "decode":
+        source = decode_source(DecodeWriter(schema, version, layouts))
+    else:
+        source = encode_source(EncodeWriter(schema, version, layouts))
+    return compile_source(schema, source, layouts, direction, f"{name} {version}")
+
+
+def compile_source(schema: Message, source: str, layouts: Layouts, direction: str, title: str) -> Callable[..., Any]:
+    """The function named ``direction`` of a source that one of the two writers wrote."""
+    file = f"<{direction} {title}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # tracebacks show the line
     namespace = {**HELPERS, **struct_globals(schema), **layouts.globals()}
     exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- our own source, from our own schema

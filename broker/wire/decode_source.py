@@ -25,11 +25,11 @@ TAIL = """    except (IndexError, StructError, UnicodeDecodeError) as error:
 """
 
 
-def decode_source(schema: Message, version: int, layouts: Layouts) -> str:
+def decode_source(writer: "DecodeWriter") -> str:
     """Source of ``decode(view, pos) -> (value, position behind it)``; see ``codec`` for its globals."""
-    writer = DecodeWriter(schema, version, layouts)
-    writer.struct(schema.name, "value")
-    return HEAD + "\n".join(writer.lines) + "\n" + TAIL.format(name=schema.name, version=version)
+    name, version = writer.schema.name, writer.version
+    writer.struct(name, "value")
+    return HEAD + "\n".join(writer.lines) + "\n" + TAIL.format(name=name, version=version)
 
 
 class DecodeWriter:

@@ -20,13 +20,13 @@ TAIL = """    except (StructError, AttributeError, TypeError) as error:
 """
 
 
-def encode_source(schema: Message, version: int, layouts: Layouts) -> str:
+def encode_source(writer: "EncodeWriter") -> str:
     """Source of ``encode(value) -> buffers``; see ``codec`` for its globals."""
-    writer = EncodeWriter(schema, version, layouts)
-    writer.struct(schema.name, "value")
+    name, version = writer.schema.name, writer.version
+    writer.struct(name, "value")
     writer.flush()
     lines = writer.lines or ["        pass"]
-    return HEAD + "\n".join(lines) + "\n" + TAIL.format(name=schema.name, version=version)
+    return HEAD + "\n".join(lines) + "\n" + TAIL.format(name=name, version=version)
 
 
 def default_name(struct: str, field: Field) -> str:
@@ -83,7 +83,11 @@ class EncodeWriter:
         if tagged:
             self.tags(struct, sorted(tagged, key=lambda field: field.tag), source)
         elif self.flexible:
-            self.run.append(("x", ""))
+            self.no_tags()
+
+    def no_tags(self) -> None:
+        """An empty tagged section."""
+        self.run.append(("x", ""))
 
     def absent(self, struct: str, field: Field, source: str) -> None:
         """A version without the field can only say its default, unless it may be dropped."""
@@ -210,5 +214,9 @@ class EncodeWriter:
             self.emit(f"{section}.append(encode_varint({field.tag}) + encode_varint(len({body})) + {body})")
             self.depth -= 1
         self.add = outer
+        self.section(section)
+
+    def section(self, section: str) -> None:
+        """The tagged section of the encoded fields in the list ``section``."""
         self.emit(f"{self.add}(encode_varint(len({section})))")
         self.emit(f"{self.add}(join({section}))")
