@@ -1,0 +1,180 @@
+"""Incremental fetch sessions (KIP-227): the server remembers what a client fetches, so each side sends only what changed.
+
+Ours goes one step further than Kafka's: a session keeps the partitions that *may* have news (``dirty``), so that a fetch
+costs what has changed and not the size of the session. A partition is dirty when the request named it, when it was touched
+(records, high watermark, leadership), and as long as its last answer was not empty. Source: FetchSession.scala, kraft.md 3.4.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ottla.broker.replication.decisions.replica import FollowerContact
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+SCAN_PAUSE_MS = 1_000
+
+PartitionKey = tuple[str | bytes, int]
+"""(topic name or 16-byte topic id, as the client names it; partition index)."""
+
+
+Wanted = tuple[int, int, int, int, int, int, bytes, int]
+"""One partition of a Fetch request, as ``broker.wire.fetch_fast`` walks it (FetchPartition)."""
+
+
+class SessionPartition:
+    """One partition of a session: what the client wants of it, and what it was last told."""
+
+    __slots__ = ("hosted", "sent_high_watermark", "sent_log_start", "session", "topic", "wanted")
+
+    def __init__(self, session: "FetchSession", topic: str | bytes, wanted: Wanted) -> None:
+        self.session = session
+        self.topic = topic
+        self.wanted = wanted
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
+        self.hosted: object | None = None  # the shell's partition, while it reports to this entry
+
+    def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an answer without records, error or divergence would tell the client anything. It is then told."""
+        if high_watermark == self.sent_high_watermark and log_start_offset == self.sent_log_start:
+            return False
+        self.sent_high_watermark = high_watermark
+        self.sent_log_start = log_start_offset
+        return True
+
+
+class FetchSession:
+    """What one client (or follower) fetches. ``epoch`` is the one its next request must carry."""
+
+    __slots__ = (
+        "contact",
+        "created_ms",
+        "dirty",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "parked",
+        "partitions",
+        "privileged",
+        "uses_ids",
+    )
+
+    def __init__(self, session_id: int, *, privileged: bool, uses_ids: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = next_epoch(FIRST_EPOCH)
+        self.privileged = privileged  # a follower's: must not lose its place to consumers
+        self.uses_ids = uses_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.contact = FollowerContact(now_ms)
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.dirty: dict[SessionPartition, None] = {}  # a dict for its order: first touched, first served
+        self.parked: object | None = None  # the shell's waiting request, if one waits
+
+    def want(self, topic: str | bytes, wanted: Wanted) -> SessionPartition:
+        """Adds or updates a partition that the request names; it is dirty from then on."""
+        key = (topic, wanted[0])
+        entry = self.partitions.get(key)
+        if entry is None:
+            entry = self.partitions[key] = SessionPartition(self, topic, wanted)
+        else:
+            entry.wanted = wanted
+        self.dirty[entry] = None
+        return entry
+
+    def forget(self, key: PartitionKey) -> SessionPartition | None:
+        entry = self.partitions.pop(key, None)
+        if entry is not None:
+            self.dirty.pop(entry, None)
+        return entry
+
+    def served(self, entry: SessionPartition, *, exhausted: bool) -> None:
+        """An answer for ``entry`` was made. What may have more goes to the tail, so that all get their turn."""
+        self.dirty.pop(entry, None)
+        if not exhausted:
+            self.dirty[entry] = None
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch >= EPOCH_MAX else epoch + 1
+
+
+class SessionCache:
+    """At most ``slots`` sessions; knows who must make room for whom."""
+
+    def __init__(self, slots: int, eviction_ms: int, draw_id: Callable[[], int]) -> None:
+        """``eviction_ms`` (Kafka: 120,000) protects a used session; ``draw_id`` gives random positive int32s."""
+        self.slots = slots
+        self.eviction_ms = eviction_ms
+        self._draw_id = draw_id
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._scan_after_ms = -1
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(
+        self, size: int, *, privileged: bool, uses_ids: bool, now_ms: int
+    ) -> tuple[FetchSession | None, FetchSession | None]:
+        """A new session for ``size`` partitions, and the one evicted for it; (None, None) when there is no room."""
+        if size == 0 or self.slots <= 0:
+            return None, None
+        evicted = None
+        if len(self._sessions) >= self.slots:
+            evicted = self._victim(privileged, size, now_ms)
+            if evicted is None:
+                return None, None
+            del self._sessions[evicted.id]
+        session = FetchSession(self._fresh_id(), privileged=privileged, uses_ids=uses_ids, now_ms=now_ms)
+        self._sessions[session.id] = session
+        return session, evicted
+
+    def _fresh_id(self) -> int:
+        while True:
+            session_id = self._draw_id()
+            if session_id != NO_SESSION and session_id not in self._sessions:
+                return session_id
+
+    def _victim(self, privileged: bool, size: int, now_ms: int) -> FetchSession | None:
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > self.eviction_ms:
+            return oldest
+        if now_ms < self._scan_after_ms:
+            return None
+        least = self._least_valuable(self._sessions.values(), privileged, now_ms)
+        if least is not None and (least.privileged, len(least.partitions)) < (privileged, size):
+            return least
+        # A full cache of busy sessions is scanned once in a while, not for each client that finds no room.
+        self._scan_after_ms = now_ms + SCAN_PAUSE_MS
+        return None
+
+    def _least_valuable(self, sessions: Iterable[FetchSession], privileged: bool, now_ms: int) -> FetchSession | None:
+        aged = [
+            session
+            for session in sessions
+            if now_ms - session.created_ms > self.eviction_ms and (privileged or not session.privileged)
+        ]
+        return min(aged, key=lambda session: (session.privileged, len(session.partitions), session.id), default=None)
+
+    def resume(self, session_id: int, epoch: int, *, uses_ids: bool, now_ms: int) -> FetchSession:
+        """The session of an incremental request, its epoch moved on. Raises KafkaError with one of the three session errors."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"session epoch {epoch}, expected {session.epoch}")
+        if session.uses_ids != uses_ids:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "topic ids in some requests of a session, names in others"
+            )
+        session.epoch = next_epoch(epoch)
+        session.last_used_ms = now_ms
+        session.contact.last_fetch_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def remove(self, session_id: int) -> FetchSession | None:
+        return self._sessions.pop(session_id, None)

@@ -1,0 +1,245 @@
+"""A partition's leader: what it knows of its followers, its ISR, and how far records are committed.
+
+Pure: it is told what happened (an append, a follower's fetch, the controller's answer, a moment of the clock) and answers
+what follows from it. Kafka's Partition.scala; kraft.md 3.3.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
+from ottla.broker.replication.decisions.isr import (
+    Committed,
+    IsrState,
+    Outcome,
+    PendingExpand,
+    PendingShrink,
+    may_join,
+    out_of_sync,
+    outcome_of,
+)
+from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact, ReplicaState
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What an AlterPartition asks for: the new ISR as (broker id, broker epoch) pairs, under the epochs it was made in.
+
+    The leader recovery state is not in it: after an unclean election the new leader counts itself recovered at once, and
+    every proposal says RECOVERED.
+    """
+
+    state: IsrState
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The controller's answer to a proposal; the fields after ``error`` count only when it is 0."""
+
+    error: int
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+class PartitionLeader:
+    """The leader's state of one partition, from one election to the next. Offsets are records, times monotonic ms."""
+
+    __slots__ = (
+        "_maximal",
+        "brokers",
+        "epoch",
+        "epoch_start_offset",
+        "high_watermark",
+        "isr",
+        "lag_time_max_ms",
+        "log_end_offset",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+        "required_in_sync",
+    )
+
+    def __init__(self, node_id: int, brokers: Mapping[int, BrokerStanding], lag_time_max_ms: int) -> None:
+        """``brokers`` is the live view of all registered brokers, shared by all partitions."""
+        self.node_id = node_id
+        self.brokers = brokers
+        self.lag_time_max_ms = lag_time_max_ms
+        self.epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = -1
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.required_in_sync = 1
+        self.replicas: dict[int, ReplicaState] = {}
+        self.isr: IsrState = Committed(())
+        self._maximal: tuple[int, ...] = ()
+
+    def lead(
+        self,
+        *,
+        epoch: int,
+        partition_epoch: int,
+        isr: tuple[int, ...],
+        replicas: Iterable[int],
+        min_insync_replicas: int,
+        log_end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> bool:
+        """Takes in what the metadata log says of a partition that this broker leads; True if the epoch is a new one.
+
+        It replaces a pending proposal, whose late answer will then be ignored.
+        """
+        first_term, new_epoch = self.epoch < 0, epoch > self.epoch
+        followers = [replica for replica in replicas if replica != self.node_id]
+        self.replicas = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
+        self.partition_epoch = partition_epoch
+        self.required_in_sync = min(min_insync_replicas, len(followers) + 1)
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark if first_term else self.high_watermark
+        if new_epoch:
+            self.epoch = epoch
+            self.epoch_start_offset = log_end_offset
+            self._start_epoch(isr, now_ms)
+        self._set_isr(Committed(isr))
+        return new_epoch
+
+    def _start_epoch(self, isr: tuple[int, ...], now_ms: int) -> None:
+        for follower, replica in self.replicas.items():
+            # A member gets the whole lag time to show itself; what it holds is known only if we led before.
+            replica.last_caught_up_ms = now_ms if follower in isr else 0
+            replica.last_fetch_ms = 0
+            replica.last_fetch_leader_end = -1
+            replica.contact = None
+
+    def set_min_insync_replicas(self, value: int) -> None:
+        self.required_in_sync = min(value, len(self.replicas) + 1)
+
+    @property
+    def committed_isr(self) -> tuple[int, ...]:
+        return self.isr.committed
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self._maximal
+
+    def has_enough_in_sync(self) -> bool:
+        """Before an append with acks=all: by the committed ISR, for a proposed member is not yet in sync."""
+        return len(self.isr.committed) >= self.required_in_sync
+
+    def had_enough_in_sync(self) -> bool:
+        """When the high watermark passed the append: by the replicas that held it back."""
+        return len(self._maximal) >= self.required_in_sync
+
+    def has_committed_own_epoch(self) -> bool:
+        """Whether all from earlier epochs is committed; before that the end offset clients would see may still go down."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    def appended(self, log_end_offset: int, now_ms: int) -> bool:
+        """The leader wrote up to ``log_end_offset``. True if the high watermark moved."""
+        previous, self.log_end_offset = self.log_end_offset, log_end_offset
+        if not self.replicas:
+            if self.required_in_sync > len(self.isr.committed) or log_end_offset <= self.high_watermark:
+                return False
+            self.high_watermark = log_end_offset
+            return True
+        for replica in self.replicas.values():
+            if replica.log_end_offset == previous:
+                replica.leader_appended(previous)
+        # With another member in the ISR the lowest end is not ours, so our append cannot have moved it.
+        return len(self._maximal) == 1 and self.advance(now_ms)
+
+    def fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, contact: FollowerContact | None, now_ms: int
+    ) -> ReplicaState | None:
+        """A follower fetched at ``offset``, so it holds all below. None if it is no replica of this partition.
+
+        The caller looks at ``advance`` and ``propose_expand`` afterwards, for those that changed only.
+        """
+        replica = self.replicas.get(broker_id)
+        if replica is None:
+            return None
+        replica.fetched(offset, self.log_end_offset, now_ms)
+        replica.broker_epoch = broker_epoch
+        replica.contact = contact
+        return replica
+
+    def knows_newer_life_of(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a fetch comes from an earlier start of the broker than the one registered; -1 says nothing."""
+        standing = self.brokers.get(broker_id)
+        return broker_epoch != -1 and standing is not None and broker_epoch < standing.epoch
+
+    def advance(self, now_ms: int) -> bool:
+        """Moves the high watermark as far as the rule lets it; True if it moved."""
+        offset = leader_high_watermark(
+            self.high_watermark,
+            self.log_end_offset,
+            committed_isr_size=len(self.isr.committed),
+            required_in_sync=self.required_in_sync,
+            maximal_isr=self._maximal,
+            replicas=self.replicas,
+            brokers=self.brokers,
+            now_ms=now_ms,
+            lag_time_max_ms=self.lag_time_max_ms,
+        )
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def propose_expand(self, broker_id: int) -> Proposal | None:
+        """The proposal to take a caught-up follower in, if it is out, may join, and nothing else is in flight."""
+        if broker_id in self._maximal or not isinstance(self.isr, Committed):
+            return None
+        replica = self.replicas.get(broker_id)
+        standing = self.brokers.get(broker_id)
+        if replica is None or not may_join(replica, standing, self.high_watermark, self.epoch_start_offset):
+            return None
+        return self._propose(PendingExpand(self.isr.committed, broker_id))
+
+    def propose_shrink(self, now_ms: int) -> Proposal | None:
+        """The proposal to leave members out that lag, if there are any and nothing else is in flight."""
+        if not isinstance(self.isr, Committed):
+            return None
+        lagging = out_of_sync(
+            self.isr.committed, self.node_id, self.replicas, self.log_end_offset, now_ms, self.lag_time_max_ms
+        )
+        return self._propose(PendingShrink(self.isr.committed, lagging)) if lagging else None
+
+    def _propose(self, state: PendingExpand | PendingShrink) -> Proposal:
+        self._set_isr(state)
+        return self.proposal_for(state)
+
+    def proposal_for(self, state: PendingExpand | PendingShrink) -> Proposal:
+        """The request of a pending state, with the broker epochs known now (a retry asks anew)."""
+        members = tuple((member, self._epoch_of(member)) for member in state.proposed or ())
+        return Proposal(state, self.epoch, self.partition_epoch, members)
+
+    def _epoch_of(self, broker_id: int) -> int:
+        # The epoch the follower fetched with, not the registered one: a broker that restarted since must be refused.
+        replica = self.replicas.get(broker_id)
+        if replica is not None and replica.broker_epoch != -1:
+            return replica.broker_epoch
+        standing = self.brokers.get(broker_id)
+        return standing.epoch if standing is not None else -1
+
+    def answered(self, proposal: Proposal, answer: Answer, now_ms: int) -> Outcome | None:
+        """Takes in the controller's answer; None if metadata overtook it and it no longer means anything."""
+        if self.isr is not proposal.state or self.epoch != proposal.leader_epoch:
+            return None
+        outcome = outcome_of(answer.error)
+        if outcome is Outcome.ADOPT:
+            if answer.leader_epoch != self.epoch or answer.partition_epoch < self.partition_epoch:
+                return Outcome.AWAIT_METADATA
+            self.partition_epoch = answer.partition_epoch
+            self._set_isr(Committed(answer.isr))
+        elif outcome is Outcome.REVERT:
+            self._set_isr(Committed(proposal.state.committed))
+        return outcome
+
+    def _set_isr(self, isr: IsrState) -> None:
+        self.isr = isr
+        self._maximal = isr.maximal

@@ -1,0 +1,75 @@
+"""What a leader knows of one of its followers."""
+
+import msgspec
+
+UNKNOWN_OFFSET = -1
+
+
+class BrokerStanding(msgspec.Struct, frozen=True):
+    """A broker as the metadata log has it."""
+
+    epoch: int
+    fenced: bool
+    shutting_down: bool
+
+
+class FollowerContact:
+    """When a follower's fetch session was last heard. One object for all the partitions of the session.
+
+    An incremental session does not name a partition that did not change, yet each of its fetches covers every partition in
+    it. Sharing the time keeps a fetch's work proportional to what changed.
+    """
+
+    __slots__ = ("last_fetch_ms",)
+
+    def __init__(self, last_fetch_ms: int) -> None:
+        self.last_fetch_ms = last_fetch_ms
+
+
+class ReplicaState:
+    """Offsets and times of a follower, on its leader. Times are monotonic milliseconds, 0 before anything was heard."""
+
+    __slots__ = (
+        "broker_epoch",
+        "contact",
+        "last_caught_up_ms",
+        "last_fetch_leader_end",
+        "last_fetch_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, last_caught_up_ms: int = 0) -> None:
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = last_caught_up_ms
+        self.last_fetch_ms = 0
+        self.last_fetch_leader_end = UNKNOWN_OFFSET
+        self.broker_epoch = -1
+        self.contact: FollowerContact | None = None
+
+    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Takes in a fetch at ``offset``: it says the follower has everything below.
+
+        Caught up *now* if that is all there is; else caught up at the *previous* fetch if it is all there was then. A
+        follower that is always one fetch behind a busy leader is so in sync. ``leader_end_offset`` is the end before the read.
+        """
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = offset
+        self.last_fetch_leader_end = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def leader_appended(self, previous_end: int) -> None:
+        """The leader's end is about to move: a follower that had everything was caught up when its session last fetched."""
+        if self.contact is not None and self.log_end_offset == previous_end:
+            heard_ms = self.contact.last_fetch_ms
+            self.last_caught_up_ms = max(self.last_caught_up_ms, heard_ms)
+            # The session's last fetch covered this partition too, at the offset that was the end until now.
+            self.last_fetch_ms = max(self.last_fetch_ms, heard_ms)
+            self.last_fetch_leader_end = previous_end
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -1,0 +1,264 @@
+"""The leader's state through elections, appends, fetches and the controller's answers."""
+
+from ottla.broker.replication.decisions.isr import Committed, Outcome, PendingExpand, PendingShrink
+from ottla.broker.replication.decisions.leader import Answer, PartitionLeader, Proposal
+from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
+from ottla.runtime.errors import ErrorCode
+
+LAG_MS = 30_000
+
+
+def make_leader(
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    *,
+    end: int = 100,
+    high_watermark: int = 0,
+    min_isr: int = 1,
+    now_ms: int = 1_000,
+) -> PartitionLeader:
+    brokers = {broker: BrokerStanding(epoch=broker * 10, fenced=False, shutting_down=False) for broker in (1, 2, 3)}
+    leader = PartitionLeader(1, brokers, LAG_MS)
+    leader.lead(
+        epoch=5,
+        partition_epoch=8,
+        isr=isr,
+        replicas=replicas,
+        min_insync_replicas=min_isr,
+        log_end_offset=end,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+    )
+    return leader
+
+
+def lead_again(
+    leader: PartitionLeader, *, epoch: int, partition_epoch: int, isr: tuple[int, ...], now_ms: int = 2_000
+) -> bool:
+    return leader.lead(
+        epoch=epoch,
+        partition_epoch=partition_epoch,
+        isr=isr,
+        replicas=(1, 2, 3),
+        min_insync_replicas=1,
+        log_end_offset=leader.log_end_offset,
+        high_watermark=0,
+        now_ms=now_ms,
+    )
+
+
+def fetch(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 2_000) -> None:
+    assert leader.fetched(broker, broker * 10, offset, None, now_ms) is not None
+
+
+def expand(leader: PartitionLeader, broker: int) -> Proposal:
+    proposal = leader.propose_expand(broker)
+    assert proposal is not None
+    return proposal
+
+
+def test_a_new_epoch_starts_at_the_end_of_the_log() -> None:
+    leader = make_leader(end=100)
+    assert leader.epoch_start_offset == 100
+
+
+def test_a_new_leader_knows_nothing_of_its_followers() -> None:
+    leader = make_leader()
+    assert [replica.log_end_offset for replica in leader.replicas.values()] == [-1, -1]
+
+
+def test_in_sync_followers_get_the_whole_lag_time_to_show_themselves() -> None:
+    leader = make_leader(isr=(1, 2), now_ms=1_000)
+    assert leader.replicas[2].last_caught_up_ms == 1_000
+    assert leader.replicas[3].last_caught_up_ms == 0
+
+
+def test_a_leader_elected_again_keeps_what_it_knew() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 90)
+    assert lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2, 3))
+    assert leader.replicas[2].log_end_offset == 90
+
+
+def test_the_same_epoch_again_is_no_new_term() -> None:
+    leader = make_leader()
+    leader.appended(150, 2_000)
+    assert not lead_again(leader, epoch=5, partition_epoch=9, isr=(1, 2))
+    assert leader.epoch_start_offset == 100
+    assert leader.committed_isr == (1, 2)
+
+
+def test_an_append_alone_commits_at_once() -> None:
+    leader = make_leader(isr=(1,), replicas=(1,))
+    assert leader.appended(101, 2_000)
+    assert leader.high_watermark == 101
+
+
+def test_an_append_alone_commits_nothing_when_two_are_required() -> None:
+    leader = make_leader(isr=(1,), replicas=(1, 2, 3), min_isr=2)
+    assert not leader.appended(101, 2_000)
+    assert leader.high_watermark == 0
+
+
+def test_an_append_with_followers_commits_nothing() -> None:
+    leader = make_leader()
+    assert not leader.appended(101, 2_000)
+    assert leader.high_watermark == 0
+
+
+def test_an_append_by_a_leader_whose_followers_all_left_the_isr_commits() -> None:
+    leader = make_leader(isr=(1,), now_ms=10**6)
+    assert leader.appended(101, 10**6)
+    assert leader.high_watermark == 101
+
+
+def test_records_are_committed_when_the_last_member_fetched_past_them() -> None:
+    leader = make_leader()
+    leader.appended(101, 2_000)
+    fetch(leader, 2, 101)
+    assert not leader.advance(2_000)
+    fetch(leader, 3, 101)
+    assert leader.advance(2_000)
+    assert leader.high_watermark == 101
+
+
+def test_the_required_number_is_never_more_than_there_are_replicas() -> None:
+    leader = make_leader(isr=(1,), replicas=(1,), min_isr=2)
+    assert leader.has_enough_in_sync()
+    assert leader.appended(101, 2_000)
+
+
+def test_acks_all_is_refused_when_too_few_are_committed_in_sync() -> None:
+    leader = make_leader(isr=(1,), min_isr=2)
+    fetch(leader, 2, 100)
+    expand(leader, 2)
+    assert not leader.has_enough_in_sync()
+    assert leader.had_enough_in_sync()
+
+
+def test_a_broker_that_is_no_replica_is_not_counted() -> None:
+    leader = make_leader()
+    assert leader.fetched(9, 90, 100, None, 2_000) is None
+
+
+def test_an_earlier_life_of_a_broker_is_recognised() -> None:
+    leader = make_leader()
+    assert leader.knows_newer_life_of(2, 19)
+    assert not leader.knows_newer_life_of(2, 20)
+    assert not leader.knows_newer_life_of(2, -1)
+
+
+def test_an_idle_follower_is_not_out_of_sync_right_after_an_append() -> None:
+    leader = make_leader(isr=(1, 2), replicas=(1, 2))
+    contact = FollowerContact(2_000)
+    leader.fetched(2, 20, 100, contact, 2_000)
+    contact.last_fetch_ms = 900_000
+    leader.appended(101, 900_100)
+    assert leader.propose_shrink(900_200) is None
+    assert leader.propose_shrink(930_001) is not None
+
+
+def test_a_caught_up_follower_is_proposed_with_the_epoch_it_fetched_with() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert proposal == Proposal(PendingExpand((1,), 2), 5, 8, ((1, 10), (2, 20)))
+    assert leader.maximal_isr == (1, 2)
+    assert leader.committed_isr == (1,)
+
+
+def test_a_member_is_not_proposed_again() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 100)
+    assert leader.propose_expand(2) is None
+
+
+def test_one_proposal_at_a_time() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    fetch(leader, 3, 100)
+    expand(leader, 2)
+    assert leader.propose_expand(3) is None
+    assert leader.propose_shrink(10**9) is None
+
+
+def test_lagging_members_are_proposed_to_leave_but_still_hold_records_back() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 100, now_ms=40_000)
+    proposal = leader.propose_shrink(40_000)
+    assert proposal is not None
+    assert proposal.isr == ((1, 10), (2, 20))
+    assert leader.isr == PendingShrink((1, 2, 3), (3,))
+    assert not leader.advance(40_000)
+
+
+def test_a_granted_proposal_is_adopted() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert leader.answered(proposal, Answer(0, 5, 9, (1, 2)), 2_000) is Outcome.ADOPT
+    assert leader.isr == Committed((1, 2))
+    assert leader.partition_epoch == 9
+
+
+def test_a_grant_of_an_older_partition_epoch_is_not_adopted() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert leader.answered(proposal, Answer(0, 5, 7, (1, 2)), 2_000) is Outcome.AWAIT_METADATA
+    assert leader.committed_isr == (1,)
+
+
+def test_a_grant_for_another_leader_epoch_is_not_adopted() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert leader.answered(proposal, Answer(0, 6, 9, (1, 2)), 2_000) is Outcome.AWAIT_METADATA
+    assert leader.committed_isr == (1,)
+
+
+def test_an_ineligible_replica_is_dropped_from_the_maximal_isr() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert leader.answered(proposal, Answer(ErrorCode.INELIGIBLE_REPLICA), 2_000) is Outcome.REVERT
+    assert leader.isr == Committed((1,))
+
+
+def test_a_refused_shrink_keeps_all_members_counting() -> None:
+    leader = make_leader()
+    proposal = leader.propose_shrink(10**6)
+    assert proposal is not None
+    assert leader.answered(proposal, Answer(ErrorCode.INVALID_UPDATE_VERSION), 10**6) is Outcome.AWAIT_METADATA
+    assert leader.maximal_isr == (1, 2, 3)
+    assert leader.propose_shrink(10**6) is None
+
+
+def test_a_late_answer_means_nothing_once_metadata_came() -> None:
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1, 3))
+    assert leader.answered(proposal, Answer(0, 5, 10, (1, 2)), 2_000) is None
+    assert leader.committed_isr == (1, 3)
+
+
+def test_the_end_of_the_log_is_certain_once_the_own_epoch_began_to_commit() -> None:
+    leader = make_leader(end=100, high_watermark=60)
+    assert not leader.has_committed_own_epoch()
+    fetch(leader, 2, 100)
+    fetch(leader, 3, 100)
+    leader.advance(2_000)
+    assert leader.has_committed_own_epoch()
+
+
+def test_a_restarted_follower_with_a_shorter_log_is_not_counted_twice() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 100)
+    fetch(leader, 3, 100)
+    leader.advance(2_000)
+    fetch(leader, 2, 0)
+    leader.appended(101, 2_000)
+    fetch(leader, 3, 101)
+    assert not leader.advance(2_000)
+    assert leader.high_watermark == 100
