@@ -89,8 +89,8 @@ def returns_resigned(election: ElectionState, node_id: int) -> bool:
 
 
 def returns_candidate(election: ElectionState, key: ReplicaKey) -> bool:
-    """Who voted for itself goes on with that candidacy: the vote is given away already."""
-    return election.voted is not None and election.voted.matches(key)
+    """Who voted for itself goes on with that candidacy, unless another won it: the vote is given away already."""
+    return election.leader_id is None and election.voted is not None and election.voted.matches(key)
 
 
 # --- replication ------------------------------------------------------------------------------------------------------

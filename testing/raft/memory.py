@@ -1,0 +1,224 @@
+"""A replica without disk or network: the production core, and a log and election state in memory that a crash cuts back.
+
+Each record is a batch of its own here, and its payload ``PAYLOAD_BYTES`` long, so that positions need no index.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ottla.quorum.raft.core import RaftCore
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.events import AppendRequested, Event, SnapshotInstalled
+from ottla.quorum.raft.instructions import (
+    AppendBatches,
+    AppendControl,
+    CommitAdvanced,
+    Fault,
+    InstallSnapshot,
+    Instruction,
+    LeaderChanged,
+    PersistElection,
+    ReadAndRespond,
+    ReadSnapshotAndRespond,
+    Respond,
+    SendRequest,
+    StoreSnapshotChunk,
+    Sync,
+    TruncateTo,
+    Voters,
+)
+from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
+from ottla.quorum.raft.messages import BatchInfo, FetchResponse, FetchSnapshotResponse, Records, Response
+from ottla.quorum.raft.settings import RaftSettings
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
+from ottla.runtime.errors import ErrorCode
+
+PAYLOAD_BYTES = 8
+CONTROL_PAYLOAD = bytes(PAYLOAD_BYTES)
+
+
+class Entry(NamedTuple):
+    """A record of the simulated log."""
+
+    epoch: int
+    payload: bytes
+    voters: VoterSet | None = None
+
+
+class Snapshot(msgspec.Struct):
+    """The committed prefix it stands for (a stand-in for the image), and the voters then."""
+
+    id: OffsetAndEpoch
+    prefix: tuple[Entry, ...]
+    voters: VoterSet | None
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(entry.payload for entry in self.prefix)
+
+
+class Storage:
+    """What a node's disk holds. ``crash`` forgets what was not synced, but for a torn rest that happened to reach the disk."""
+
+    def __init__(self, static: VoterSet) -> None:
+        self.static = static
+        self.election = ElectionState()
+        self.start = 0
+        self.base_epoch = 0
+        self.entries: list[Entry] = []  # from ``start`` on
+        self.durable_end = 0
+        self.snapshot: Snapshot | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.entries)
+
+    def crash(self, kept_of_unsynced: float = 0.0) -> None:
+        unsynced = self.end - self.durable_end
+        keep = self.durable_end + int(unsynced * kept_of_unsynced)
+        del self.entries[keep - self.start :]
+        self.durable_end = self.end
+
+    def summary(self) -> LogSummary:
+        """As the shell reads it from the log when it starts; what is on disk then is durable."""
+        identity = None if self.snapshot is None else self.snapshot.id
+        summary = LogSummary(self.start, self.base_epoch, self.start, self.start, (), identity)
+        for offset, entry in enumerate(self.entries, self.start):
+            summary.append(entry.epoch, offset, offset + 1)
+        summary.durable_end = summary.end
+        return summary
+
+    def voter_history(self) -> VoterHistory:
+        history = VoterHistory(self.static)
+        if self.snapshot is not None and self.snapshot.voters is not None:
+            history.replace(self.snapshot.id.offset, self.snapshot.voters)
+        for offset, entry in enumerate(self.entries, self.start):
+            if entry.voters is not None and offset > history.latest_offset:
+                history.append(offset, entry.voters)
+        return history
+
+    def read(self, offset: int, limit: int, max_records: int) -> Records:
+        chosen = self.entries[offset - self.start : min(limit, offset + max_records) - self.start]
+        batches = tuple(
+            BatchInfo(offset + index, offset + index, entry.epoch, entry.voters) for index, entry in enumerate(chosen)
+        )
+        return Records(b"".join(entry.payload for entry in chosen), batches)
+
+
+class Outbox(NamedTuple):
+    """What one event made a replica want of the world around it."""
+
+    requests: list[SendRequest]
+    responses: list[tuple[Any, Response]]
+    syncs: list[int]
+    commits: list[int]
+    leaders: list[LeaderChanged]
+    events: list[Event]  # to be handled next by this replica itself
+
+
+class MemoryReplica:
+    """A core and its storage; performs instructions the moment they are given."""
+
+    def __init__(
+        self,
+        settings: RaftSettings,
+        key: ReplicaKey,
+        endpoint: Endpoint,
+        rng: Random,
+        storage: Storage,
+        *,
+        max_records: int = 64,
+    ) -> None:
+        self.storage = storage
+        self.max_records = max_records
+        self.core = RaftCore(settings, key, endpoint, rng, storage.summary(), storage.voter_history(), storage.election)
+        self.partial: tuple[OffsetAndEpoch, bytes] | None = None
+
+    def handle(self, event: Event, now_ms: int) -> Outbox:
+        outbox = Outbox([], [], [], [], [], [])
+        for instruction in self.core.handle(event, now_ms):
+            self.perform(instruction, outbox)
+        return outbox
+
+    def append_event(self, payloads: Sequence[bytes]) -> AppendRequested:
+        """The application's append, made for the epoch and the log end of now."""
+        epoch, end = self.core.state.epoch, self.core.state.log.end
+        batches = tuple(BatchInfo(end + index, end + index, epoch) for index in range(len(payloads)))
+        return AppendRequested(epoch, b"".join(payloads), batches)
+
+    def perform(self, instruction: Instruction, outbox: Outbox) -> None:
+        """Fault raises: in these tests nothing excuses it."""
+        match instruction:
+            case SendRequest():
+                outbox.requests.append(instruction)
+            case Respond():
+                outbox.responses.append((instruction.token, instruction.response))
+            case ReadAndRespond():
+                outbox.responses.append((instruction.token, self._read(instruction)))
+            case Sync():
+                outbox.syncs.append(instruction.end_offset)
+            case CommitAdvanced():
+                outbox.commits.append(instruction.high_watermark)
+            case LeaderChanged():
+                outbox.leaders.append(instruction)
+            case Fault():
+                raise AssertionError(f"{instruction.kind}: {instruction.detail}")
+            case _:
+                self._store(instruction, outbox)
+
+    def _store(self, instruction: Instruction, outbox: Outbox) -> None:
+        storage = self.storage
+        match instruction:
+            case PersistElection():
+                storage.election = instruction.state
+            case AppendBatches():
+                self._append(instruction)
+            case AppendControl():
+                carried = [record.voters for record in instruction.records if isinstance(record, Voters)]
+                for index in range(len(instruction.records)):
+                    voters = carried[0] if carried and index == 0 else None
+                    storage.entries.append(Entry(instruction.epoch, CONTROL_PAYLOAD, voters))
+            case TruncateTo():
+                del storage.entries[instruction.offset - storage.start :]
+                storage.durable_end = min(storage.durable_end, storage.end)
+            case ReadSnapshotAndRespond():
+                outbox.responses.append((instruction.token, self._read_snapshot(instruction)))
+            case StoreSnapshotChunk():
+                self._store_chunk(instruction)
+            case InstallSnapshot():
+                outbox.events.append(self._install(instruction))
+
+    def _append(self, instruction: AppendBatches) -> None:
+        for index, batch in enumerate(instruction.batches):
+            assert batch.base_offset == self.storage.end, "appended elsewhere than at the end"
+            payload = instruction.data[index * PAYLOAD_BYTES : (index + 1) * PAYLOAD_BYTES]
+            self.storage.entries.append(Entry(batch.epoch, payload, batch.voters))
+
+    def _read(self, instruction: ReadAndRespond) -> FetchResponse:
+        records = self.storage.read(instruction.offset, instruction.limit, self.max_records)
+        return msgspec.structs.replace(instruction.response, records=records)
+
+    def _read_snapshot(self, instruction: ReadSnapshotAndRespond) -> FetchSnapshotResponse:
+        response, snapshot = instruction.response, self.storage.snapshot
+        if snapshot is None or snapshot.id != response.snapshot:
+            return msgspec.structs.replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        data = snapshot.data
+        chunk = data[response.position : response.position + instruction.max_bytes]
+        return msgspec.structs.replace(response, size=len(data), checksum=hash(data) & 0xFFFF, data=chunk)
+
+    def _store_chunk(self, instruction: StoreSnapshotChunk) -> None:
+        held = self.partial[1] if self.partial is not None and self.partial[0] == instruction.snapshot else b""
+        assert instruction.position in (0, len(held)), "snapshot bytes with a gap"
+        self.partial = (instruction.snapshot, held[: instruction.position] + instruction.data)
+
+    def _install(self, instruction: InstallSnapshot) -> SnapshotInstalled:
+        raise NotImplementedError
+
+
+def committed_prefix(storage: Storage, high_watermark: int) -> list[Entry]:
+    """Every entry below the high watermark, those in the snapshot included."""
+    below: tuple[Entry, ...] = () if storage.snapshot is None else storage.snapshot.prefix[: storage.start]
+    return [*below, *storage.entries[: max(0, high_watermark - storage.start)]]
