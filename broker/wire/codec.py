@@ -110,10 +110,6 @@ def not_in_version(name: str, version: int, field: str) -> WireError:
     return WireError(f"{name} version {version} cannot carry {field}", ErrorCode.UNSUPPORTED_VERSION)
 
 
-def too_many(count: int, remaining: int) -> WireError:
-    return WireError(f"an array of {count} does not fit in the {remaining} bytes that remain")
-
-
 HELPERS = {
     "StructError": StructError,
     "UNCOPIED_MIN": primitives.UNCOPIED_MIN,
@@ -131,7 +127,7 @@ HELPERS = {
     "read_varint": primitives.read_varint,
     "skip_tags": primitives.skip_tags,
     "tag_of_size": primitives.tag_of_size,
-    "too_many": too_many,
+    "too_many": primitives.too_many,
     "truncated": primitives.truncated,
     "unencodable": unencodable,
     "unexpected_null": primitives.unexpected_null,

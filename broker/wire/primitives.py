@@ -45,15 +45,21 @@ def read_varint(view: memoryview, pos: int) -> tuple[int, int]:
 
 def more_varint(view: memoryview, pos: int, first: int) -> tuple[int, int]:
     """The rest of a varint whose ``first`` byte (with the continuation bit) was read."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = view[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if value > 0xFFFFFFFF:
-                break
-            return value, pos
+    byte = view[pos]
+    if byte < 128:
+        return first - 128 + (byte << 7), pos + 1
+    value = first - 128 + (byte - 128 << 7)
+    byte = view[pos + 1]
+    if byte < 128:
+        return value + (byte << 14), pos + 2
+    value += byte - 128 << 14
+    byte = view[pos + 2]
+    if byte < 128:
+        return value + (byte << 21), pos + 3
+    value += byte - 128 << 21
+    byte = view[pos + 3]
+    if byte < 16:
+        return value + (byte << 28), pos + 4
     raise WireError("a varint is longer than 32 bits")
 
 
@@ -73,7 +79,7 @@ def skip_tags(view: memoryview, pos: int, first: int) -> int:
 def check_count(count: int, element_size_min: int, view: memoryview, pos: int) -> None:
     """Refuses an array that cannot be in the bytes that remain."""
     if count * element_size_min > len(view) - pos:
-        raise WireError(f"an array of {count} does not fit in the {len(view) - pos} bytes that remain")
+        raise too_many(count, len(view) - pos)
 
 
 def array_count(view: memoryview, pos: int, element_size_min: int) -> tuple[int, int]:
@@ -133,6 +139,15 @@ def encode_compact_string(text: str | None) -> bytes:
 def encode_tag(tag: int, body: bytes) -> bytes:
     """One field of a tagged section."""
     return encode_varint(tag) + encode_varint(len(body)) + body
+
+
+def refused_count(count_plus_one: int, remaining: int) -> WireError:
+    """The error of a compact count that is null, or more than the bytes that remain can hold."""
+    return unexpected_null() if count_plus_one == 0 else too_many(count_plus_one - 1, remaining)
+
+
+def too_many(count: int, remaining: int) -> WireError:
+    return WireError(f"an array of {count} does not fit in the {remaining} bytes that remain")
 
 
 def truncated() -> WireError:

@@ -13,14 +13,15 @@ from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.primitives import (
     INT32,
     array_count,
-    compact_count,
     encode_compact_string,
     encode_string,
     encode_tag,
     encode_varint,
+    more_string,
     more_varint,
     read_compact_string,
     read_string,
+    refused_count,
     skip_tags,
     truncated,
     unexpected_null,
@@ -48,7 +49,10 @@ FIRST_WITH_TOPIC_ID = 13
 
 ACKS_TIMEOUT = Struct(">hi")
 INDEX_SIZE = Struct(">ii")
-INDEX_COMPACT_SIZE = Struct(">iB")
+HEAD_V9 = Struct(">BhiB")  # no transactional id, acks, timeout, first byte of the count of topics
+HEAD_V9_REST = Struct(">hiB")
+ID_COUNT = Struct(">16sB")  # topic id, first byte of the count of partitions
+INDEX_SIZE_V9 = Struct(">iBBB")  # index, first three bytes of the size (or what follows it)
 ACK_V3 = Struct(">ihqq")
 ACK_V5 = Struct(">ihqqq")
 ACK_V8 = Struct(">ihqqqih")  # no record errors, no message
@@ -76,46 +80,66 @@ def walk_produce(view: memoryview, pos: int, version: int) -> ProduceRequestTupl
         raise WireError(f"bytes are not a Produce request of version {version}: {error}") from error
 
 
-def walk_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequestTuple:
-    transactional_id, pos = read_compact_string(view, pos)
-    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(view, pos)
-    count, pos = compact_count(view, pos + 6, 3)
+def walk_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequestTuple:  # noqa: C901 -- flat: a call
+    # costs as much as what it would do here, for every partition of every request.
+    limit = len(view)
+    null, acks, timeout_ms, count = HEAD_V9.unpack_from(view, pos)
+    pos += 8
+    transactional_id = None
+    if null:
+        transactional_id, pos = read_compact_string(view, pos - 8)
+        acks, timeout_ms, count = HEAD_V9_REST.unpack_from(view, pos)
+        pos += 7
+    if count > 127:
+        count, pos = more_varint(view, pos, count)
+    if not 0 < count <= (limit - pos) // 3 + 1:
+        raise refused_count(count, limit - pos)
     topics: list[tuple[Topic, Partitions]] = []
-    for _ in range(count):
-        topic: Topic | None
+    for _ in range(count - 1):
+        topic: Topic
         if by_id:
-            topic = bytes(view[pos : pos + 16])
-            pos += 16
+            topic, count = ID_COUNT.unpack_from(view, pos)
+            pos += 17
         else:
-            topic, pos = read_compact_string(view, pos)
-            if topic is None:
+            length = view[pos]
+            pos += 1
+            if length > 127:
+                length, pos = more_string(view, pos, length)
+            if length == 0:
                 raise unexpected_null()
-        partitions, pos = walk_flexible_partitions(view, pos)
+            topic = str(view[pos : (pos := pos + length - 1)], "utf-8")
+            count = view[pos]
+            pos += 1
+        if count > 127:
+            count, pos = more_varint(view, pos, count)
+        if not 0 < count <= (limit - pos) // 6 + 1:
+            raise refused_count(count, limit - pos)
+        partitions: Partitions = []
+        for _ in range(count - 1):
+            # Behind the size there are at least three bytes (the ends of partition, topic and request), so that
+            # a size of up to 2 MB is read at once.
+            index, size, second, third = INDEX_SIZE_V9.unpack_from(view, pos)
+            if size < 128:
+                pos += 5
+            elif second < 128:
+                size += (second << 7) - 128
+                pos += 6
+            elif third < 128:
+                size += (second << 7) + (third << 14) - 16512
+                pos += 7
+            else:
+                size, pos = more_varint(view, pos + 5, size)
+            partitions.append((index, view[pos : (pos := pos + size - 1)] if size else None))
+            if view[pos]:  # fails when the records reached beyond the end
+                pos = skip_tags(view, pos + 1, view[pos])
+            else:
+                pos += 1
+        pos = skip_tags(view, pos + 1, view[pos]) if view[pos] else pos + 1
         topics.append((topic, partitions))
-    tags = view[pos]
-    if skip_tags(view, pos + 1, tags) > len(view) if tags else pos >= len(view):
+    pos = skip_tags(view, pos + 1, view[pos]) if view[pos] else pos + 1
+    if pos > limit:
         raise truncated()
     return transactional_id, acks, timeout_ms, topics
-
-
-def walk_flexible_partitions(view: memoryview, pos: int) -> tuple[Partitions, int]:
-    """A topic's partitions and its tagged fields."""
-    count, pos = compact_count(view, pos, 6)
-    partitions: Partitions = []
-    for _ in range(count):
-        index, size = INDEX_COMPACT_SIZE.unpack_from(view, pos)
-        pos += 5
-        if size > 127:
-            size, pos = more_varint(view, pos, size)
-        records = view[pos : (pos := pos + size - 1)] if size else None
-        tags = view[pos]  # fails when the records reached beyond the end
-        pos += 1
-        if tags:
-            pos = skip_tags(view, pos, tags)
-        partitions.append((index, records))
-    tags = view[pos]
-    pos += 1
-    return partitions, skip_tags(view, pos, tags) if tags else pos
 
 
 def walk_old(view: memoryview, pos: int) -> ProduceRequestTuple:
@@ -181,29 +205,41 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """The response of any shape. ``node_endpoints`` say where the leaders named in it are (dropped before 10)."""
-    flexible = version >= FIRST_FLEXIBLE
-    parts = [encode_varint(len(topics) + 1) if flexible else INT32.pack(len(topics))]
+    if version >= FIRST_FLEXIBLE:
+        return encode_flexible_response(version, topics, throttle_time_ms, node_endpoints)
+    parts = [INT32.pack(len(topics))]
     for topic, partitions in topics:
-        count = len(partitions)
-        if flexible:
-            parts.append(encode_topic(topic) + encode_varint(count + 1))
-            parts += [encode_flexible_ack(version, ack) for ack in partitions]
-            parts.append(b"\0")
-        else:
-            parts.append(encode_string(str(topic)) + INT32.pack(count))
-            parts += [encode_old_ack(version, ack) for ack in partitions]
+        parts.append(encode_string(str(topic)) + INT32.pack(len(partitions)))
+        parts += [encode_old_ack(version, ack) for ack in partitions]
     parts.append(INT32.pack(throttle_time_ms))
-    if flexible:
-        parts.append(encode_node_endpoints(node_endpoints if version >= FIRST_WITH_LEADER else ()))
     return b"".join(parts)
 
 
-def encode_flexible_ack(version: int, ack: PartitionAck) -> bytes:
+def encode_flexible_response(
+    version: int,
+    topics: Sequence[tuple[Topic, Sequence[PartitionAck]]],
+    throttle_time_ms: int,
+    node_endpoints: Sequence[NodeEndpoint],
+) -> bytes:
+    parts = [encode_varint(len(topics) + 1)]
+    for topic, partitions in topics:
+        parts.append(encode_topic(topic) + encode_varint(len(partitions) + 1))
+        for ack in partitions:
+            index, error_code, base_offset, append_time, log_start, record_errors, message, leader = ack
+            if record_errors or message is not None or leader is not None:
+                parts.append(encode_wordy_ack(version, ack))
+            else:
+                parts.append(ACK_V9.pack(index, error_code, base_offset, append_time, log_start, 1, 0))
+        parts.append(b"\0")
+    parts.append(INT32.pack(throttle_time_ms))
+    parts.append(encode_node_endpoints(node_endpoints if version >= FIRST_WITH_LEADER else ()))
+    return b"".join(parts)
+
+
+def encode_wordy_ack(version: int, ack: PartitionAck) -> bytes:
+    """A partition's part from version 9 on when there is more to say than numbers."""
     index, error_code, base_offset, append_time, log_start, record_errors, message, leader = ack
-    fixed = (index, error_code, base_offset, append_time, log_start)
-    if not record_errors and message is None and leader is None:
-        return ACK_V9.pack(*fixed, 1, 0)
-    parts = [ACK_V5.pack(*fixed), encode_varint(len(record_errors) + 1)]
+    parts = [ACK_V5.pack(index, error_code, base_offset, append_time, log_start), encode_varint(len(record_errors) + 1)]
     for batch_index, error_message in record_errors:
         parts.append(INT32.pack(batch_index) + encode_compact_string(error_message) + b"\0")
     parts.append(encode_compact_string(message))

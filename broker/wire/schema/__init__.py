@@ -113,8 +113,8 @@ class Message(msgspec.Struct, frozen=True):
 def blocks() -> dict[str, str]:
     """Every message's block of schema text by the message's name, in file order."""
     found = {}
-    folder = resources.files("ottla.broker.wire") / "schema"
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+    files = [entry for entry in resources.files(__name__).iterdir() if entry.name.endswith(".schema")]
+    for file in sorted(files, key=lambda entry: entry.name):
         for block in file.read_text(encoding="utf-8").split("\n\n"):
             text = block.strip()
             if text.startswith("message "):
