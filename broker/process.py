@@ -1,0 +1,63 @@
+"""One node as a process: identity files, signals, and the end with a line that says why."""
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+
+from ottla.broker.server import Server
+from ottla.quorum.rpc.grpc_transport import GrpcTransport
+from ottla.runtime.host import Host
+from ottla.runtime.launch import run
+from ottla.runtime.settings.server import ServerConfig
+
+logger = logging.getLogger(__name__)
+
+
+def run_node(config: ServerConfig) -> None:
+    """Runs a node until SIGTERM or SIGINT, then stops it gracefully. Raises what kept it from starting."""
+    run(lambda: _serve(config))
+
+
+async def _serve(config: ServerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _end, ended, number.name)
+    pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
+    _write(pid_file, f"{os.getpid()}\n")
+    server = Server(config, Host.real(), GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
+    try:
+        await server.start()
+        await asyncio.wait([ended, asyncio.ensure_future(server.ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            _write(ready_file, "ready\n")
+        reason = await ended
+        logger.info("node %d stops: %s", config.node_id, reason)
+    finally:
+        await server.stop()
+        _remove(ready_file)
+        _remove(pid_file)
+
+
+def _end(ended: "asyncio.Future[str]", reason: str) -> None:
+    if not ended.done():
+        ended.set_result(reason)
+
+
+def _fail(ended: "asyncio.Future[str]", error: Exception) -> None:
+    if not ended.done():
+        ended.set_exception(error)
+
+
+def _write(path: str, text: str) -> None:
+    if path:
+        temporary = Path(path + ".tmp")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+
+
+def _remove(path: str) -> None:
+    if path:
+        Path(path).unlink(missing_ok=True)
