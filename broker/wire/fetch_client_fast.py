@@ -1,7 +1,7 @@
 """Fetch from the client's end, for the follower that replicates: request packed from tuples, response walked.
 
 The records of a response are slices of the frame, never copied. Topic ids only: versions 13 to 18. The tuples are
-those of ``fetch_fast``.
+those of ``fetch_tuples``.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,14 @@ from struct import Struct
 from struct import error as StructError
 
 from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.fetch_fast import (
-    DIVERGING,
+from ottla.broker.wire.fetch_fast import DIVERGING, HEAD_V15, PARTITION_V12, SNAPSHOT, read_tags
+from ottla.broker.wire.fetch_old import HEAD_V7
+from ottla.broker.wire.fetch_tuples import (
     FIRST_WITH_TOPIC_ID,
-    HEAD_V7,
-    HEAD_V15,
     NO_HIGH_WATERMARK,
-    PARTITION_V12,
-    SNAPSHOT,
     EpochPair,
     FetchedPartition,
     FetchPartition,
-    read_tags,
 )
 from ottla.broker.wire.primitives import (
     INT32,
@@ -46,8 +42,8 @@ FetchResponseTuple = tuple[int, int, int, list[tuple[bytes, list[FetchedPartitio
 REPLICA_STATE = Struct(">iqx")
 HIGH_WATERMARK = Struct(">q")
 ANSWER = Struct(">ihi")
-FETCHED = Struct(">ihqqqB")  # and the count of aborted transactions + 1
-PREFERRED_SIZE = Struct(">iB")  # preferred read replica, size of the records + 1
+FETCHED = Struct(">ihqqqBiBBB")  # ..., aborted transactions, preferred read replica, the size's first three bytes
+PREFERRED_SIZE = Struct(">iBBB")
 ABORTED = Struct(">qqB")  # and the count of tagged fields
 EPOCH_PAIRS = (DIVERGING, Struct(">iix"), SNAPSHOT)
 """The layout of the partition's tagged pairs of numbers, by tag, when they have no tagged fields themselves."""
@@ -95,13 +91,15 @@ def require_version(version: int) -> None:
 
 
 def encode_partition(version: int, partition: FetchPartition) -> bytes:
-    *fixed, directory_id, high_watermark = partition
+    index, epoch, offset, last_epoch, start, max_bytes, directory_id, high_watermark = partition
+    if (directory_id == ZERO_ID or version < 17) and (high_watermark == NO_HIGH_WATERMARK or version < 18):
+        return PARTITION_V12.pack(index, epoch, offset, last_epoch, start, max_bytes, 0)
     tags = []
     if version >= 17 and directory_id != ZERO_ID:
         tags.append(encode_tag(0, directory_id))
     if version >= 18 and high_watermark != NO_HIGH_WATERMARK:
         tags.append(encode_tag(1, HIGH_WATERMARK.pack(high_watermark)))
-    return PARTITION_V12.pack(*fixed, len(tags)) + b"".join(tags)
+    return PARTITION_V12.pack(*partition[:6], len(tags)) + b"".join(tags)
 
 
 def walk_fetch_response(view: memoryview, pos: int, version: int) -> FetchResponseTuple:
@@ -128,23 +126,34 @@ def walk_partitions(view: memoryview, pos: int) -> tuple[list[FetchedPartition],
     count, pos = compact_count(view, pos, 37)
     partitions: list[FetchedPartition] = []
     for _ in range(count):
-        index, error, watermark, stable, start, transactions = FETCHED.unpack_from(view, pos)
-        pos += 31
+        # A size of up to 2 MB is read at once; the bytes are there: the partition's, topic's and response's ends.
+        index, error, watermark, stable, start, transactions, preferred, size, second, third = FETCHED.unpack_from(
+            view, pos
+        )
+        pos += 36
         aborted = None
         if transactions:
-            aborted, pos = walk_aborted(view, pos - 1)
-        preferred, size = PREFERRED_SIZE.unpack_from(view, pos)
-        pos += 5
+            aborted, pos = walk_aborted(view, pos - 6)
+            preferred, size, second, third = PREFERRED_SIZE.unpack_from(view, pos)
+            pos += 5
         if size > 127:
-            size, pos = more_varint(view, pos, size)
+            if second < 128:
+                size += (second << 7) - 128
+                pos += 1
+            elif third < 128:
+                size += (second << 7) + (third << 14) - 16512
+                pos += 2
+            else:
+                size, pos = more_varint(view, pos, size)
         records = view[pos : (pos := pos + size - 1)] if size else None
-        tags = view[pos]  # fails when the records reached beyond the end
-        pos += 1
         diverging = leader = snapshot = None
-        if tags:
-            (diverging, leader, snapshot), pos = walk_partition_tags(view, pos, tags)
-        fixed = (index, error, watermark, stable, start)
-        partitions.append((*fixed, aborted, preferred, records, diverging, leader, snapshot))
+        if view[pos]:  # fails when the records reached beyond the end
+            (diverging, leader, snapshot), pos = walk_partition_tags(view, pos + 1, view[pos])
+        else:
+            pos += 1
+        partitions.append(
+            (index, error, watermark, stable, start, aborted, preferred, records, diverging, leader, snapshot)
+        )
     tags = view[pos]
     return partitions, skip_tags(view, pos + 1, tags)
 

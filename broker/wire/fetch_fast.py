@@ -9,21 +9,34 @@ from struct import Struct
 from struct import error as StructError
 
 from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.fetch_old import FETCHED_V5, HEAD_V7, encode_old_response, walk_old
+from ottla.broker.wire.fetch_tuples import (
+    FIRST_FLEXIBLE,
+    FIRST_VERSION,
+    FIRST_WITH_TOPIC_ID,
+    NO_HIGH_WATERMARK,
+    NOBODY,
+    EpochPair,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequestTuple,
+    Forgotten,
+    Topics,
+)
 from ottla.broker.wire.primitives import (
     INT32,
     UNCOPIED_MIN,
     Buffer,
-    array_count,
     check_count,
     compact_count,
-    encode_string,
     encode_tag,
     encode_varint,
+    more_string,
     more_varint,
     numbers,
     read_compact_string,
-    read_string,
     read_varint,
+    refused_count,
     skip_tags,
     tag_of_size,
     truncated,
@@ -33,58 +46,15 @@ from ottla.broker.wire.produce_fast import NodeEndpoint, Topic, encode_node_endp
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
-FetchPartition = tuple[int, int, int, int, int, int, bytes, int]
-"""(partition, current leader epoch or -1, fetch offset, last fetched epoch or -1, the follower's log start offset or
--1, max bytes, the replica's directory id, the follower's high watermark or 2^63-1)."""
-
-Topics = list[tuple[Topic, list[FetchPartition]]]
-Forgotten = list[tuple[Topic, list[int]]]
-
-FetchRequestTuple = tuple[int, int, int, int, int, int, int, int, Topics, Forgotten, str, str | None]
-"""(replica id or -1, replica epoch or -1, max wait ms, min bytes, max bytes, isolation level, session id, session epoch,
-topics, forgotten topics, rack id, cluster id)."""
-
-EpochPair = tuple[int, int]
-
-FetchedPartition = tuple[
-    int,
-    int,
-    int,
-    int,
-    int,
-    Sequence[tuple[int, int]] | None,
-    int,
-    Buffer | None,
-    EpochPair | None,
-    EpochPair | None,
-    EpochPair | None,
-]
-"""(partition, error code, high watermark, last stable offset, log start offset, aborted transactions as (producer id,
-first offset) or None, preferred read replica or -1, records, diverging (epoch, end offset), current (leader id, leader
-epoch), snapshot (end offset, epoch)). Versions that lack a part drop it."""
-
-FIRST_VERSION = 4
-FIRST_FLEXIBLE = 12
-FIRST_WITH_TOPIC_ID = 13
-NO_HIGH_WATERMARK = 2**63 - 1
-NOBODY = (-1, -1)
-
-HEAD_V4 = Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
-HEAD_V7 = Struct(">iiiibii")  # and the session's id and epoch
-HEAD_V15 = Struct(">iiibii")  # without the replica id, which is tagged
-PARTITION_V4 = Struct(">iqi")
-PARTITION_V5 = Struct(">iqqi")
-PARTITION_V9 = Struct(">iiqqi")
+HEAD_V15 = Struct(">iiibii")  # max wait, min bytes, max bytes, isolation level, the session's id and epoch
+ID_COUNT = Struct(">16sB")  # topic id, first byte of the count of partitions
 PARTITION_V12 = Struct(">iiqiqiB")  # and the count of tagged fields
 REPLICA_STATE = Struct(">iq")
 HIGH_WATERMARK = Struct(">q")
 
 ANSWER_V4 = Struct(">i")
 ANSWER_V7 = Struct(">ihi")  # throttle time, error code, session id
-FETCHED_V4 = Struct(">ihqq")
-FETCHED_V5 = Struct(">ihqqq")
 FETCHED_V12 = Struct(">ihqqqBi")  # no aborted transactions, preferred read replica
-ABORTED = Struct(">qq")
 ABORTED_V12 = Struct(">qqx")
 DIVERGING = Struct(">iqx")
 LEADER = Struct(">iix")
@@ -112,16 +82,23 @@ def walk_flexible(view: memoryview, pos: int, version: int) -> FetchRequestTuple
     else:
         replica_id, wait_ms, min_bytes, max_bytes, isolation, session, epoch = HEAD_V7.unpack_from(view, pos)
         pos += 25
-    topics, pos = walk_topics(view, pos, version)
-    forgotten, pos = walk_forgotten(view, pos, version)
-    rack_id, pos = read_compact_string(view, pos)
-    if rack_id is None:
-        raise unexpected_null()
-    tags = view[pos]
-    pos += 1
     replica_epoch, cluster_id = -1, None
-    if tags:
-        cluster_id, replica, pos = walk_request_tags(view, pos, tags, version)
+    topics: Topics = []
+    forgotten: Forgotten = []
+    rack_id = ""
+    if view[pos] != 1:
+        topics, pos = walk_topics(view, pos, version)
+    else:
+        pos += 1
+    if view[pos] == 1 and view[pos + 1] == 1 and view[pos + 2] == 0:
+        pos += 3  # no forgotten topics, an empty rack id, no tagged fields
+    else:
+        forgotten, pos = walk_forgotten(view, pos, version)
+        rack, pos = read_compact_string(view, pos)
+        if rack is None:
+            raise unexpected_null()
+        rack_id = rack
+        cluster_id, replica, pos = walk_request_tags(view, pos + 1, view[pos], version)
         replica_id, replica_epoch = replica or (replica_id, -1)
     if pos > len(view):
         raise truncated()
@@ -129,24 +106,38 @@ def walk_flexible(view: memoryview, pos: int, version: int) -> FetchRequestTuple
     return *head, topics, forgotten, rack_id, cluster_id
 
 
-def walk_topics(view: memoryview, pos: int, version: int) -> tuple[Topics, int]:
+def walk_topics(view: memoryview, pos: int, version: int) -> tuple[Topics, int]:  # noqa: C901 -- flat, as Produce's
+    limit = len(view)
     count, pos = compact_count(view, pos, 3)
     topics: Topics = []
     for _ in range(count):
-        topic, pos = walk_topic(view, pos, version)
-        partition_count, pos = compact_count(view, pos, 33)
-        partitions = []
-        for _ in range(partition_count):
+        topic: Topic
+        if version >= FIRST_WITH_TOPIC_ID:
+            topic, count = ID_COUNT.unpack_from(view, pos)
+            pos += 17
+        else:
+            length = view[pos]
+            pos += 1
+            if length > 127:
+                length, pos = more_string(view, pos, length)
+            if length == 0:
+                raise unexpected_null()
+            topic = str(view[pos : (pos := pos + length - 1)], "utf-8")
+            count = view[pos]
+            pos += 1
+        if count > 127:
+            count, pos = more_varint(view, pos, count)
+        if not 0 < count <= (limit - pos) // 33 + 1:
+            raise refused_count(count, limit - pos)
+        partitions: list[FetchPartition] = []
+        for _ in range(count - 1):
             index, epoch, offset, last_epoch, start, max_bytes, tags = PARTITION_V12.unpack_from(view, pos)
             pos += 33
             directory, high_watermark = ZERO_ID, NO_HIGH_WATERMARK
             if tags:
                 directory, high_watermark, pos = walk_partition_tags(view, pos, tags, version)
             partitions.append((index, epoch, offset, last_epoch, start, max_bytes, directory, high_watermark))
-        tags = view[pos]
-        pos += 1
-        if tags:
-            pos = skip_tags(view, pos, tags)
+        pos = skip_tags(view, pos + 1, view[pos]) if view[pos] else pos + 1
         topics.append((topic, partitions))
     return topics, pos
 
@@ -224,67 +215,6 @@ def walk_request_tags(
     return cluster_id, replica, pos
 
 
-def walk_old(view: memoryview, pos: int, version: int) -> FetchRequestTuple:
-    session, session_epoch = 0, -1
-    if version >= 7:
-        replica, wait_ms, min_bytes, max_bytes, isolation, session, session_epoch = HEAD_V7.unpack_from(view, pos)
-        pos += 25
-    else:
-        replica, wait_ms, min_bytes, max_bytes, isolation = HEAD_V4.unpack_from(view, pos)
-        pos += 17
-    topics, pos = walk_old_topics(view, pos, version)
-    forgotten: Forgotten = []
-    if version >= 7:
-        forgotten, pos = walk_old_forgotten(view, pos)
-    rack_id: str | None = ""
-    if version >= 11:
-        rack_id, pos = read_string(view, pos)
-    if rack_id is None:
-        raise unexpected_null()
-    if pos > len(view):
-        raise truncated()
-    head = (replica, -1, wait_ms, min_bytes, max_bytes, isolation, session, session_epoch)
-    return *head, topics, forgotten, rack_id, None
-
-
-def walk_old_topics(view: memoryview, pos: int, version: int) -> tuple[Topics, int]:
-    layout = PARTITION_V9 if version >= 9 else PARTITION_V5 if version >= 5 else PARTITION_V4
-    count, pos = array_count(view, pos, 6)
-    topics: Topics = []
-    for _ in range(count):
-        topic, pos = read_string(view, pos)
-        if topic is None:
-            raise unexpected_null()
-        partition_count, pos = array_count(view, pos, layout.size)
-        end = pos + partition_count * layout.size
-        topics.append((topic, [old_partition(fields) for fields in layout.iter_unpack(view[pos:end])]))
-        pos = end
-    return topics, pos
-
-
-def old_partition(fields: tuple[int, ...]) -> FetchPartition:
-    """A partition of a version before 12, which lacks some of the fields."""
-    index, *rest = fields
-    max_bytes = rest.pop()
-    epoch = rest.pop(0) if len(rest) == 3 else -1
-    offset = rest[0]
-    log_start = rest[1] if len(rest) == 2 else -1
-    return index, epoch, offset, -1, log_start, max_bytes, ZERO_ID, NO_HIGH_WATERMARK
-
-
-def walk_old_forgotten(view: memoryview, pos: int) -> tuple[Forgotten, int]:
-    count, pos = array_count(view, pos, 6)
-    forgotten: Forgotten = []
-    for _ in range(count):
-        topic, pos = read_string(view, pos)
-        if topic is None:
-            raise unexpected_null()
-        partition_count, pos = array_count(view, pos, 4)
-        forgotten.append((topic, list(numbers("i", partition_count).unpack_from(view, pos))))
-        pos += 4 * partition_count
-    return forgotten, pos
-
-
 def encode_fetch_response(
     version: int,
     topics: Sequence[tuple[Topic, Sequence[FetchedPartition]]],
@@ -295,70 +225,54 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
     """The response's buffers in order. ``node_endpoints`` are dropped before version 16."""
-    flexible = version >= FIRST_FLEXIBLE
-    writer = Writer()
     if version >= 7:
-        writer.parts.append(ANSWER_V7.pack(throttle_time_ms, error_code, session_id))
+        head = ANSWER_V7.pack(throttle_time_ms, error_code, session_id)
     else:
-        writer.parts.append(ANSWER_V4.pack(throttle_time_ms))
-    writer.parts.append(encode_varint(len(topics) + 1) if flexible else INT32.pack(len(topics)))
+        head = ANSWER_V4.pack(throttle_time_ms)
+    if version < FIRST_FLEXIBLE:
+        return encode_old_response(version, head, topics)
+    return encode_flexible_response(head, topics, node_endpoints if version >= 16 else ())
+
+
+def encode_flexible_response(
+    head: bytes, topics: Sequence[tuple[Topic, Sequence[FetchedPartition]]], endpoints: Sequence[NodeEndpoint]
+) -> list[Buffer]:
+    buffers: list[Buffer] = []
+    parts: list[Buffer] = [head + encode_varint(len(topics) + 1)]
     for topic, partitions in topics:
-        if flexible:
-            writer.parts.append(encode_topic(topic) + encode_varint(len(partitions) + 1))
-            for partition in partitions:
-                write_flexible_partition(writer, partition)
-            writer.parts.append(b"\0")
-        else:
-            writer.parts.append(encode_string(str(topic)) + INT32.pack(len(partitions)))
-            for partition in partitions:
-                write_old_partition(writer, partition, version)
-    if flexible:
-        writer.parts.append(encode_node_endpoints(node_endpoints if version >= 16 else ()))
-    return writer.finish()
+        parts.append(encode_topic(topic) + encode_varint(len(partitions) + 1))
+        for partition in partitions:
+            index, error, watermark, stable, start, aborted, preferred, records, diverging, leader, snapshot = partition
+            if aborted:
+                parts.append(FETCHED_V5.pack(index, error, watermark, stable, start))
+                parts.append(encode_aborted(aborted, preferred))
+            else:
+                none = 0 if aborted is None else 1
+                parts.append(FETCHED_V12.pack(index, error, watermark, stable, start, none, preferred))
+            size = -1 if records is None else len(records)
+            parts.append(encode_varint(size + 1))
+            if records is not None and size >= UNCOPIED_MIN:
+                buffers.append(b"".join(parts))
+                buffers.append(records)
+                parts.clear()
+            elif records is not None:
+                parts.append(records)
+            parts.append(encode_partition_tags(diverging, leader, snapshot))
+        parts.append(b"\0")
+    parts.append(encode_node_endpoints(endpoints))
+    buffers.append(b"".join(parts))
+    return buffers
 
 
-class Writer:
-    """Small parts to be joined, between large payloads that go out as they are."""
-
-    __slots__ = ("buffers", "parts")
-
-    def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
-        self.parts: list[Buffer] = []
-
-    def payload(self, data: Buffer) -> None:
-        if len(data) < UNCOPIED_MIN:
-            self.parts.append(data)
-            return
-        self.buffers.append(b"".join(self.parts))
-        self.parts.clear()
-        self.buffers.append(data)
-
-    def finish(self) -> list[Buffer]:
-        self.buffers.append(b"".join(self.parts))
-        return self.buffers
-
-
-def write_flexible_partition(writer: Writer, partition: FetchedPartition) -> None:
-    index, error, watermark, stable, start, aborted, preferred, records, diverging, leader, snapshot = partition
-    if not aborted:
-        head = FETCHED_V12.pack(index, error, watermark, stable, start, 0 if aborted is None else 1, preferred)
-    else:
-        listed = b"".join([ABORTED_V12.pack(*transaction) for transaction in aborted])
-        head = FETCHED_V5.pack(index, error, watermark, stable, start) + encode_varint(len(aborted) + 1) + listed
-        head += INT32.pack(preferred)
-    if records is None:
-        writer.parts.append(head + b"\0")
-    else:
-        writer.parts.append(head + encode_varint(len(records) + 1))
-        writer.payload(records)
-    if diverging is None and leader is None and snapshot is None:
-        writer.parts.append(b"\0")
-    else:
-        writer.parts.append(encode_partition_tags(diverging, leader, snapshot))
+def encode_aborted(aborted: Sequence[tuple[int, int]], preferred: int) -> bytes:
+    """The aborted transactions and the preferred read replica behind them."""
+    listed = [ABORTED_V12.pack(*transaction) for transaction in aborted]
+    return b"".join([encode_varint(len(aborted) + 1), *listed, INT32.pack(preferred)])
 
 
 def encode_partition_tags(diverging: EpochPair | None, leader: EpochPair | None, snapshot: EpochPair | None) -> bytes:
+    if diverging is None and leader is None and snapshot is None:
+        return b"\0"
     tags = []
     if diverging not in (None, NOBODY):
         tags.append(encode_tag(0, DIVERGING.pack(*diverging)))
@@ -367,18 +281,3 @@ def encode_partition_tags(diverging: EpochPair | None, leader: EpochPair | None,
     if snapshot not in (None, NOBODY):
         tags.append(encode_tag(2, SNAPSHOT.pack(*snapshot)))
     return encode_varint(len(tags)) + b"".join(tags)
-
-
-def write_old_partition(writer: Writer, partition: FetchedPartition, version: int) -> None:
-    index, error, watermark, stable, start, aborted, preferred, records, *_ = partition
-    if version >= 5:
-        head = FETCHED_V5.pack(index, error, watermark, stable, start)
-    else:
-        head = FETCHED_V4.pack(index, error, watermark, stable)
-    head += INT32.pack(-1 if aborted is None else len(aborted))
-    head += b"".join([ABORTED.pack(*transaction) for transaction in aborted or ()])
-    if version >= 11:
-        head += INT32.pack(preferred)
-    writer.parts.append(head + INT32.pack(-1 if records is None else len(records)))
-    if records is not None:
-        writer.payload(records)

@@ -29,6 +29,10 @@ def encode_varint(value: int) -> bytes:
     """An unsigned varint (base 128, low group first)."""
     if value < 128:
         return VARINTS[value]
+    if value < 16384:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 2097152:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     groups = bytearray()
     while value > 127:
         groups.append(value & 0x7F | 0x80)

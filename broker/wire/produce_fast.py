@@ -80,8 +80,8 @@ def walk_produce(view: memoryview, pos: int, version: int) -> ProduceRequestTupl
         raise WireError(f"bytes are not a Produce request of version {version}: {error}") from error
 
 
-def walk_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequestTuple:  # noqa: C901 -- flat: a call
-    # costs as much as what it would do here, for every partition of every request.
+def walk_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequestTuple:  # noqa: C901 -- flat, see below
+    # A call would cost as much as what it does here, for every partition of every request.
     limit = len(view)
     null, acks, timeout_ms, count = HEAD_V9.unpack_from(view, pos)
     pos += 8

@@ -10,7 +10,8 @@ from typing import Any
 
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
-from ottla.broker.wire.fetch_fast import NO_HIGH_WATERMARK, FetchPartition, encode_fetch_response, walk_fetch
+from ottla.broker.wire.fetch_fast import encode_fetch_response, walk_fetch
+from ottla.broker.wire.fetch_tuples import NO_HIGH_WATERMARK, FetchPartition
 from ottla.broker.wire.headers import encode_request_header, read_request_header
 from ottla.broker.wire.messages import fetch_request as fetch
 from ottla.broker.wire.messages import metadata_response as metadata
@@ -89,6 +90,7 @@ def cases() -> list[tuple[str, str, Callable[[], Any]]]:
     row: FetchPartition = (0, 3, 10**9, 3, 0, 1 << 20, ZERO_ID, NO_HIGH_WATERMARK)
     followed = [(bytes(16), [row] * 10)] * 10
     limits: Any = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20}
+    followers = memoryview(encode_fetch_request(17, followed, **limits))
     answer = joined(encode_fetch_response(17, [(bytes(16), rows) for _, rows in fetched(10, 10, 200)]))
     small, large = metadata_response(1, 1), metadata_response(100, 10)
     return [
@@ -102,6 +104,7 @@ def cases() -> list[tuple[str, str, Callable[[], Any]]]:
         ("walk Fetch v12 empty session", "-", lambda: walk_fetch(fetch_none, 0, 12)),
         ("walk Fetch v12 1x1", "-", lambda: walk_fetch(fetch_one, 0, 12)),
         ("walk Fetch v12 10x10", "-", lambda: walk_fetch(fetch_many, 0, 12)),
+        ("walk Fetch v17 10x10", "-", lambda: walk_fetch(followers, 0, 17)),
         ("decode Fetch v12 empty session", "0.78", lambda: decode_fetch(fetch_none, 0)),
         ("decode Fetch v12 1x1", "1.57", lambda: decode_fetch(fetch_one, 0)),
         ("decode Fetch v12 10x10", "23.3", lambda: decode_fetch(fetch_many, 0)),

@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.wire import fetch_client_fast, fetch_fast, produce_fast
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.broker.wire.messages.fetch_request import FetchRequest
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import ProduceRequest
@@ -78,7 +79,7 @@ def produce_response_topics(response: ProduceResponse, version: int) -> Any:
 
 
 def fetch_response_topics(response: FetchResponse, version: int) -> Any:
-    def fetched(p: Any) -> fetch_fast.FetchedPartition:
+    def fetched(p: Any) -> FetchedPartition:
         aborted = p.aborted_transactions
         listed = None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted]
         diverging = pair_or_none((p.diverging_epoch.epoch, p.diverging_epoch.end_offset))
