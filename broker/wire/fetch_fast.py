@@ -106,7 +106,7 @@ def walk_flexible(view: memoryview, pos: int, version: int) -> FetchRequestTuple
     return *head, topics, forgotten, rack_id, cluster_id
 
 
-def walk_topics(view: memoryview, pos: int, version: int) -> tuple[Topics, int]:  # noqa: C901 -- flat, as Produce's
+def walk_topics(view: memoryview, pos: int, version: int) -> tuple[Topics, int]:
     limit = len(view)
     count, pos = compact_count(view, pos, 3)
     topics: Topics = []
