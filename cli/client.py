@@ -95,4 +95,3 @@ def _connect(bootstrap: str, timeout_s: float) -> socket.socket:
     raise CommandError(
         f"no broker answers ({'; '.join(failures)}): check --bootstrap-server, and that the cluster is up"
     )
-

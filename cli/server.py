@@ -16,7 +16,14 @@ def server() -> None:
 
 
 @server.command()
-@click.option("--config", "-c", "properties", type=click.Path(path_type=Path), required=True, help="The node's server.properties; KAFKA_* variables win over it.")
+@click.option(
+    "--config",
+    "-c",
+    "properties",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The node's server.properties; KAFKA_* variables win over it.",
+)
 def start(properties: Path) -> None:
     """Start the node and keep it up until SIGTERM or Ctrl-C (graceful: leadership is handed over first)."""
     from ottla.broker.process import run_node  # the event loop, gRPC and LMDB: only a node pays for them
@@ -41,4 +48,6 @@ def _log_to(path: str) -> None:
         terminal = logging.StreamHandler()
         terminal.setLevel(logging.WARNING if path else logging.INFO)
         handlers.append(terminal)
-    logging.basicConfig(level=logging.INFO, handlers=handlers, format="%(asctime)s %(levelname)-7s %(name)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, handlers=handlers, format="%(asctime)s %(levelname)-7s %(name)s %(message)s"
+    )

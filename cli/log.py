@@ -1,0 +1,128 @@
+"""``ottla log``: what lies in a node's files, decoded; whether they are sound."""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from ottla.cli.failures import CommandError
+from ottla.cli.output import cell
+from ottla.log.dump import Damage, Row, dump_file
+from ottla.log.records import Record
+from ottla.log.verify import Finding, verify, verify_root
+from ottla.runtime.real_disk import RealDisk
+
+METADATA_PREFIX = "__cluster_metadata-"
+DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint", ".metadata", ".properties")
+
+
+@click.group("log")
+def log() -> None:
+    """Decode and verify a node's files."""
+
+
+@log.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--records", "-r", is_flag=True, help="Also every record of every batch.")
+@click.option(
+    "--verify",
+    "check",
+    is_flag=True,
+    help="Check CRCs, offsets, indexes and epochs instead of printing; exit 1 on a fault.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json: a line a row.",
+)
+def dump(paths: tuple[Path, ...], records: bool, check: bool, output: str) -> None:
+    """Print what the files or partition directories PATHS hold, Ottla's or Apache Kafka's.
+
+    The node that owns them should be stopped.
+    """
+    if check:
+        _verify(paths, output)
+        return
+    for path in paths:
+        for file in _files(path):
+            _print(file, dump_file(RealDisk(), str(file), records=records, decode=_decoder(file)), output)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(DUMPED))
+
+
+def _decoder(path: Path) -> Callable[[Record], Any] | None:
+    """Metadata records are Ottla's protobuf: they are shown as what they say."""
+    if not path.parent.name.startswith(METADATA_PREFIX):
+        return None
+    from google.protobuf.json_format import MessageToDict
+
+    from ottla.proto.metadata_pb2 import MetadataRecord
+
+    def decode(record: Record) -> Any:
+        message = MetadataRecord()
+        message.ParseFromString(record.value or b"")
+        return MessageToDict(message, preserving_proto_field_name=True)
+
+    return decode
+
+
+def _print(path: Path, rows: Iterator[Row], output: str) -> None:
+    if output == "json":
+        for row in rows:
+            line = {"file": str(path), **msgspec.to_builtins(row)}
+            sys.stdout.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
+        return
+    click.echo(click.style(str(path), bold=True))
+    for kind, group in groupby(rows, key=type):
+        if kind is Damage:
+            for damage in group:
+                assert isinstance(damage, Damage)
+                click.echo(f"  broken off at byte {damage.position}: {damage.reason}", err=True)
+        else:
+            _table(list(group))
+
+
+def _table(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    names = rows[0].__struct_fields__
+    table = Table(*names, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(_cell(getattr(row, name)) for name in names))
+    Console(highlight=False, soft_wrap=True).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return cell(value)
+
+
+def _verify(paths: tuple[Path, ...], output: str) -> None:
+    findings: list[Finding] = []
+    for path in paths:
+        if not path.is_dir():
+            raise CommandError(f"{path} is a file: --verify takes a partition's directory or a log directory")
+        partition = any(file.suffix == ".log" for file in path.iterdir())
+        findings.extend((verify if partition else verify_root)(RealDisk(), str(path)))
+    if output == "json":
+        sys.stdout.buffer.write(msgspec.json.encode(findings) + b"\n")
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+    faults = sum(finding.fault for finding in findings)
+    if faults:
+        raise CommandError(f"{faults} faults found")
+    click.echo(f"sound ({len(findings)} notes)", err=True)
