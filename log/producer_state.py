@@ -55,6 +55,10 @@ class ProducerStateManager:
         """For DescribeProducers and tests; not to be changed."""
         return self._entries.get(producer_id)
 
+    def last_records(self) -> dict[int, tuple[int, int]]:
+        """(last data offset or -1, epoch) of every producer known: what compaction must leave standing of them."""
+        return {producer_id: (entry.last_offset, entry.epoch) for producer_id, entry in self._entries.items()}
+
     def check(self, header: BatchHeader, origin: Origin = Origin.CLIENT) -> Duplicate | None:
         """Whether a data batch may be appended. Returns the earlier batch that it repeats, which is answered, not written.
 

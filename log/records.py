@@ -193,9 +193,7 @@ def encode_batch(
 ) -> bytearray:
     """One whole batch of at least one record, CRC included. Records' offsets are absolute: ``base_offset`` plus their delta."""
     base_timestamp = records[0].timestamp
-    block = bytearray()
-    for record in records:
-        _append_record(block, record, record.offset - base_offset, record.timestamp - base_timestamp)
+    block = encode_records(records, base_offset, base_timestamp)
     attributes = compression | LOG_APPEND_TIME * log_append_time | TRANSACTIONAL * transactional | CONTROL * control
     header = BatchHeader(
         base_offset=base_offset,
@@ -213,6 +211,14 @@ def encode_batch(
         records_count=len(records),
     )
     return assemble_batch(header, block if compression == NONE else compress(compression, block))
+
+
+def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
+    """The bytes of a batch's records, as they are before compression."""
+    block = bytearray()
+    for record in records:
+        _append_record(block, record, record.offset - base_offset, record.timestamp - base_timestamp)
+    return block
 
 
 def assemble_batch(header: BatchHeader, block: Buffer) -> bytearray:

@@ -1,0 +1,106 @@
+"""Cleaned files take the place of the segments they were made from, so that a crash at any moment leaves one or the other.
+
+    .cleaned   being written, or written but not decided: removed by recovery
+    .swap      decided: the ``.log.swap`` is renamed last of its segment, and from then on recovery finishes the replacement
+    .deleted   replaced: removed later, readers may still be in them
+
+A cleaned segment ends with the last batch of its sources, emptied perhaps, so its own end tells which segments it replaces.
+"""
+
+from ottla.log import transactions
+from ottla.log.batch import CorruptBatchError
+from ottla.log.cleaner_output import CLEANED_SUFFIX, CleanedSegment
+from ottla.log.dump import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from ottla.log.scan import scan_batches
+from ottla.runtime.disk import Disk
+
+SWAP_SUFFIX = ".swap"
+DELETED_SUFFIX = ".deleted"
+# The log last: that it has been renamed says that the others have.
+SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, transactions.SUFFIX, LOG_SUFFIX)
+
+
+def decide(disk: Disk, directory: str, cleaned: CleanedSegment) -> None:
+    """``.cleaned`` becomes ``.swap``, durably. When this returns the replacement will happen, now or in recovery."""
+    stem = _stem(directory, cleaned.base_offset)
+    for suffix in SUFFIXES:
+        if suffix == LOG_SUFFIX:
+            disk.sync_directory(directory)
+        _rename_if_there(disk, stem + suffix + CLEANED_SUFFIX, stem + suffix + SWAP_SUFFIX)
+    disk.sync_directory(directory)
+
+
+def replace(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]:
+    """The old files become ``.deleted``, then ``.swap`` gets its final name. Returns the paths to unlink later."""
+    condemned: list[str] = []
+    for base_offset in cleaned.replaced:
+        stem = _stem(directory, base_offset)
+        for suffix in SUFFIXES:
+            if _rename_if_there(disk, stem + suffix, stem + suffix + DELETED_SUFFIX):
+                condemned.append(stem + suffix + DELETED_SUFFIX)
+    disk.sync_directory(directory)
+    _finish(disk, directory, cleaned.base_offset)
+    return condemned
+
+
+def recover_swaps(disk: Disk, directory: str) -> None:
+    """What recovery does before it opens a segment: finishes decided replacements, removes undecided ones."""
+    names = disk.list_directory(directory)
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            disk.unlink(f"{directory}/{name}")
+    for name in names:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            _recover_swap(disk, directory, int(name.partition(".")[0]))
+    for name in disk.list_directory(directory):
+        if name.endswith(SWAP_SUFFIX):  # without its log: nothing was decided
+            disk.unlink(f"{directory}/{name}")
+    disk.sync_directory(directory)
+
+
+def _recover_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    end_offset = _end_offset(disk, _stem(directory, base_offset) + LOG_SUFFIX + SWAP_SUFFIX, base_offset)
+    for name in disk.list_directory(directory):
+        stem, _, suffix = name.partition(".")
+        if (
+            f".{suffix}" in SUFFIXES
+            and stem.isdecimal()
+            and (base_offset <= int(stem) < end_offset or int(stem) == base_offset)
+        ):
+            disk.unlink(f"{directory}/{name}")
+    disk.sync_directory(directory)
+    _finish(disk, directory, base_offset)
+
+
+def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
+    """Where the segment ends. A damaged one was synced whole, so it was damaged since: what can be read decides."""
+    file = disk.open(path, writable=False)
+    end_offset = base_offset
+    try:
+        for _, header, _ in scan_batches(file):
+            end_offset = header.next_offset
+    except CorruptBatchError:
+        pass
+    finally:
+        file.close()
+    return end_offset
+
+
+def _finish(disk: Disk, directory: str, base_offset: int) -> None:
+    stem = _stem(directory, base_offset)
+    for suffix in SUFFIXES:
+        if suffix == LOG_SUFFIX:
+            disk.sync_directory(directory)
+        _rename_if_there(disk, stem + suffix + SWAP_SUFFIX, stem + suffix)
+    disk.sync_directory(directory)
+
+
+def _rename_if_there(disk: Disk, source: str, target: str) -> bool:
+    if not disk.exists(source):
+        return False
+    disk.rename(source, target)
+    return True
+
+
+def _stem(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}"

@@ -1,0 +1,121 @@
+"""Walking the records of a batch at speed: the inner loops of compaction.
+
+Each function goes over the bytes of a batch's records (decompressed) and reads no more of each than it must; nothing is made
+for a record that can be a slice of the batch. One-byte varints, the usual case, are decoded in place.
+All raise RecordError when the bytes are not ``count`` records: such a batch is kept as it is.
+"""
+
+from ottla.log.cleaner_map import ALIVE, DEAD, KEY_BYTES_MAX, TOMBSTONE, KeyMap, map_key
+from ottla.log.records import RecordError, read_varint
+
+
+def note_keys(block: bytes, count: int, keymap: KeyMap) -> None:
+    """Puts the key of each record into the map with its ordinal (`KeyMap.skip` then moves on). Keyless records are passed over: they do not survive."""
+    keys, tombstones, ordinal = keymap.keys, keymap.tombstones, keymap.ordinal
+    at, size = 0, len(block)
+    try:
+        for current in range(ordinal, ordinal + count):
+            byte = block[at]
+            if byte < 0x80:
+                following = at + 1 + (byte >> 1)
+                at += 2
+            else:
+                length, at = read_varint(block, at)
+                following = at + length
+                at += 1
+            while block[at] > 0x7F:  # timestamp delta
+                at += 1
+            at += 1
+            while block[at] > 0x7F:  # offset delta
+                at += 1
+            byte = block[at + 1]
+            if byte < 0x80:
+                start = at + 2
+                length = (byte >> 1) ^ -(byte & 1)
+            else:
+                length, start = read_varint(block, at + 1)
+            if length >= 0:
+                at = start + length
+                key = block[start:at]
+                keys[key if length <= KEY_BYTES_MAX else map_key(key)] = current
+                if block[at] == 1:
+                    tombstones.append(current)
+            at = following
+    except IndexError:
+        at = -1
+    if at != size:
+        raise RecordError(f"{count} records do not end at {size}")
+
+
+def fates_by_key(block: bytes, count: int, keys: dict[bytes, int]) -> bytearray:
+    """The fate of each record of the clean part: it is dead when its key comes again in the dirty part."""
+    fates = bytearray(count)
+    at, size = 0, len(block)
+    try:
+        for current in range(count):
+            byte = block[at]
+            if byte < 0x80:
+                following = at + 1 + (byte >> 1)
+                at += 2
+            else:
+                length, at = read_varint(block, at)
+                following = at + length
+                at += 1
+            while block[at] > 0x7F:
+                at += 1
+            at += 1
+            while block[at] > 0x7F:
+                at += 1
+            byte = block[at + 1]
+            if byte < 0x80:
+                start = at + 2
+                length = (byte >> 1) ^ -(byte & 1)
+            else:
+                length, start = read_varint(block, at + 1)
+            if length >= 0:
+                at = start + length
+                key = block[start:at]
+                if (key if length <= KEY_BYTES_MAX else map_key(key)) not in keys:
+                    fates[current] = TOMBSTONE if block[at] == 1 else ALIVE
+            at = following
+    except IndexError:
+        at = -1
+    if at != size:
+        raise RecordError(f"{count} records do not end at {size}")
+    return fates
+
+
+def surviving_bytes(block: bytes, fates: bytes | bytearray) -> tuple[list[bytes], int]:
+    """(runs of neighbouring surviving records, their largest timestamp delta). At least one must survive."""
+    runs: list[bytes] = []
+    run_start, largest = -1, -(2**63)
+    at, size = 0, len(block)
+    try:
+        for fate in fates:
+            begin = at
+            byte = block[at]
+            if byte < 0x80:
+                at += 1 + (byte >> 1)
+                body = begin + 2
+            else:
+                length, body = read_varint(block, at)
+                at = body + length
+                body += 1
+            if fate == DEAD:
+                if run_start >= 0:
+                    runs.append(block[run_start:begin])
+                    run_start = -1
+                continue
+            if run_start < 0:
+                run_start = begin
+            byte = block[body]
+            delta = (byte >> 1) ^ -(byte & 1) if byte < 0x80 else read_varint(block, body)[0]
+            if delta > largest:
+                largest = delta
+    except IndexError:
+        at = -1
+    if at != size:
+        raise RecordError(f"{len(fates)} records do not end at {size}")
+    if run_start >= 0:
+        runs.append(block[run_start:])
+    return runs, largest
