@@ -1,0 +1,33 @@
+"""What a handler may reach: the parts of the broker it runs in."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.runtime.host import Host
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers
+
+if TYPE_CHECKING:
+    from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.quorum_view import QuorumView
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.quorum.controller.channel import ControllerChannel
+    from ottla.quorum.metadata.image import MetadataImage
+    from ottla.quorum.node import QuorumNode
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext:
+    """Put together once, when the node starts. ``image`` is the node's own: it changes as the metadata log is applied."""
+
+    config: ServerConfig
+    host: Host
+    timers: LoopTimers
+    image: "MetadataImage"
+    controller: "ControllerChannel"
+    quorum: "QuorumNode"
+    replicas: "ReplicaManager"
+    producer_ids: "ProducerIds"
+    quorum_view: "QuorumView"
+    node_id: int
+    cluster_id: str

@@ -1,0 +1,136 @@
+"""IncrementalAlterConfigs (44) and AlterConfigs (33): settings that change at run time; decided by the controller.
+
+A broker's settings are checked here, where it is known which of them take effect without a restart.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.config_entries import changeable_broker_settings
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.topic_config import BROKER_RESOURCE
+from ottla.broker.wire.messages import alter_configs_request as replacing
+from ottla.broker.wire.messages import alter_configs_response as replaced
+from ottla.broker.wire.messages import incremental_alter_configs_request as incremental
+from ottla.broker.wire.messages import incremental_alter_configs_response as altered
+from ottla.proto import controller_pb2
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.definitions import SettingError, server_settings
+
+_SET = 0
+_TIMEOUT_MS = 30_000
+
+Resource = controller_pb2.IncrementalAlterConfigsRequest.Resource
+Change = controller_pb2.IncrementalAlterConfigsRequest.Change
+Result = tuple[int, str | None, int, str]  # error code, message, resource type, resource name
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def answer_incremental(request: RequestContext, body: incremental.IncrementalAlterConfigsRequest) -> None:
+        def response(results: list[Result]) -> altered.IncrementalAlterConfigsResponse:
+            return altered.IncrementalAlterConfigsResponse(
+                responses=[altered.AlterConfigsResourceResponse(*result) for result in results]
+            )
+
+        resources = [
+            _resource(
+                each.resource_type, each.resource_name, [(c.name, c.config_operation, c.value) for c in each.configs]
+            )
+            for each in body.resources
+        ]
+        _alter(broker, request, resources, body.validate_only, False, response)
+
+    def answer_replacing(request: RequestContext, body: replacing.AlterConfigsRequest) -> None:
+        def response(results: list[Result]) -> replaced.AlterConfigsResponse:
+            return replaced.AlterConfigsResponse(
+                responses=[replaced.AlterConfigsResourceResponse(*result) for result in results]
+            )
+
+        resources = [
+            _resource(each.resource_type, each.resource_name, [(c.name, _SET, c.value) for c in each.configs])
+            for each in body.resources
+        ]
+        _alter(broker, request, resources, body.validate_only, True, response)
+
+    return [
+        route("IncrementalAlterConfigs", incremental.IncrementalAlterConfigsRequest, answer_incremental),
+        route("AlterConfigs", replacing.AlterConfigsRequest, answer_replacing),
+    ]
+
+
+def _resource(kind: int, name: str, changes: list[tuple[str, int, str | None]]) -> Resource:
+    return Resource(
+        resource_type=kind,
+        resource_name=name,
+        changes=[Change(name=key, operation=operation, value=value) for key, operation, value in changes],
+    )
+
+
+def _alter(
+    broker: BrokerContext,
+    request: RequestContext,
+    resources: list[Resource],
+    validate_only: bool,
+    replace_all: bool,
+    response: Callable[[list[Result]], Any],
+) -> None:
+    """Sends on what passes the checks; each resource gets its own result."""
+    wanted, refused = _split(resources)
+    if not wanted:
+        request.respond_message(response(refused))
+        return
+
+    def told(answer: Told) -> Any:
+        results: list[Result] = [
+            (each.error_code, text_or_none(each.error_message), each.resource_type, each.resource_name)
+            for each in answer.incremental_alter_configs.resources
+        ]
+        return response(results + refused)
+
+    def refuse(code: ErrorCode, message: str) -> Any:
+        results: list[Result] = [(code, message, each.resource_type, each.resource_name) for each in wanted]
+        return response(results + refused)
+
+    asked = controller_pb2.IncrementalAlterConfigsRequest(
+        resources=wanted, validate_only=validate_only, replace_all=replace_all
+    )
+    ask_controller(broker, request, Ask(incremental_alter_configs=asked), _TIMEOUT_MS, told, refuse)
+
+
+def _split(resources: list[Resource]) -> tuple[list[Resource], list[Result]]:
+    wanted: dict[tuple[int, str], Resource] = {}
+    refused: dict[tuple[int, str], Result] = {}
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        try:
+            if key in wanted or key in refused:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
+            _check(resource)
+            wanted[key] = resource
+        except KafkaError as error:
+            wanted.pop(key, None)
+            refused[key] = (error.code, str(error), *key)
+    return list(wanted.values()), list(refused.values())
+
+
+def _check(resource: Resource) -> None:
+    names = [change.name for change in resource.changes]
+    if len(dict.fromkeys(names)) != len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting stands twice")
+    if resource.resource_type != BROKER_RESOURCE:
+        return
+    changeable = changeable_broker_settings()
+    for change in resource.changes:
+        setting = changeable.get(change.name)
+        if setting is None:
+            known = change.name in server_settings()
+            problem = "takes effect only at a restart: write it into server.properties" if known else "is no setting"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} {problem}")
+        if change.operation == _SET and change.HasField("value"):
+            try:
+                setting.parse(change.value)
+            except SettingError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -1,0 +1,84 @@
+"""What a client sees of the cluster through one listener: rules shared by the APIs that describe topics.
+
+Source: Kafka's KRaftMetadataCache. A broker that is fenced, or has no endpoint on the asked listener, is not there.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.topic_names import is_valid_topic_name
+from ottla.runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.quorum.metadata.image import BrokerView, MetadataImage, PartitionView
+
+NO_LEADER = -1
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+class PartitionState(NamedTuple):
+    """One partition as Metadata and DescribeTopicPartitions tell it."""
+
+    error: ErrorCode
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+def address_on(broker: "BrokerView", listener_name: str) -> tuple[str, int] | None:
+    """Host and port of a broker's listener of that name."""
+    for endpoint in broker.endpoints:
+        if endpoint.name == listener_name:
+            return endpoint.host, endpoint.port
+    return None
+
+
+def reachable_brokers(image: "MetadataImage", listener_name: str) -> "dict[int, BrokerView]":
+    """The brokers a client of that listener can be sent to, by id, ascending."""
+    return {
+        broker_id: broker
+        for broker_id, broker in sorted(image.brokers.items())
+        if not broker.fenced and address_on(broker, listener_name) is not None
+    }
+
+
+def partition_state(
+    partition: "PartitionView",
+    reachable: "dict[int, BrokerView]",
+    known: "dict[int, BrokerView]",
+    *,
+    hide_unreachable: bool = False,
+    name_missing_listener: bool = True,
+) -> PartitionState:
+    """A partition's state. ``hide_unreachable``: Metadata version 0 lists only replicas that can be reached.
+
+    ``name_missing_listener``: from Metadata version 6 on, a leader without our listener has an error of its own.
+    """
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    offline = [each for each in replicas if each not in reachable]
+    if hide_unreachable:
+        replicas = [each for each in replicas if each in reachable]
+        isr = [each for each in isr if each in reachable]
+    if partition.leader in reachable:
+        complete = len(replicas) == len(partition.replicas) and len(isr) == len(partition.isr)
+        error = ErrorCode.NONE if complete else ErrorCode.REPLICA_NOT_AVAILABLE
+        return PartitionState(error, partition.leader, replicas, isr, offline)
+    leader = known.get(partition.leader)
+    lacks_listener = leader is not None and not leader.fenced and name_missing_listener
+    error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+    return PartitionState(error, NO_LEADER, replicas, isr, offline)
+
+
+def missing_topic_error(name: str) -> ErrorCode:
+    """Why a topic of that name is not there."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def duplicates(names: Iterable[str]) -> dict[str, None]:
+    """The names that come more than once, in order."""
+    seen: dict[str, None] = {}
+    twice: dict[str, None] = {}
+    for name in names:
+        (twice if name in seen else seen)[name] = None
+    return twice

@@ -1,0 +1,91 @@
+"""What the handlers share: decoding a body, asking the controller, bits and limits."""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Handler, Route
+from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.codec import decoder
+from ottla.proto import controller_pb2
+from ottla.runtime.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+CONTROLLER_TIMEOUT_MS_MAX = 60_000
+
+# What a client may do where nothing is forbidden: bit n stands for Kafka's ACL operation n.
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+OPERATIONS_NOT_ASKED = -2147483648
+
+
+def route(api: str, message: type[Message], answer: Callable[[RequestContext, Message], None]) -> Route:
+    """The route of all stable versions of an API whose answer works on the decoded request."""
+
+    def handle(request: RequestContext, frame: memoryview, position: int) -> None:
+        body, _ = decoder(message, request.version)(frame, position)
+        answer(request, body)
+
+    return raw_route(api, handle)
+
+
+def raw_route(api: str, handler: Handler) -> Route:
+    """The route of all stable versions of an API, given by its name."""
+    found = BY_NAME[api]
+    return Route(found.key, found.min, found.max_stable, handler)
+
+
+Ask = controller_pb2.ControllerRequest
+Told = controller_pb2.ControllerResponse
+
+
+def ask_controller(
+    broker: BrokerContext,
+    request: RequestContext,
+    ask: Ask,
+    timeout_ms: int,
+    answer: Callable[[Told], msgspec.Struct],
+    refuse: Callable[[ErrorCode, str], msgspec.Struct],
+) -> None:
+    """Sends a request on to the active controller and answers the client with what it says.
+
+    ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request.
+    """
+    ask.origin = request.client_id or ""
+
+    def on_done(told: Told | None) -> None:
+        if told is None:
+            message = refuse(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
+        elif told.error_code:
+            message = refuse(error_code(told.error_code), told.error_message)
+        else:
+            message = answer(told)
+        request.respond_message(message)
+
+    broker.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error of a number that another node sent, which may be newer than we are."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        logger.warning("A node answered with error %d, which is unknown here", number)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def text_or_none(text: str) -> str | None:
+    """Protobuf's empty string as the null that Kafka's messages carry."""
+    return text or None
+
+
+def operations(asked: bool, all_operations: int) -> int:
+    """The bits for a response that may carry permissions: nothing is forbidden here, if they were asked for."""
+    return all_operations if asked else OPERATIONS_NOT_ASKED

@@ -1,0 +1,172 @@
+"""Settings as DescribeConfigs tells them: value, where it comes from, and what else could have set it.
+
+Source: Kafka's ConfigHelper. A setting can be changed at run time here iff the log reads it through the topic's
+settings, so only those are not read-only.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.topic_config import BROKER_RESOURCE
+from ottla.runtime.settings.definitions import Setting, Value, server_settings, topic_settings
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.settings.topic import server_default
+
+# ConfigSource in the protocol.
+DYNAMIC_TOPIC = 1
+DYNAMIC_BROKER = 2
+DYNAMIC_CLUSTER = 3
+STATIC_BROKER = 4
+DEFAULT = 5
+CLIENT_METRICS = 7
+GROUP = 8
+
+_TYPES = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
+
+# Kafka's coarser names for the same setting, in the order in which they are asked (DynamicBrokerConfig).
+_COARSER = {
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.ms": ("log.roll.hours",),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+}
+
+
+class Synonym(NamedTuple):
+    """One place that gives the setting a value."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of a resource. ``synonyms`` begins with the one that holds."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: int
+    is_sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    type: int
+
+    @property
+    def shown_value(self) -> str | None:
+        """What may leave this node: a secret never does."""
+        return None if self.is_sensitive else self.value
+
+
+def topic_entries(broker: BrokerContext, own: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a topic whose own settings are ``own``."""
+    return [_topic_entry(broker, setting, own.get(name)) for name, setting in topic_settings().items()]
+
+
+def broker_entries(broker: BrokerContext) -> list[ConfigEntry]:
+    """Every setting of this broker."""
+    changeable = changeable_broker_settings()
+    return [
+        _entry(setting, _broker_synonyms(broker, name), read_only=name not in changeable)
+        for name, setting in server_settings().items()
+    ]
+
+
+def cluster_entries(broker: BrokerContext) -> list[ConfigEntry]:
+    """What was set for all brokers at run time."""
+    known = server_settings()
+    return [
+        _entry(known[name], (Synonym(name, value, DYNAMIC_CLUSTER),), read_only=False)
+        for name, value in sorted(_dynamic(broker, "").items())
+        if name in known
+    ]
+
+
+def plain_entries(own: Mapping[str, str], source: int) -> list[ConfigEntry]:
+    """The entries of a resource that only has what was set on it (groups, client metrics)."""
+    return [
+        ConfigEntry(name, value, False, source, False, (Synonym(name, value, source),), _TYPES["STRING"])
+        for name, value in sorted(own.items())
+    ]
+
+
+def changeable_broker_settings() -> dict[str, Setting]:
+    """The server settings that take effect without a restart: the defaults of topics."""
+    known = server_settings()
+    return {
+        each.broker_name: known[each.broker_name] for each in topic_settings().values() if each.broker_name in known
+    }
+
+
+def value_text(value: Value) -> str | None:
+    """A value as Kafka's tools print it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def _topic_entry(broker: BrokerContext, setting: Setting, own: str | None) -> ConfigEntry:
+    names = (setting.broker_name, *_COARSER.get(setting.broker_name, ())) if setting.broker_name else ()
+    synonyms = _synonyms(broker, names)
+    if own is not None:
+        synonyms = (Synonym(setting.name, own, DYNAMIC_TOPIC), *synonyms)
+    # The value of a coarser name is in another unit; the topic's own default is the same time in milliseconds.
+    value = synonyms[0].value if synonyms and not _is_coarser(synonyms[0].name) else _resolved(broker.config, setting)
+    source = synonyms[0].source if synonyms else DEFAULT
+    return ConfigEntry(setting.name, value, False, source, _sensitive(setting), synonyms, _TYPES.get(setting.type, 0))
+
+
+def _resolved(config: ServerConfig, setting: Setting) -> str | None:
+    return value_text(server_default(setting, config))
+
+
+def _is_coarser(name: str) -> bool:
+    return any(name in names for names in _COARSER.values())
+
+
+def _broker_synonyms(broker: BrokerContext, name: str) -> tuple[Synonym, ...]:
+    return _synonyms(broker, (name, *_COARSER.get(name, ())))
+
+
+def _synonyms(broker: BrokerContext, names: tuple[str, ...]) -> tuple[Synonym, ...]:
+    known = server_settings()
+    of_node, of_cluster = _dynamic(broker, str(broker.node_id)), _dynamic(broker, "")
+    found = [Synonym(name, of_node[name], DYNAMIC_BROKER) for name in names if name in of_node]
+    found += [Synonym(name, of_cluster[name], DYNAMIC_CLUSTER) for name in names if name in of_cluster]
+    found += [Synonym(name, broker.config.texts[name], STATIC_BROKER) for name in names if name in broker.config.texts]
+    for name in names:
+        default = value_text(known[name].default_value) if name in known else None
+        if default is not None:
+            found.append(Synonym(name, default, DEFAULT))
+    return tuple(found)
+
+
+def _entry(setting: Setting, synonyms: tuple[Synonym, ...], *, read_only: bool) -> ConfigEntry:
+    own = [each for each in synonyms if each.name == setting.name]
+    value = own[0].value if own else None
+    source = synonyms[0].source if synonyms else DEFAULT
+    kind = _TYPES.get(setting.type, 0)
+    return ConfigEntry(setting.name, value, read_only, source, _sensitive(setting), synonyms, kind)
+
+
+def _sensitive(setting: Setting) -> bool:
+    return setting.type == "PASSWORD"
+
+
+def _dynamic(broker: BrokerContext, name: str) -> Mapping[str, str]:
+    return broker.image.configs.get((BROKER_RESOURCE, name), {})

@@ -1,0 +1,77 @@
+"""CreateTopics (19): decided by the controller; the answer tells the settings that hold here."""
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.cluster_view import duplicates
+from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.config_entries import topic_entries
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.broker.wire.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from ottla.proto import controller_pb2
+from ottla.runtime.errors import ErrorCode
+
+_TWICE = "the request names this topic more than once"
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def answer(request: RequestContext, body: CreateTopicsRequest) -> None:
+        twice = duplicates(topic.name for topic in body.topics)
+        refused = [
+            CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=_TWICE) for name in twice
+        ]
+        wanted = [topic for topic in body.topics if topic.name not in twice]
+        if not wanted:
+            request.respond_message(CreateTopicsResponse(topics=refused))
+            return
+
+        def told(response: Told) -> CreateTopicsResponse:
+            results = [_result(broker, topic) for topic in response.create_topics.topics]
+            return CreateTopicsResponse(topics=results + refused)
+
+        def refuse(code: ErrorCode, message: str) -> CreateTopicsResponse:
+            results = [CreatableTopicResult(each.name, error_code=code, error_message=message) for each in wanted]
+            return CreateTopicsResponse(topics=results + refused)
+
+        asked = controller_pb2.CreateTopicsRequest(
+            topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
+        )
+        ask_controller(broker, request, Ask(create_topics=asked), body.timeout_ms, told, refuse)
+
+    return [route("CreateTopics", CreateTopicsRequest, answer)]
+
+
+def _asked(topic: CreatableTopic) -> controller_pb2.CreateTopicsRequest.Topic:
+    return controller_pb2.CreateTopicsRequest.Topic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            controller_pb2.ReplicaAssignment(partition_index=each.partition_index, broker_ids=each.broker_ids)
+            for each in topic.assignments
+        ],
+        configs=[controller_pb2.TopicConfig(name=each.name, value=each.value) for each in topic.configs],
+    )
+
+
+def _result(broker: BrokerContext, topic: controller_pb2.CreateTopicsResponse.Topic) -> CreatableTopicResult:
+    if topic.error_code:
+        return CreatableTopicResult(
+            topic.name, error_code=topic.error_code, error_message=text_or_none(topic.error_message)
+        )
+    own = {each.name: each.value for each in topic.configs if each.HasField("value")}
+    return CreatableTopicResult(
+        topic.name,
+        topic.topic_id,
+        error_message=None,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=[
+            CreatableTopicConfigs(entry.name, entry.shown_value, entry.read_only, entry.source, entry.is_sensitive)
+            for entry in topic_entries(broker, own)
+        ],
+    )

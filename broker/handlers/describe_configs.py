@@ -1,0 +1,90 @@
+"""DescribeConfigs (32): settings of topics, of this broker, of all brokers, of groups and of client metrics."""
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.cluster_view import missing_topic_error
+from ottla.broker.handlers.common import route
+from ottla.broker.handlers.config_entries import (
+    CLIENT_METRICS,
+    GROUP,
+    ConfigEntry,
+    broker_entries,
+    cluster_entries,
+    plain_entries,
+    topic_entries,
+)
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.broker.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+_PLAIN = {16: CLIENT_METRICS, 32: GROUP}
+"""Resources that have no more settings than were set on them, and the source to tell."""
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def answer(request: RequestContext, body: DescribeConfigsRequest) -> None:
+        results = [_describe(broker, resource, body.include_synonyms) for resource in body.resources]
+        request.respond_message(DescribeConfigsResponse(results=results))
+
+    return [route("DescribeConfigs", DescribeConfigsRequest, answer)]
+
+
+def _describe(broker: BrokerContext, resource: DescribeConfigsResource, with_synonyms: bool) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        entries = _entries(broker, kind, name)
+    except KafkaError as error:
+        return DescribeConfigsResult(error.code, str(error), kind, name)
+    keys = resource.configuration_keys
+    wanted = [entry for entry in entries if not keys or entry.name in keys]
+    return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, [_told(entry, with_synonyms) for entry in wanted])
+
+
+def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
+    if kind == TOPIC_RESOURCE:
+        return _topic(broker, name)
+    if kind == BROKER_RESOURCE:
+        return _broker(broker, name)
+    if kind in _PLAIN:
+        return plain_entries(broker.image.configs.get((kind, name), {}), _PLAIN[kind])
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} cannot be described here")
+
+
+def _topic(broker: BrokerContext, name: str) -> list[ConfigEntry]:
+    if name not in broker.image.topics_by_name:
+        raise KafkaError(missing_topic_error(name), f"there is no topic {name!r}")
+    return topic_entries(broker, broker.image.configs.get((TOPIC_RESOURCE, name), {}))
+
+
+def _broker(broker: BrokerContext, name: str) -> list[ConfigEntry]:
+    if name == "":
+        return cluster_entries(broker)
+    if name != str(broker.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}: ask broker {name} for its own settings"
+        )
+    return broker_entries(broker)
+
+
+def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if with_synonyms else ()
+    return DescribeConfigsResourceResult(
+        entry.name,
+        entry.shown_value,
+        entry.read_only,
+        entry.source,
+        entry.is_sensitive,
+        [
+            DescribeConfigsSynonym(name, None if entry.is_sensitive else value, source)
+            for name, value, source in synonyms
+        ],
+        entry.type,
+        None,
+    )

@@ -1,0 +1,82 @@
+"""DescribeQuorum (55): how far each voter and observer has followed the metadata log, as the quorum's leader knows."""
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.common import route
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.broker.wire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from ottla.quorum.listener import QuorumDescription, ReplicaDescription
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.identifiers import ZERO_ID
+
+METADATA_TOPIC = "__cluster_metadata"
+_NODES_FROM = 2
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def answer(request: RequestContext, body: DescribeQuorumRequest) -> None:
+        if not _asks_metadata_only(body):
+            request.respond_message(_not_there(body))
+            return
+        broker.quorum_view.describe(lambda found: request.respond_message(_response(broker, found, request.version)))
+
+    return [route("DescribeQuorum", DescribeQuorumRequest, answer)]
+
+
+def _asks_metadata_only(body: DescribeQuorumRequest) -> bool:
+    return all(
+        topic.topic_name == METADATA_TOPIC and all(each.partition_index == 0 for each in topic.partitions)
+        for topic in body.topics
+    )
+
+
+def _not_there(body: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Only the metadata log has a quorum."""
+    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC}-0 has a quorum"
+    topics = [
+        TopicData(topic.topic_name, [PartitionData(each.partition_index, code, message) for each in topic.partitions])
+        for topic in body.topics
+    ]
+    return DescribeQuorumResponse(error_message=None, topics=topics)
+
+
+def _response(broker: BrokerContext, found: QuorumDescription | None, version: int) -> DescribeQuorumResponse:
+    if found is None or found.leader_id is None:
+        message = "the quorum has no leader that answers"
+        return DescribeQuorumResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE, error_message=message)
+    partition = PartitionData(
+        error_message=None,
+        leader_id=found.leader_id,
+        leader_epoch=found.epoch,
+        high_watermark=found.high_watermark,
+        current_voters=[_replica(each) for each in found.voters],
+        observers=[_replica(each) for each in found.observers],
+    )
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[TopicData(METADATA_TOPIC, [partition])],
+        nodes=_nodes(broker, found.voters) if version >= _NODES_FROM else [],
+    )
+
+
+def _replica(replica: ReplicaDescription) -> ReplicaState:
+    return ReplicaState(
+        replica.id,
+        replica.directory_id or ZERO_ID,
+        replica.log_end_offset,
+        replica.last_fetch_ms,
+        replica.last_caught_up_ms,
+    )
+
+
+def _nodes(broker: BrokerContext, voters: list[ReplicaDescription]) -> list[Node]:
+    name = next(iter(broker.config.controller_listener_names), "CONTROLLER")
+    return [Node(each.id, [Listener(name, *each.endpoint)]) for each in voters if each.endpoint is not None]

@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions (75): topics page by page, for clusters whose metadata does not fit one answer."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.cluster_view import (
+    INTERNAL_TOPICS,
+    missing_topic_error,
+    partition_state,
+    reachable_brokers,
+)
+from ottla.broker.handlers.common import TOPIC_OPERATIONS, route
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from ottla.broker.wire.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.quorum.metadata.image import BrokerView, TopicView
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def answer(request: RequestContext, body: DescribeTopicPartitionsRequest) -> None:
+        request.respond_message(_response(broker, body, request.connection.listener_name))
+
+    return [route("DescribeTopicPartitions", DescribeTopicPartitionsRequest, answer)]
+
+
+def _response(
+    broker: BrokerContext, body: DescribeTopicPartitionsRequest, listener_name: str
+) -> DescribeTopicPartitionsResponse:
+    """Topics by name from the cursor on, until the limit of partitions is reached; then where to go on."""
+    limit = max(1, min(body.response_partition_limit, broker.config.integer("max.request.partition.size.limit")))
+    describer = _Describer(broker, reachable_brokers(broker.image, listener_name))
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name, first in _asked(broker, body):
+        topic, next_index = describer.describe(name, first, limit)
+        if next_index == first:
+            response.next_cursor = Cursor(name, first)
+            break
+        response.topics.append(topic)
+        limit -= len(topic.partitions)
+        if next_index is not None:
+            response.next_cursor = Cursor(name, next_index)
+            break
+    return response
+
+
+def _asked(broker: BrokerContext, body: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+    """Names in order, each with the partition index to begin with."""
+    named = {topic.name: None for topic in body.topics}
+    after, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
+    for name in sorted(named or broker.image.topics_by_name):
+        if name >= after:
+            yield name, max(first, 0) if name == after else 0
+
+
+class _Describer:
+    def __init__(self, broker: BrokerContext, reachable: "dict[int, BrokerView]") -> None:
+        self._image = broker.image
+        self._reachable = reachable
+
+    def describe(self, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+        """The topic with at most ``limit`` partitions from ``first`` on, and the index it stopped at, if it did."""
+        topic = self._image.topics_by_name.get(name)
+        if topic is None:
+            missing = missing_topic_error(name)
+            return DescribeTopicPartitionsResponseTopic(missing, name, is_internal=name in INTERNAL_TOPICS), None
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        described = DescribeTopicPartitionsResponseTopic(
+            ErrorCode.NONE,
+            name,
+            topic.id,
+            name in INTERNAL_TOPICS,
+            [self._partition(topic, index) for index in indexes[:limit]],
+            TOPIC_OPERATIONS,
+        )
+        return described, indexes[limit] if len(indexes) > limit else None
+
+    def _partition(self, topic: "TopicView", index: int) -> DescribeTopicPartitionsResponsePartition:
+        partition = topic.partitions[index]
+        error, leader, replicas, isr, offline = partition_state(partition, self._reachable, self._image.brokers)
+        return DescribeTopicPartitionsResponsePartition(
+            error, index, leader, partition.leader_epoch, replicas, isr, [], [], offline
+        )

@@ -1,0 +1,47 @@
+"""All that a client listener answers."""
+
+from collections.abc import Callable
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    describe_topic_partitions,
+    find_coordinator,
+    init_producer_id,
+    list_groups,
+    metadata,
+)
+from ottla.broker.handlers.api_versions import ApiVersionsHandler
+from ottla.broker.network.routing import Route, RouteTable
+from ottla.broker.wire.apis import API_VERSIONS
+
+RoutesOf = Callable[[BrokerContext], list[Route]]
+
+HANDLERS: tuple[RoutesOf, ...] = (
+    alter_configs.routes,
+    create_partitions.routes,
+    create_topics.routes,
+    delete_topics.routes,
+    describe_cluster.routes,
+    describe_configs.routes,
+    describe_quorum.routes,
+    describe_topic_partitions.routes,
+    find_coordinator.routes,
+    init_producer_id.routes,
+    list_groups.routes,
+    metadata.routes,
+)
+
+
+def client_routes(broker: BrokerContext, handlers: tuple[RoutesOf, ...] = HANDLERS) -> RouteTable:
+    """The routes of a client listener. Raises DuplicateRouteError when two handlers claim the same version."""
+    versions = ApiVersionsHandler(broker, lambda: table.ranges())
+    routes = [route for routes_of in handlers for route in routes_of(broker)]
+    table = RouteTable([*routes, *versions.routes()], {API_VERSIONS: versions.answer_unsupported})
+    return table
