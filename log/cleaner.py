@@ -212,12 +212,7 @@ class _Rewriting:
         if header.is_control:
             kept = self._cleaned_control(header, batch)
         else:
-            aborted = self._transactions.is_aborted(header)
-            kept = (
-                None
-                if aborted and header.base_offset < self._section.end_offset
-                else self._cleaned_data(header, batch, ordinal)
-            )
+            kept = None if self._transactions.is_aborted(header) else self._cleaned_data(header, batch, ordinal)
         if kept is None and (is_last or self._is_last_of_producer(header)):
             return batch if header.records_count == 0 else _emptied(header)
         return kept
@@ -249,7 +244,7 @@ class _Rewriting:
         if marker is None:
             return batch
         empty = self._transactions.marker_is_empty(header, committed=marker.committed)
-        if not empty or header.base_offset >= self._section.end_offset:
+        if not empty:
             return batch
         if not header.attributes & DELETE_HORIZON:
             return self._with_horizon(header, batch, bytes([TOMBSTONE]) * header.records_count)
