@@ -9,12 +9,17 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ottla.log.batch import read_header
+from ottla.log.cleaner import CleaningJob, clean
 from ottla.log.cleaner_output import CleanedSegment, SegmentWriter
+from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import decide, recover_swaps, replace
 from ottla.log.records import Record, encode_batch
 from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.disk import Buffer, Disk, File
 from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.simulation.crash import SimulatedCrash
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
 
 SCRATCH = "/dev/shm" if os.path.isdir("/dev/shm") else None
 CLEANED = CleanedSegment(0, (0, 10, 20), 0)
@@ -202,3 +207,70 @@ def test_large_output_is_written_in_pieces(directory: Path) -> None:
     writer.finish([])
     assert writes[:2] == [0, 1_200_000]
     assert (directory / f"{0:020d}.log.cleaned").stat().st_size == 2_400_000
+
+
+def logs_of(disk: Disk) -> list[bytes]:
+    return [disk.read_bytes(f"/log/{name}") for name in disk.list_directory("/log") if name.endswith(".log")]
+
+
+def written_by_hand(disk: Disk) -> CleaningJob:
+    """Three closed segments and an active one, durable; every key comes again in the third."""
+    disk.make_directories("/log")
+    disk.sync_directory("/")
+    segments = []
+    for base in (0, 10, 20, 30):
+        file = disk.open(f"/log/{base:020d}.log", create=True)
+        data = batch(base, b"old")
+        file.write_at([data], 0)
+        file.sync()
+        file.close()
+        segments.append(SegmentInfo(base, base + 10, len(data)))
+    disk.sync_directory("/log")
+    return CleaningJob(
+        directory="/log",
+        segments=segments[:3],
+        first_dirty=0,
+        now_ms=1,
+        delete_retention_ms=1,
+        segment_bytes=1 << 20,
+        segment_index_bytes=1 << 20,
+        index_interval_bytes=100,
+        dedupe_buffer_bytes=1 << 20,
+    )
+
+
+def clean_and_swap(disk: Disk, job: CleaningJob) -> None:
+    for cleaned in clean(disk, job).cleaned:
+        decide(disk, job.directory, cleaned)
+        for path in replace(disk, job.directory, cleaned):
+            disk.unlink(path)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_at_any_operation_leaves_the_old_or_the_new(seed: int) -> None:
+    platter = Platter.seeded(seed)
+    job = written_by_hand(SimulatedDisk(platter))
+    old = logs_of(SimulatedDisk(platter))
+    new: list[bytes] | None = None
+    for operation in range(1, 200):
+        platter = Platter.seeded(seed * 1000 + operation)
+        job = written_by_hand(SimulatedDisk(platter))
+        platter.crash_at_operation(operation)
+        try:
+            clean_and_swap(SimulatedDisk(platter), job)
+        except SimulatedCrash:
+            recover_swaps(SimulatedDisk(platter), "/log")
+            found = logs_of(SimulatedDisk(platter))
+            assert found == old or is_compacted(found)
+        else:
+            new = logs_of(SimulatedDisk(platter))
+            break
+    assert new is not None
+    assert is_compacted(new)
+
+
+def is_compacted(logs: list[bytes]) -> bool:
+    """One record is left of the closed segments; the active one is whole."""
+    return (
+        len(logs) == 2 and [read_header(log).records_count for log in logs] == [1, 10] and logs[1] == batch(30, b"old")
+    )
