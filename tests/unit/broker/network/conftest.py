@@ -1,0 +1,156 @@
+"""A connection on a transport that only remembers."""
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.receive import ReceivePool
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route, RouteTable
+from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.headers import encode_request_header
+
+ECHO = BY_NAME["Metadata"].key
+PARK = BY_NAME["Fetch"].key
+FAIL = BY_NAME["CreateTopics"].key
+LARGE = BY_NAME["ListOffsets"].key
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what was written; says that its buffer is full when told to."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.1", 5000)})
+        self.written = bytearray()
+        self.writes: list[list[bytes]] = []
+        self.reading = True
+        self.closing = False
+        self.aborted = False
+        self.high = 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or 0
+
+    def write(self, data: Any) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Any) -> None:
+        assert not self.closing, "written to a closed transport"
+        self.writes.append([bytes(each) for each in list_of_data])
+        self.written += b"".join(self.writes[-1])
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+
+def frame(
+    key: int, body: bytes = b"", *, correlation_id: int = 0, client_id: str | None = "test", version: int = 4
+) -> bytes:
+    payload = encode_request_header(key, version, correlation_id, client_id) + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+def responses(data: bytes | bytearray) -> list[tuple[int, bytes]]:
+    """Correlation id and body of each response in a stream."""
+    found, position = [], 0
+    while position < len(data):
+        size, correlation_id = struct.unpack_from(">ii", data, position)
+        found.append((correlation_id, bytes(data[position + 8 : position + 4 + size])))
+        position += 4 + size
+    return found
+
+
+class Peer:
+    """A connection, its transport, and the requests that its handlers parked."""
+
+    def __init__(self, limits: ConnectionLimits | None = None, pool: ReceivePool | None = None) -> None:
+        self.parked: list[RequestContext] = []
+        self.seen: list[bytes] = []
+        self.large_bytes = 1_000_000
+        routes = RouteTable(
+            [
+                Route(ECHO, 0, 13, self._echo),
+                Route(PARK, 4, 18, self._park),
+                Route(FAIL, 2, 7, self._fail),
+                Route(LARGE, 1, 11, self._large),
+            ]
+        )
+        self.pool = pool or ReceivePool()
+        self.lost: list[Connection] = []
+        self.connection = Connection(routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append)
+        self.transport = FakeTransport()
+        self.connection.connection_made(self.transport)
+
+    def _echo(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        self.seen.append(bytes(frame[position:]))
+        request.respond([bytes(frame[position:])])
+
+    def _park(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        self.parked.append(request)
+
+    def _fail(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        raise ValueError("a mistake of ours")
+
+    def _large(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        request.respond([bytes(self.large_bytes)])
+
+    def receive(self, data: bytes, chunk: int = 1 << 30) -> None:
+        """Delivers bytes as a transport does: at most what the connection has room for, nothing while it is paused."""
+        position = 0
+        while position < len(data):
+            if not self.transport.reading or self.transport.closing:
+                self.unread = data[position:]
+                return
+            space = self.connection.get_buffer(-1)
+            count = min(len(space), len(data) - position, chunk)
+            assert count > 0
+            space[:count] = data[position : position + count]
+            position += count
+            self.connection.buffer_updated(count)
+
+    @property
+    def answers(self) -> list[tuple[int, bytes]]:
+        return responses(self.transport.written)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def make_peer() -> Callable[..., Peer]:
+    return Peer
+
+
+@pytest.fixture
+def run_soon() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Runs a function inside a loop, and what it planned for the next rounds."""
+    loop = asyncio.new_event_loop()
+
+    def run(action: Callable[[], None]) -> None:
+        async def main() -> None:
+            action()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        loop.run_until_complete(main())
+
+    yield run
+    loop.close()

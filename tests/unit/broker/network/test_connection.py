@@ -1,0 +1,321 @@
+"""Frames in, answers out: order, bounds, and what happens to bytes that are no requests."""
+
+import logging
+import random
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.receive import CHUNK_BYTES
+from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses
+
+MakePeer = Callable[..., Peer]
+RunSoon = Callable[[Callable[[], None]], None]
+
+
+def one_warning(caplog: pytest.LogCaptureFixture) -> str:
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_answers_of_one_read_leave_in_one_write_in_request_order(peer: Peer) -> None:
+    peer.receive(b"".join(frame(ECHO, b"%d" % n, correlation_id=n) for n in range(5)))
+    assert peer.answers == [(n, b"%d" % n) for n in range(5)]
+    assert len(peer.transport.writes) == 1
+
+
+@pytest.mark.parametrize("version", [4, 9])
+def test_frames_split_at_every_byte_are_put_together(make_peer: MakePeer, version: int) -> None:
+    data = frame(ECHO, b"first", correlation_id=1, version=version) + frame(
+        ECHO, b"", correlation_id=2, version=version
+    )
+    data += frame(ECHO, b"third", correlation_id=3, client_id="another", version=version)
+    for cut in range(1, len(data)):
+        peer = make_peer()
+        peer.receive(data[:cut])
+        peer.receive(data[cut:])
+        assert peer.seen == [b"first", b"", b"third"]
+    peer = make_peer()
+    peer.receive(data, chunk=1)
+    assert [number for number, _ in peer.answers] == [1, 2, 3]
+
+
+def test_large_frames_arrive_whole_between_small_ones(peer: Peer) -> None:
+    rng = random.Random(1)
+    bodies = [rng.randbytes(rng.choice((0, 10, 20_000, 300_000, 1_500_000))) for _ in range(30)]
+    peer.receive(b"".join(frame(ECHO, body) for body in bodies), chunk=100_001)
+    assert peer.seen == bodies
+
+
+def test_tagged_fields_of_a_flexible_header_are_skipped(peer: Peer) -> None:
+    payload = struct.pack(">hhih1s", ECHO, 9, 7, 1, b"c") + b"\x01\x05\x03abc" + b"body"
+    peer.receive(struct.pack(">i", len(payload)) + payload)
+    assert peer.seen == [b"body"]
+    assert peer.answers == [(7, b"\0body")]  # the response header has its own empty section
+
+
+def test_a_parked_request_holds_back_the_answers_behind_it(peer: Peer) -> None:
+    peer.receive(
+        frame(ECHO, b"a", correlation_id=1) + frame(PARK, correlation_id=2) + frame(ECHO, b"c", correlation_id=3)
+    )
+    assert peer.answers == [(1, b"a")]
+    peer.parked[0].respond([b"b"])
+    assert peer.answers == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+def test_parked_requests_answered_backwards_leave_forwards(peer: Peer) -> None:
+    peer.receive(b"".join(frame(PARK, correlation_id=n) for n in range(4)))
+    for request in reversed(peer.parked):
+        request.respond([b"%d" % request.correlation_id])
+    assert [number for number, _ in peer.answers] == [0, 1, 2, 3]
+
+
+def test_a_request_without_answer_behind_a_parked_one_stops_nothing(peer: Peer) -> None:
+    peer.receive(b"".join(frame(PARK, correlation_id=n) for n in range(3)))
+    first, second, third = peer.parked
+    second.no_response()
+    third.respond([b"c"])
+    first.respond([b"a"])
+    assert peer.answers == [(0, b"a"), (2, b"c")]
+    assert peer.connection.in_flight == 0
+
+
+def test_a_second_answer_is_refused(peer: Peer) -> None:
+    peer.receive(frame(PARK))
+    peer.parked[0].respond([b"a"])
+    with pytest.raises(RuntimeError, match="answered twice"):
+        peer.parked[0].respond([b"b"])
+    with pytest.raises(RuntimeError, match="answered twice"):
+        peer.parked[0].no_response()
+
+
+def test_a_large_payload_is_written_as_it_was_given(peer: Peer) -> None:
+    payload = bytes(100_000)
+    peer.receive(frame(PARK, correlation_id=9))
+    peer.parked[0].respond([b"head", payload])
+    assert peer.transport.writes[-1][-1] is payload or peer.transport.writes[-1][-1] == payload
+    assert len(peer.transport.writes[-1]) == 3
+    assert peer.answers == [(9, b"head" + payload)]
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 9])
+def test_an_impossible_size_closes_with_one_line_and_allocates_nothing(
+    peer: Peer, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    peer.receive(frame(ECHO, b"before", correlation_id=1) + struct.pack(">i", size) + bytes(100))
+    assert peer.transport.closing
+    assert peer.answers == [(1, b"before")]
+    assert peer.connection.owned_bytes == 0
+    line = one_warning(caplog)
+    assert "10.0.0.1:5000" in line
+    assert str(size) in line
+
+
+@pytest.mark.parametrize(("first", "told"), [(b"GET / HTTP/1.1\r\n\r\n", "HTTP"), (b"\x16\x03\x01\x02\0\x01", "TLS")])
+def test_another_protocol_is_named_in_the_log(
+    peer: Peer, caplog: pytest.LogCaptureFixture, first: bytes, told: str
+) -> None:
+    peer.receive(first)
+    assert told in one_warning(caplog)
+
+
+def test_the_largest_allowed_frame_is_taken_and_one_byte_more_is_not(make_peer: MakePeer) -> None:
+    limits = ConnectionLimits(request_bytes_max=1000)
+    header = len(frame(ECHO)) - 4
+    peer = make_peer(limits)
+    peer.receive(frame(ECHO, bytes(1000 - header)))
+    assert not peer.transport.closing
+    peer.receive(frame(ECHO, bytes(1001 - header)))
+    assert peer.transport.closing
+
+
+def test_memory_follows_the_bytes_that_came_not_the_size_that_was_claimed(peer: Peer) -> None:
+    peer.receive(struct.pack(">i", 100_000_000) + bytes(50))
+    assert 0 < peer.connection.owned_bytes <= 16 << 10
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        struct.pack(">hhih", ECHO, 4, 1, 5) + b"abc",  # the client id reaches beyond the frame
+        struct.pack(">hhih", ECHO, 4, 1, 2) + b"\xff\xfe",  # and is no UTF-8
+        struct.pack(">hhih", ECHO, 9, 1, 0) + b"\xff\xff\xff\xff\xff\xff",  # tags without end
+        struct.pack(">hhih", ECHO, 9, 1, 0),  # no tags at all
+        struct.pack(">hhih", 999, 0, 1, 0),
+        struct.pack(">hhih", ECHO, 99, 1, 0),
+    ],
+)
+def test_a_header_that_is_none_closes_only_its_connection(caplog: pytest.LogCaptureFixture, payload: bytes) -> None:
+    good, bad = Peer(), Peer()
+    bad.receive(struct.pack(">i", len(payload)) + payload + frame(ECHO, b"after"))
+    assert bad.transport.closing
+    assert bad.seen == []
+    one_warning(caplog)
+    good.receive(frame(ECHO, b"fine"))
+    assert good.seen == [b"fine"]
+
+
+def test_an_unsupported_version_is_named_in_the_log(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    peer.receive(frame(ECHO, version=44))
+    line = one_warning(caplog)
+    assert "Metadata" in line
+    assert "44" in line
+
+
+def test_a_handler_that_fails_costs_one_connection(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    peer.receive(frame(FAIL) + frame(ECHO, b"after"))
+    assert peer.transport.closing
+    assert peer.seen == []
+    assert "a mistake of ours" in caplog.text
+
+
+def test_garbage_of_every_kind_never_raises(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    rng = random.Random(7)
+    for _ in range(300):
+        peer = Peer(ConnectionLimits(request_bytes_max=100_000))
+        data = bytearray(
+            b"".join(frame(rng.choice((ECHO, PARK, LARGE)), rng.randbytes(rng.randrange(40))) for _ in range(4))
+        )
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        peer.receive(bytes(data), chunk=rng.choice((1, 7, 1000)))
+        peer.connection.connection_lost(None)
+        assert peer.connection.in_flight == 0
+
+
+def test_parked_requests_are_told_when_the_connection_goes(peer: Peer) -> None:
+    dropped: list[str] = []
+    peer.receive(frame(PARK, correlation_id=1) + frame(PARK, correlation_id=2) + frame(PARK, correlation_id=3))
+    first, second, third = peer.parked
+    first.on_close(lambda: dropped.append("first"))
+    first.on_close(lambda: dropped.append("first again"))
+    second.on_close(lambda: dropped.append("second"))
+    third.on_close(lambda: dropped.append("third"))
+    third.respond([b"answered, though it still waits for the others"])
+    peer.connection.connection_lost(None)
+    assert dropped == ["first", "first again", "second"]
+    assert peer.lost == [peer.connection]
+    first.respond([b"too late"])  # dropped in silence
+    assert peer.answers == []
+
+
+def test_a_failed_request_drops_what_waits_and_closes(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    dropped: list[int] = []
+    peer.receive(frame(PARK) + frame(PARK))
+    peer.parked[1].on_close(lambda: dropped.append(1))
+    peer.parked[0].fail_connection("acks=0 and the append failed")
+    assert dropped == [1]
+    assert peer.transport.closing
+    assert "acks=0" in one_warning(caplog)
+
+
+def test_in_flight_requests_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer(ConnectionLimits(in_flight_max=10))
+
+    def scenario() -> None:
+        peer.receive(b"".join(frame(PARK, correlation_id=n) for n in range(25)))
+        assert len(peer.parked) == 10
+        assert not peer.transport.reading
+        for request in peer.parked[:4]:
+            request.respond([b""])
+        assert not peer.transport.reading  # not before half of them are answered
+        peer.parked[4].respond([b""])
+
+    run_soon(scenario)
+    assert len(peer.parked) == 15  # the frames that had been read already went on, up to the bound
+    assert not peer.transport.reading
+
+    def answer_all() -> None:
+        for request in peer.parked:
+            if not request.answered:
+                request.respond([b""])
+
+    run_soon(answer_all)
+    run_soon(answer_all)
+    assert len(peer.parked) == 25
+    assert peer.transport.reading
+    assert [number for number, _ in peer.answers] == list(range(25))
+
+
+def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer(ConnectionLimits(write_buffer_bytes=1000))
+    assert peer.transport.high == 1000
+    peer.connection.pause_writing()
+    assert not peer.transport.reading
+    space = peer.connection.get_buffer(-1)  # a read that was under way
+    data = frame(ECHO, b"x")
+    space[: len(data)] = data
+    peer.connection.buffer_updated(len(data))
+    assert peer.seen == []
+    run_soon(peer.connection.resume_writing)
+    assert peer.seen == [b"x"]
+    assert peer.transport.reading
+
+
+def test_unsent_answers_are_written_before_they_grow_without_bound(make_peer: MakePeer) -> None:
+    peer = make_peer(ConnectionLimits(unsent_bytes_max=2_500_000))
+    peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(10)))
+    assert len(peer.transport.writes) == 4
+    assert len(peer.answers) == 10
+
+
+def test_answers_behind_a_parked_request_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer(ConnectionLimits(unsent_bytes_max=2_500_000))
+
+    def scenario() -> None:
+        peer.receive(frame(PARK) + b"".join(frame(LARGE, correlation_id=n) for n in range(1, 11)))
+        assert peer.connection.in_flight == 4
+        assert not peer.transport.reading
+        peer.parked[0].respond([b""])
+
+    run_soon(scenario)
+    assert [number for number, _ in peer.answers] == list(range(11))
+    assert peer.transport.reading
+
+
+def test_nothing_is_written_to_a_transport_that_closes(peer: Peer) -> None:
+    peer.receive(frame(PARK))
+    peer.transport.closing = True
+    peer.parked[0].respond([b"x"])
+    assert peer.answers == []
+
+
+def test_an_idle_connection_owns_no_memory(peer: Peer) -> None:
+    peer.receive(frame(ECHO, bytes(2_000_000)), chunk=CHUNK_BYTES)
+    assert peer.connection.owned_bytes > 0  # kept for the next large frame
+    peer.connection.trim()
+    assert peer.connection.owned_bytes == 0
+    peer.receive(frame(ECHO, b"small"))
+    assert peer.connection.owned_bytes == 0
+
+
+def test_trimming_keeps_half_a_frame(peer: Peer) -> None:
+    data = frame(ECHO, b"the whole body")
+    peer.receive(data[:-4])
+    peer.connection.trim()
+    peer.receive(data[-4:])
+    assert peer.seen == [b"the whole body"]
+
+
+def test_client_ids_may_change_and_be_null(peer: Peer) -> None:
+    for client_id in ("one", None, "two", "", None, "one"):
+        peer.receive(frame(PARK, client_id=client_id))
+    assert [request.client_id for request in peer.parked] == ["one", None, "two", "", None, "one"]
+
+
+def test_connections_of_one_loop_share_their_buffer(make_peer: MakePeer) -> None:
+    first = make_peer()
+    second = make_peer(pool=first.pool)
+    data = frame(ECHO, b"interleaved")
+    first.receive(data[:10])
+    second.receive(data)
+    first.receive(data[10:])
+    assert first.seen == second.seen == [b"interleaved"]
+
+
+def test_responses_helper_reads_what_was_sent() -> None:
+    assert responses(struct.pack(">ii", 5, 3) + b"x") == [(3, b"x")]
