@@ -1,0 +1,189 @@
+"""What the simulated users do: produce numbered records with acks=all and idempotence, and read everything back."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.broker.wire.messages.fetch_response import FetchResponse
+from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.broker.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.log.batch import headers
+from ottla.log.records import Record, decode_records, encode_batch
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.simulation.client import Client, Unreachable
+
+RETRY_S = 0.05
+PRODUCE_VERSION = 12  # the last one that names topics
+FETCH_VERSION = 12
+FETCH_BYTES = 4 << 20
+
+RETRIABLE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+
+
+class BrokenPromise(AssertionError):
+    """An answer no correct cluster gives."""
+
+
+@dataclass
+class History:
+    """What one producer was promised: (number, offset) of each acknowledged record of its partition."""
+
+    topic: str
+    partition: int
+    acknowledged: list[tuple[int, int]] = field(default_factory=list)
+    sent: int = 0
+
+
+async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> None:
+    """Until it exists, whatever happens meanwhile."""
+    settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
+    while True:
+        try:
+            answer = await client.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse)
+            if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
+        except Unreachable:
+            pass
+        await asyncio.sleep(RETRY_S)
+
+
+class SimulatedProducer:
+    """One record a batch, one batch in flight, retried with its sequence until it is acknowledged."""
+
+    def __init__(self, client: Client, topic: str, partition: int, interval_s: float) -> None:
+        self.history = History(topic, partition)
+        self._client = client
+        self._interval_s = interval_s
+        self._producer_id = -1
+        self._leader: tuple[str, int] | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._take_producer_id()
+        while True:
+            number = self.history.sent
+            self.history.sent += 1
+            offset = await self._send(number)
+            self.history.acknowledged.append((number, offset))
+            await asyncio.sleep(self._interval_s)
+
+    async def _take_producer_id(self) -> None:
+        while self._producer_id < 0:
+            try:
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+                answer = await self._client.ask_any(request, InitProducerIdResponse)
+                if answer.error_code == ErrorCode.NONE:
+                    self._producer_id = answer.producer_id
+                    return
+            except Unreachable:
+                pass
+            await asyncio.sleep(RETRY_S)
+
+    async def _send(self, number: int) -> int:
+        record = Record(0, 1, b"", str(number).encode(), ())
+        while True:
+            try:
+                leader = await self._find_leader()
+                batch = encode_batch([record], producer_id=self._producer_id, producer_epoch=0, base_sequence=number)
+                found = await self._produce(leader, bytes(batch))
+                if found is not None:
+                    return found
+            except Unreachable:
+                pass
+            self._leader = None
+            await asyncio.sleep(RETRY_S)
+
+    async def _produce(self, leader: tuple[str, int], batch: bytes) -> int | None:
+        """The offset, or None when it is to be tried again."""
+        data = PartitionProduceData(index=self.history.partition, records=batch)
+        topic = TopicProduceData(name=self.history.topic, partition_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+        answer = await self._client.call(leader, request, ProduceResponse, PRODUCE_VERSION)
+        partition = answer.responses[0].partition_responses[0]
+        if partition.error_code == ErrorCode.NONE:
+            return partition.base_offset
+        if partition.error_code in RETRIABLE:
+            return None
+        raise BrokenPromise(f"produce to {self.history}: {ErrorCode(partition.error_code).name}")
+
+    async def _find_leader(self) -> tuple[str, int]:
+        while self._leader is None:
+            topic, brokers = await self._client.topic(self.history.topic)
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+            self._leader = brokers.get(leaders.get(self.history.partition, -1))
+            if self._leader is None:
+                await asyncio.sleep(RETRY_S)
+        return self._leader
+
+
+async def read_partition(client: Client, topic: str, partition: int) -> list[tuple[int, int]]:
+    """(number, offset) of all records up to the high watermark, from the leader, as a consumer sees them."""
+    found: list[tuple[int, int]] = []
+    offset = 0
+    while True:
+        try:
+            described, brokers = await client.topic(topic)
+            leaders = {each.partition_index: each.leader_id for each in described.partitions}
+            where = brokers.get(leaders.get(partition, -1))
+            answer = await _fetch(client, where, topic, partition, offset) if where else None
+        except Unreachable:
+            answer = None
+        if answer is None:
+            await asyncio.sleep(RETRY_S)
+            continue
+        high_watermark, records = answer
+        found.extend(record for record in records if record[1] >= offset)
+        offset = found[-1][1] + 1 if found else 0
+        if offset >= high_watermark:
+            return found
+
+
+async def _fetch(
+    client: Client, where: tuple[str, int], topic: str, partition: int, offset: int
+) -> tuple[int, list[tuple[int, int]]] | None:
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+    request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[wanted])])
+    answer = await client.call(where, request, FetchResponse, FETCH_VERSION)
+    data = answer.responses[0].partitions[0]
+    if data.error_code in RETRIABLE:
+        return None
+    if data.error_code != ErrorCode.NONE:
+        raise BrokenPromise(f"fetch of {topic}-{partition} from {offset}: {ErrorCode(data.error_code).name}")
+    view = memoryview(data.records or b"")
+    records = [
+        (int(record.value or b"-1"), record.offset)
+        for position, header in headers(view)
+        for record in decode_records(view, header, position=position)
+    ]
+    return data.high_watermark, records
+
+
+def check_history(history: History, found: list[tuple[int, int]]) -> None:
+    """Raises BrokenPromise: every acknowledged record stands at its offset, and each number once, in order."""
+    at_offset = {offset: number for number, offset in found}
+    for number, offset in history.acknowledged:
+        if at_offset.get(offset) != number:
+            raise BrokenPromise(
+                f"{history.topic}-{history.partition}: record {number} was acknowledged at offset {offset}; "
+                f"there is {at_offset.get(offset, 'nothing')}"
+            )
+    numbers = [number for number, _ in found]
+    if numbers != sorted(numbers) or len(numbers) != len(dict.fromkeys(numbers)):
+        raise BrokenPromise(f"{history.topic}-{history.partition}: records stand twice or out of order")
