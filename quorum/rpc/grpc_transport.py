@@ -1,0 +1,240 @@
+"""`RpcTransport` over gRPC: one long-lived stream for each peer and service.
+
+A unary call costs 0.35 ms and a message on a standing stream 0.15 ms, so the method ``Exchange`` is a stream in both
+directions and correlation ids do what calls would. gRPC's own way back to a lost peer waits a second between attempts and
+remembers failed addresses across channels; so each link is a channel of its own, with its own pool of connections, that is
+given up at its first failure. When to try again is `Channel`'s business.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.quorum.rpc.channel import Channel, LinkEvents
+from ottla.quorum.rpc.gate import Gate
+from ottla.quorum.rpc.session import Session
+from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, RpcChannel, RpcServer, Service
+
+if TYPE_CHECKING:
+    import grpc  # otherwise where it is used: see gate.py
+
+_METHOD = "Exchange"
+_KEEPALIVE_MS = 10_000  # for a peer whose machine vanished; a peer that only died is noticed by its closed socket
+
+_MESSAGE_OPTIONS = [
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS // 2),
+]
+_CHANNEL_OPTIONS = [
+    *_MESSAGE_OPTIONS,
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel inherits the back-off of the one before
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 2000),  # also how long one attempt to connect may take
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+]
+_SERVER_OPTIONS = [
+    *_MESSAGE_OPTIONS,
+    ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.max_concurrent_streams", 16),  # of one connection
+]
+
+
+class _Outbox:
+    """What waits to be written on a stream. gRPC takes one message at a time and says when it takes the next."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes] = deque()
+        self._filled = asyncio.Event()
+
+    def put(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._filled.set()
+
+    async def drain_into(self, write: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
+        """Writes what is put, until it is cancelled."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            while self._waiting:
+                await write(self._waiting.popleft())
+
+
+class _Tasks:
+    """Tasks that end on their own; held here so that they are not collected while they run."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Task[None], None] = {}
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running[task] = None
+        task.add_done_callback(self._running.pop)
+        return task
+
+    async def wait(self) -> None:
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+
+class _GrpcLink:
+    """One gRPC channel and the one stream in it."""
+
+    def __init__(self, target: str, method: str, events: LinkEvents, tasks: _Tasks) -> None:
+        self._events: LinkEvents | None = events
+        self._outbox = _Outbox()
+        self._task = tasks.start(self._run(target, method))
+
+    def send(self, data: bytes) -> None:
+        self._outbox.put(data)
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events = None
+            self._task.cancel()
+
+    async def _run(self, target: str, method: str) -> None:
+        import grpc
+
+        channel = grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
+        reason = "the stream was closed"
+        writer: asyncio.Task[None] | None = None
+        try:
+            call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(method)()
+            await call.wait_for_connection()
+            writer = asyncio.get_running_loop().create_task(self._write(call.write))
+            if self._events is not None:
+                self._events.on_open()
+            await self._read(call)
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        except asyncio.CancelledError:
+            reason = "closed"
+        finally:
+            if writer is not None:
+                writer.cancel()
+            self._lost(reason)
+            await channel.close()
+
+    async def _read(self, call: Any) -> None:
+        async for data in call:
+            if self._events is None:
+                return
+            self._events.on_message(data)
+
+    async def _write(self, write: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
+        import grpc
+
+        # The reader tells of a broken stream.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, asyncio.CancelledError):
+            await self._outbox.drain_into(write)
+
+    def _lost(self, reason: str) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            events.on_lost(reason)
+
+
+async def _serve_stream(service: Service, handler: Handler, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    """Answers one client's stream until it ends."""
+    import grpc
+
+    room = asyncio.Event()
+    outbox = _Outbox()
+    session = Session(service, handler, str(context.peer()), outbox.put, room.set)
+    await context.send_initial_metadata(())  # tells the client that somebody is there
+    writer = asyncio.get_running_loop().create_task(_write_replies(outbox, context))
+    try:
+        while isinstance(data := await context.read(), bytes):  # else grpc.aio.EOF
+            if not session.receive(data):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "see the server's log")
+            if session.is_full:
+                room.clear()
+                await room.wait()
+    finally:
+        session.close()
+        writer.cancel()
+
+
+async def _write_replies(outbox: _Outbox, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    import grpc
+
+    gone = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError)
+    with contextlib.suppress(*gone):  # the reader notices by itself that the client is gone
+        await outbox.drain_into(context.write)
+
+
+class _Server:
+    """`RpcServer`: a gate, and the gRPC server behind it from the first connection on."""
+
+    def __init__(self, handlers: Mapping[Service, Handler]) -> None:
+        self._handlers = handlers
+        self._gate = Gate(self._start)
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        return self._gate.port
+
+    async def open(self, host: str, port: int) -> None:
+        await self._gate.open(host, port)
+
+    async def _start(self) -> None:
+        import grpc
+
+        self._server = grpc.aio.server(options=_SERVER_OPTIONS)
+        for service, handler in self._handlers.items():
+            self._server.add_generic_rpc_handlers((_generic_handler(service, handler),))
+        self._server.add_insecure_port(f"unix:{self._gate.socket_path}")
+        await self._server.start()
+
+    async def close(self) -> None:
+        await self._gate.close()
+        if self._server is not None:
+            await self._server.stop(grace=None)
+            # gRPC's own tasks end a moment after stop() returned, and one that ends with the loop logs a traceback.
+            await asyncio.sleep(0.005)
+
+
+class GrpcTransport:
+    """One bidirectional gRPC stream for each peer and service."""
+
+    def __init__(self) -> None:
+        # gRPC's C core would write to stderr what it thinks of broken connections. Read when gRPC is first imported.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+        self._tasks = _Tasks()
+
+    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler]) -> RpcServer:
+        server = _Server(handlers)
+        await server.open(host, port)
+        return server
+
+    def channel(self, host: str, port: int, service: Service, on_broken: Callable[[], None]) -> RpcChannel:
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+        def connect(events: LinkEvents) -> _GrpcLink:
+            return _GrpcLink(target, f"/{service.name}/{_METHOD}", events, self._tasks)
+
+        return Channel(target, service, connect, on_broken)
+
+    async def close(self) -> None:
+        await self._tasks.wait()
+
+
+def _generic_handler(service: Service, handler: Handler) -> "grpc.GenericRpcHandler":
+    import grpc
+
+    async def exchange(_requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        # gRPC cancels this task when the client is gone, and logs a traceback for a task that ends as cancelled.
+        with contextlib.suppress(asyncio.CancelledError):
+            await _serve_stream(service, handler, context)
+
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(exchange)
+    return grpc.method_handlers_generic_handler(service.name, {_METHOD: method})
