@@ -82,8 +82,8 @@ def ask(channel: RpcChannel, number: int, timeout_ms: int = 10_000) -> "asyncio.
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)  # noqa: ASYNC110 - what is waited for is a socket's doing
+    while not condition():  # noqa: ASYNC110 - what is waited for is a socket's doing
+        await asyncio.sleep(0.001)
 
 
 def free_port() -> int:
