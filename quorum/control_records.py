@@ -1,0 +1,127 @@
+"""The control records of the metadata log, in Kafka's bytes (kraft.md 1.9; LeaderChangeMessage, VotersRecord): so that
+Kafka's own dump tool can read them.
+
+Both are flexible messages of version 0 or 1: compact arrays and strings (length + 1 as an unsigned varint), tagged fields.
+"""
+
+from struct import Struct
+
+from ottla.log.records import ControlType, Record, control_key, encode_batch
+from ottla.quorum.raft.instructions import AppendControl, LeaderChange, Voters
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.identifiers import ZERO_ID
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_UINT16 = Struct(">H")
+LISTENER = "CONTROLLER"
+_NO_TAGS = b"\x00"
+
+
+def control_batch(instruction: AppendControl, now_ms: int) -> bytearray:
+    """The batch for an AppendControl instruction; ``now_ms`` since 1970."""
+    records = [
+        Record(instruction.offset + index, now_ms, *_encode(record)) for index, record in enumerate(instruction.records)
+    ]
+    return encode_batch(records, base_offset=instruction.offset, leader_epoch=instruction.epoch, control=True)
+
+
+def _encode(record: LeaderChange | Voters) -> tuple[bytes, bytes]:
+    if isinstance(record, LeaderChange):
+        return control_key(ControlType.LEADER_CHANGE), _leader_change(record)
+    return control_key(ControlType.KRAFT_VOTERS), encode_voters(record.voters)
+
+
+def _leader_change(record: LeaderChange) -> bytes:
+    directory_of = {key.id: key for key in record.voters}
+    granting = [directory_of.get(voter_id, ReplicaKey(voter_id)) for voter_id in record.granting]
+    head = _INT16.pack(1) + _INT32.pack(record.leader_id)
+    return head + _leader_change_voters(record.voters) + _leader_change_voters(granting) + _NO_TAGS
+
+
+def _leader_change_voters(keys: tuple[ReplicaKey, ...] | list[ReplicaKey]) -> bytes:
+    body = b"".join(_INT32.pack(key.id) + (key.directory_id or ZERO_ID) + _NO_TAGS for key in keys)
+    return _unsigned_varint(len(keys) + 1) + body
+
+
+def encode_voters(voters: VoterSet) -> bytes:
+    """A VotersRecord's value."""
+    parts = [_INT16.pack(0), _unsigned_varint(len(voters) + 1)]
+    for voter in voters.voters:
+        parts += [_INT32.pack(voter.key.id), voter.key.directory_id or ZERO_ID, _unsigned_varint(2)]
+        parts += [_string(LISTENER), _string(voter.endpoint.host), _UINT16.pack(voter.endpoint.port), _NO_TAGS]
+        parts += [_INT16.pack(0), _INT16.pack(1), _NO_TAGS]  # the kraft.version range this node supports
+        parts.append(_NO_TAGS)
+    return b"".join(parts) + _NO_TAGS
+
+
+def decode_voters(value: bytes) -> VoterSet:
+    """The first endpoint of each voter counts. Raises KafkaError (CORRUPT_MESSAGE)."""
+    try:
+        return _Reader(value).voters()
+    except (IndexError, ValueError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"voters record cannot be read: {error}") from error
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 2  # after the version
+
+    def take(self, count: int) -> bytes:
+        chunk = self.data[self.at : self.at + count]
+        if len(chunk) != count or count < 0:
+            raise ValueError("cut off")
+        self.at += count
+        return chunk
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def count(self) -> int:
+        return self.varint() - 1
+
+    def skip_tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+    def voters(self) -> VoterSet:
+        return VoterSet.of([self.voter() for _ in range(self.count())])
+
+    def voter(self) -> Voter:
+        node_id: int = _INT32.unpack(self.take(4))[0]
+        directory = self.take(16)
+        endpoints = [self.endpoint() for _ in range(self.count())]
+        self.take(4)
+        self.skip_tags()
+        self.skip_tags()
+        return Voter(ReplicaKey(node_id, None if directory == ZERO_ID else directory), endpoints[0])
+
+    def endpoint(self) -> Endpoint:
+        self.take(self.count())
+        host = self.take(self.count()).decode()
+        port: int = _UINT16.unpack(self.take(2))[0]
+        self.skip_tags()
+        return Endpoint(host, port)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _unsigned_varint(len(data) + 1) + data
+
+
+def _unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,90 @@
+"""Telling the application what is committed and who leads, in order."""
+
+from collections import deque
+from collections.abc import Callable
+
+from ottla.quorum.batches import committed_batches
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumListener
+from ottla.quorum.log_port import MetadataLog
+from ottla.quorum.raft.instructions import LeaderChanged
+
+READ_BYTES = 1 << 20  # delivered in one go before the loop gets its turn
+KEPT_RECORDS_MAX = 100_000  # a leader keeps what it appended until it commits, to tell it without reading it back
+
+
+class CommitDelivery:
+    """Feeds a listener from the log, or from memory what this leader itself appended."""
+
+    def __init__(
+        self, log: MetadataLog, listener: QuorumListener, from_offset: int, call_soon: Callable[[], None]
+    ) -> None:
+        """``call_soon`` must call ``deliver`` again, from the loop."""
+        self._log = log
+        self._listener = listener
+        self._call_soon = call_soon
+        self._kept: deque[CommittedBatch] = deque()
+        self._kept_records = 0
+        self._pending_leader: LeaderChanged | None = None
+        self.next_offset = from_offset
+        self.high_watermark = 0
+
+    def keep(self, batches: list[CommittedBatch]) -> None:
+        """What was just appended here as leader, in order."""
+        for batch in batches:
+            if self._kept_records < KEPT_RECORDS_MAX:
+                self._kept.append(batch)
+                self._kept_records += len(batch.records)
+
+    def forget_kept(self) -> None:
+        """The leadership is over: what was appended may be replaced."""
+        self._kept.clear()
+        self._kept_records = 0
+
+    def leader_changed(self, change: LeaderChanged) -> None:
+        """The newest replaces one that was not told yet."""
+        self._pending_leader = change
+        self._announce()
+
+    def commit(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.deliver()
+
+    def restart_at(self, offset: int) -> None:
+        """A snapshot stands for everything below ``offset``."""
+        self.next_offset = offset
+        self.forget_kept()
+
+    def deliver(self) -> None:
+        """What is committed and not told yet; after ``READ_BYTES`` the loop gets its turn first."""
+        while self.next_offset < self.high_watermark:
+            if self._kept and self._kept[0].base_offset == self.next_offset:
+                self._tell(self._take_kept())
+            else:
+                self._deliver_from_log()
+                if self.next_offset < self.high_watermark:
+                    self._call_soon()
+                    return
+
+    def _take_kept(self) -> CommittedBatch:
+        batch = self._kept.popleft()
+        self._kept_records -= len(batch.records)
+        return batch
+
+    def _deliver_from_log(self) -> None:
+        start = self.next_offset
+        until = min(self.high_watermark, self._kept[0].base_offset) if self._kept else self.high_watermark
+        data = self._log.read(start, READ_BYTES, until, minimum_one=True).data
+        for batch in committed_batches(bytes(data), start):
+            self._tell(batch)
+        assert self.next_offset > start, f"nothing readable at {start} below {until}"
+
+    def _tell(self, batch: CommittedBatch) -> None:
+        self.next_offset = batch.last_offset + 1
+        self._listener.on_commit(batch)
+        self._announce()
+
+    def _announce(self) -> None:
+        change = self._pending_leader
+        if change is not None and self.next_offset >= change.deliver_after:
+            self._pending_leader = None
+            self._listener.on_leader_change(LeaderAndEpoch(change.leader_id, change.epoch))

@@ -1,0 +1,67 @@
+"""What a quorum node tells the application, and what it can be asked."""
+
+from typing import NamedTuple, Protocol
+
+from ottla.quorum.raft.voters import Endpoint
+
+
+class LeaderAndEpoch(NamedTuple):
+    """``leader_id`` None: nobody is known to lead the epoch."""
+
+    leader_id: int | None
+    epoch: int
+
+
+class CommittedBatch(NamedTuple):
+    """One batch of the metadata log, committed for ever. ``records`` are the values; empty for control batches, which only
+    move the offset on. ``cause``: what made it, as given to ``append``. Time in ms since 1970."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    append_time_ms: int
+    records: list[bytes]
+    cause: str = ""
+
+
+class QuorumListener(Protocol):
+    """The state machine. Called on the loop, in log order, never concurrently; it may append, but must not block."""
+
+    def on_commit(self, batch: CommittedBatch) -> None: ...
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """The local node's own leadership is told only after everything committed before it was delivered."""
+        ...
+
+    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        """The state below ``offset`` is to be replaced by the store in the file at ``store_path``."""
+        ...
+
+
+class ReplicaDescription(NamedTuple):
+    """How far a replica is, as the leader knows. Times are ms since 1970, -1 never; ``log_end_offset`` -1 unknown."""
+
+    id: int
+    directory_id: bytes | None
+    endpoint: Endpoint | None
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+class QuorumDescription(NamedTuple):
+    """Only a leader knows how far the others are."""
+
+    leader_id: int | None
+    epoch: int
+    high_watermark: int
+    voters: list[ReplicaDescription]
+    observers: list[ReplicaDescription]
+
+
+class NotLeaderError(Exception):
+    """Only the leader of the epoch appends. ``leader`` is whom to ask, as far as is known."""
+
+    def __init__(self, leader: LeaderAndEpoch) -> None:
+        super().__init__(f"not the leader; epoch {leader.epoch} is led by {leader.leader_id}")
+        self.leader = leader

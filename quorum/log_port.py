@@ -1,0 +1,49 @@
+"""What the quorum needs of its log: `ottla.log.log.Log` offers it, and the tests' log in memory."""
+
+from typing import Protocol
+
+from ottla.runtime.disk import File
+
+
+class ReadResult(Protocol):
+    @property
+    def data(self) -> bytes: ...
+
+
+class EpochEntries(Protocol):
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset), ascending."""
+        ...
+
+
+class MetadataLog(Protocol):
+    """Offsets as in the core: ends are exclusive. What is appended is durable once ``active_file`` was synced afterwards
+    (a roll syncs the file it leaves)."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def epochs(self) -> EpochEntries: ...
+
+    @property
+    def active_file(self) -> File: ...
+
+    def append_as_follower(self, view: memoryview | bytes, leader_epoch: int) -> object:
+        """Whole batches that carry their offsets, from the log end on."""
+        ...
+
+    def read(self, offset: int, max_bytes: int, limit_offset: int, *, minimum_one: bool) -> ReadResult: ...
+
+    def truncate_to(self, offset: int) -> object: ...
+
+    def truncate_fully_and_start_at(self, offset: int) -> object: ...
+
+    def set_high_watermark(self, offset: int) -> object: ...
+
+    def flush(self) -> object:
+        """Makes everything durable before it returns."""
+        ...

@@ -1,0 +1,379 @@
+"""A quorum node: the asyncio shell around the consensus core. It performs what the core asks for and reports what happens;
+it contains no rule of the protocol.
+
+Order is everything here. Events are handled one at a time; an event that arises while another is handled waits its turn.
+The instructions of an event are performed in order before the next event; what must be durable is, when `_perform` returns,
+except a Sync, whose end is an event of its own.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.proto import quorum_pb2 as pb
+from ottla.quorum import messages_proto
+from ottla.quorum.accumulator import BatchAccumulator
+from ottla.quorum.batches import parse_batches
+from ottla.quorum.control_records import control_batch
+from ottla.quorum.delivery import CommitDelivery
+from ottla.quorum.describe import describe_quorum, description_to_proto
+from ottla.quorum.election_store import ElectionStore
+from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumDescription, QuorumListener
+from ottla.quorum.log_port import MetadataLog
+from ottla.quorum.log_start import log_summary, voter_history
+from ottla.quorum.peers import Peers
+from ottla.quorum.raft import instructions as do
+from ottla.quorum.raft.core import RaftCore
+from ottla.quorum.raft.events import (
+    Event,
+    LogSynced,
+    PeerDisconnected,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Started,
+    Ticked,
+)
+from ottla.quorum.raft.messages import Request, Response
+from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.roles.resigned import Resigned
+from ottla.quorum.rpc.transport import Reply, RpcTransport
+from ottla.quorum.settings import QuorumSettings
+from ottla.runtime.clock_loop import loop_ms
+from ottla.runtime.errors import KafkaError
+from ottla.runtime.host import Host
+from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.sync_later import SyncLater
+
+_logger = logging.getLogger(__name__)
+
+HAND_OVER_MS = 500
+"""How long a leader that leaves waits for a successor."""
+
+
+class QuorumFailure(Exception):
+    """The node cannot go on: its disk failed, or something happened that must never happen."""
+
+
+class QuorumNode:
+    """One member or observer of the metadata quorum. All methods belong on the event loop.
+
+    The assembly serves `handle_request` under `QUORUM_SERVICE`; everything else the node does by itself after `start`.
+    """
+
+    def __init__(
+        self,
+        settings: QuorumSettings,
+        host: Host,
+        transport: RpcTransport,
+        log: MetadataLog,
+        store: KeyValueStore,
+        listener: QuorumListener,
+        *,
+        deliver_from: int = 0,
+        sync_later: SyncLater | None = None,
+        on_failure: Callable[[QuorumFailure], None] | None = None,
+    ) -> None:
+        """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever."""
+        self.settings = settings
+        self.node_id = settings.node_id
+        self._host = host
+        self._log = log
+        self._election_store = ElectionStore(store)
+        self._sync_later = sync_later or SyncLater()
+        self._on_failure = on_failure
+        self._core = RaftCore(
+            settings.raft(),
+            settings.key,
+            settings.own_endpoint,
+            host.rng,
+            log_summary(log),
+            voter_history(log, settings.voter_set()),
+            self._election_store.load(),
+        )
+        self._peers = Peers(transport, lambda peer: self._handle(PeerDisconnected(peer)))
+        start_at = max(deliver_from, log.log_start_offset)
+        self._delivery = CommitDelivery(log, listener, start_at, self._deliver_later)
+        self._accumulator: BatchAccumulator | None = None
+        self._events: deque[Event] = deque()
+        self._handling = False
+        self._stopped = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._flush_planned = False
+        self._syncs = 0
+        self._failure: QuorumFailure | None = None
+        self._change_waiters: list[asyncio.Future[None]] = []
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Takes part from here on."""
+        self._loop = asyncio.get_running_loop()
+        self._stopped = False
+        self._handle(Started())
+
+    async def stop(self, graceful: bool) -> None:
+        """Leaves. Gracefully, a leader first sees a successor elected (or waits ``HAND_OVER_MS``)."""
+        if self._stopped:
+            return
+        if graceful:
+            self._flush()
+            self._handle(ShutdownRequested())
+            await self._wait_for_successor()
+        self._stopped = True
+        for handle in (self._timer, self._linger):
+            if handle is not None:
+                handle.cancel()
+        self._peers.close()
+        self._sync_later.close()
+
+    async def _wait_for_successor(self) -> None:
+        """It may need this node's vote: stay until a new epoch shows up. The only voter has nobody to wait for."""
+        state, deadline = self._core.state, self._loop.time() + HAND_OVER_MS / 1000
+        while isinstance(state.role, Resigned) and len(state.voters.latest) > 1 and self._loop.time() < deadline:
+            waiter = self._loop.create_future()
+            self._change_waiters.append(waiter)
+            timer = self._loop.call_at(deadline, _resolve, waiter)
+            await waiter
+            timer.cancel()
+
+    # --- what the application asks ------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        state = self._core.state
+        return LeaderAndEpoch(state.known_leader_id, state.epoch)
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._core.state.role, Leader)
+
+    @property
+    def high_watermark(self) -> int:
+        return self._core.state.high_watermark
+
+    @property
+    def next_offset(self) -> int:
+        """The offset the next appended record will get (meaningful on the leader)."""
+        accumulator = self._accumulator
+        return self._core.state.log.end if accumulator is None else accumulator.next_offset
+
+    def append(self, records: Sequence[bytes], epoch: int, cause: str = "") -> int:
+        """Appends one batch (committed whole or not at all) and returns the offset of its last record at once.
+
+        ``cause`` says which request or event made it and stays with the batch. Raises NotLeaderError unless this node
+        leads ``epoch``; KafkaError (RECORD_LIST_TOO_LARGE) when the batch is. Whether it commits, `on_commit` tells; it
+        may never, if the leadership is lost.
+        """
+        accumulator = self._accumulator
+        if accumulator is None or accumulator.epoch != epoch or self._stopped:
+            raise NotLeaderError(self.leader)
+        last = accumulator.append(records, self._host.clock.wall_ms(), cause)
+        self._plan_flush()
+        return last
+
+    def resign(self, epoch: int) -> None:
+        """Gives up the leadership of ``epoch``: the application cannot go on."""
+        self._handle(ResignRequested(epoch))
+
+    def describe(self) -> QuorumDescription:
+        return describe_quorum(self._core.state, loop_ms(self._loop), self._host.clock.wall_ms())
+
+    def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
+        """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
+        if message.WhichOneof("body") == "describe_quorum":
+            reply(description_to_proto(self.describe(), self.is_leader))
+            return
+        request = messages_proto.request_from_proto(message)
+        self._handle(RequestReceived(request, reply))
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        """One event at a time; those that come up meanwhile follow."""
+        if self._stopped or self._failure is not None:
+            return
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events and self._failure is None:
+                for instruction in self._core.handle(self._events.popleft(), loop_ms(self._loop)):
+                    self._perform(instruction)
+                self._follow_leadership()
+        except (OSError, KafkaError, AssertionError) as error:
+            self._fail(QuorumFailure(f"the quorum node cannot go on: {error}"), error)
+        finally:
+            self._handling = False
+        self._plan_tick()
+
+    def _fail(self, failure: QuorumFailure, cause: BaseException | None = None) -> None:
+        """Stops at once: what follows in the list would rely on what failed."""
+        failure.__cause__ = cause
+        self._failure = failure
+        self._events.clear()
+        _logger.error("%s", failure, exc_info=cause)
+        self._peers.close()
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    def _follow_leadership(self) -> None:
+        """Appends are taken exactly while the core leads; what waited for an epoch that is over is dropped."""
+        role, accumulator = self._core.state.role, self._accumulator
+        if isinstance(role, Leader):
+            if accumulator is None or accumulator.epoch != role.epoch:
+                end = self._core.state.log.end
+                self._accumulator = BatchAccumulator(role.epoch, end, self.settings.batch_bytes_max)
+                self._delivery.forget_kept()
+        elif accumulator is not None:
+            self._accumulator = None
+            self._delivery.forget_kept()
+        waiters, self._change_waiters = self._change_waiters, []
+        for waiter in waiters:
+            _resolve(waiter)
+
+    def _plan_tick(self) -> None:
+        """One loop timer, for the earliest deadline. A later deadline lets it fire in vain, which costs less than moving it."""
+        deadline = self._core.next_deadline_ms()
+        if deadline is None or self._stopped or self._failure is not None:
+            return
+        when = deadline / 1000
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._handle(Ticked())
+
+    # --- instructions -------------------------------------------------------------------------------------------------
+
+    def _perform(self, instruction: do.Instruction) -> None:
+        _PERFORM[type(instruction)](self, instruction)
+
+    def _persist(self, instruction: do.PersistElection) -> None:
+        self._election_store.save(instruction.state)
+
+    def _send(self, instruction: do.SendRequest) -> None:
+        peer, request = instruction.peer, instruction.request
+        message = messages_proto.request_to_proto(request)
+        self._peers.call(
+            peer,
+            instruction.endpoint,
+            message,
+            lambda response: self._answered(peer, request, response),
+            self.settings.request_timeout_ms,
+        )
+
+    def _answered(self, peer: int, request: Request, message: Any) -> None:
+        """An answer that cannot be understood counts as none: it will be asked again."""
+        response: Response | None = None
+        if message is not None:
+            try:
+                response = messages_proto.response_from_proto(message, parse_batches)
+            except (ValueError, KafkaError) as error:
+                _logger.warning("answer of node %d to %s cannot be used: %s", peer, type(request).__name__, error)
+        self._handle(ResponseReceived(peer, request, response))
+
+    def _respond(self, instruction: do.Respond) -> None:
+        instruction.token(messages_proto.response_to_proto(instruction.response))
+
+    def _read_and_respond(self, instruction: do.ReadAndRespond) -> None:
+        read = self._log.read(instruction.offset, instruction.max_bytes, instruction.limit, minimum_one=True)
+        message = messages_proto.response_to_proto(instruction.response)
+        message.fetch.records = bytes(read.data)
+        instruction.token(message)
+
+    def _append_batches(self, instruction: do.AppendBatches) -> None:
+        self._log.append_as_follower(instruction.data, instruction.batches[-1].epoch)
+
+    def _append_control(self, instruction: do.AppendControl) -> None:
+        batch = control_batch(instruction, self._host.clock.wall_ms())
+        self._log.append_as_follower(bytes(batch), instruction.epoch)
+
+    def _truncate(self, instruction: do.TruncateTo) -> None:
+        _logger.info("truncating the metadata log to %d", instruction.offset)
+        self._log.truncate_to(instruction.offset)
+
+    def _sync(self, instruction: do.Sync) -> None:
+        self._syncs += 1
+        self._sync_later.sync(self._log.active_file, lambda error: self._synced(instruction.end_offset, error))
+
+    def _synced(self, end_offset: int, error: OSError | None) -> None:
+        self._syncs -= 1
+        if error is not None:
+            self._fail(QuorumFailure(f"the metadata log cannot be synced: {error}"), error)
+            return
+        self._handle(LogSynced(end_offset))
+        if self._accumulator:
+            self._flush()
+
+    def _commit(self, instruction: do.CommitAdvanced) -> None:
+        self._log.set_high_watermark(instruction.high_watermark)
+        self._delivery.commit(instruction.high_watermark)
+
+    def _leader_changed(self, instruction: do.LeaderChanged) -> None:
+        _logger.info("epoch %d: leader %s", instruction.epoch, instruction.leader_id)
+        self._delivery.leader_changed(instruction)
+
+    def _fault(self, instruction: do.Fault) -> None:
+        self._fail(QuorumFailure(f"{instruction.kind}: {instruction.detail}"))
+
+    def _deliver_later(self) -> None:
+        self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        if not self._stopped and self._failure is None:
+            self._delivery.deliver()
+
+    # --- appends ------------------------------------------------------------------------------------------------------
+
+    def _plan_flush(self) -> None:
+        """An idle leader appends in this very turn of the loop; while a sync runs, appends gather until it ends (or for
+        the linger): they can share the next one."""
+        if self._flush_planned:
+            return
+        self._flush_planned = True
+        if self._syncs == 0:
+            self._loop.call_soon(self._flush)
+        else:
+            self._linger = self._loop.call_later(self.settings.append_linger_ms / 1000, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        accumulator = self._accumulator
+        if not accumulator or self._stopped:
+            return
+        event, committable = accumulator.drain()
+        self._delivery.keep(committable)
+        self._handle(event)
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+_PERFORM: dict[type[Any], Callable[[QuorumNode, Any], None]] = {
+    do.PersistElection: QuorumNode._persist,
+    do.SendRequest: QuorumNode._send,
+    do.Respond: QuorumNode._respond,
+    do.ReadAndRespond: QuorumNode._read_and_respond,
+    do.AppendBatches: QuorumNode._append_batches,
+    do.AppendControl: QuorumNode._append_control,
+    do.TruncateTo: QuorumNode._truncate,
+    do.Sync: QuorumNode._sync,
+    do.CommitAdvanced: QuorumNode._commit,
+    do.LeaderChanged: QuorumNode._leader_changed,
+    do.Fault: QuorumNode._fault,
+}

@@ -1,0 +1,36 @@
+"""The channels to the other nodes of the quorum, made when they are first needed."""
+
+from collections.abc import Callable
+
+from ottla.proto import quorum_pb2 as pb
+from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.rpc.transport import OnDone, RpcChannel, RpcTransport, Service
+
+QUORUM_SERVICE = Service("ottla.quorum.Quorum", pb.QuorumRequest, pb.QuorumResponse)
+
+
+class Peers:
+    """One channel a peer; another when the peer is found at another endpoint."""
+
+    def __init__(self, transport: RpcTransport, on_broken: Callable[[int], None]) -> None:
+        self._transport = transport
+        self._on_broken = on_broken
+        self._channels: dict[int, tuple[Endpoint, RpcChannel]] = {}
+
+    def call(self, peer: int, endpoint: Endpoint, request: pb.QuorumRequest, on_done: OnDone, timeout_ms: int) -> None:
+        self._channel(peer, endpoint).call(request, on_done, timeout_ms)
+
+    def _channel(self, peer: int, endpoint: Endpoint) -> RpcChannel:
+        known = self._channels.get(peer)
+        if known is not None and known[0] == endpoint:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        channel = self._transport.channel(endpoint.host, endpoint.port, QUORUM_SERVICE, lambda: self._on_broken(peer))
+        self._channels[peer] = (endpoint, channel)
+        return channel
+
+    def close(self) -> None:
+        for _, channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
