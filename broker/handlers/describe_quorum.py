@@ -19,6 +19,7 @@ from ottla.runtime.identifiers import ZERO_ID
 
 METADATA_TOPIC = "__cluster_metadata"
 _NODES_FROM = 2
+_DIRECTORIES_FROM = 2
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -57,8 +58,8 @@ def _response(broker: BrokerContext, found: QuorumDescription | None, version: i
         leader_id=found.leader_id,
         leader_epoch=found.epoch,
         high_watermark=found.high_watermark,
-        current_voters=[_replica(each) for each in found.voters],
-        observers=[_replica(each) for each in found.observers],
+        current_voters=[_replica(each, version) for each in found.voters],
+        observers=[_replica(each, version) for each in found.observers],
     )
     return DescribeQuorumResponse(
         error_message=None,
@@ -67,10 +68,11 @@ def _response(broker: BrokerContext, found: QuorumDescription | None, version: i
     )
 
 
-def _replica(replica: ReplicaDescription) -> ReplicaState:
+def _replica(replica: ReplicaDescription, version: int) -> ReplicaState:
+    directory_id = replica.directory_id if version >= _DIRECTORIES_FROM else None
     return ReplicaState(
         replica.id,
-        replica.directory_id or ZERO_ID,
+        directory_id or ZERO_ID,
         replica.log_end_offset,
         replica.last_fetch_ms,
         replica.last_caught_up_ms,

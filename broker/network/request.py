@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ottla.broker.wire.codec import encoder
+from ottla.broker.wire.errors import WireError
 from ottla.runtime.disk import Buffer
 
 if TYPE_CHECKING:
@@ -81,8 +82,16 @@ class RequestContext:
         self.connection.deliver(self, response)
 
     def respond_message(self, message: msgspec.Struct) -> None:
-        """Encodes the response for the request's version and sends it. Raises WireError if the version cannot carry it."""
-        self.respond(encoder(type(message), self.version)(message))
+        """Encodes the response for the request's version and sends it.
+
+        A response that the version cannot carry is a mistake of ours; it costs the client its connection, not a wait.
+        """
+        try:
+            buffers = encoder(type(message), self.version)(message)
+        except WireError as error:
+            self.fail_connection(f"its answer could not be written: {error}")
+            return
+        self.respond(buffers)
 
     def no_response(self) -> None:
         """Ends a request that the protocol does not answer (Produce with acks=0)."""

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.receive import CHUNK_BYTES
+from ottla.broker.wire.messages.fetch_response import FetchResponse
 from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses
 
 MakePeer = Callable[..., Peer]
@@ -319,3 +320,12 @@ def test_connections_of_one_loop_share_their_buffer(make_peer: MakePeer) -> None
 
 def test_responses_helper_reads_what_was_sent() -> None:
     assert responses(struct.pack(">ii", 5, 3) + b"x") == [(3, b"x")]
+
+
+def test_an_answer_that_the_version_cannot_carry_closes_instead_of_hanging(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.receive(frame(PARK, version=4))
+    peer.parked[0].respond_message(FetchResponse(session_id=5))  # sessions came with version 7
+    assert peer.transport.closing
+    assert "session_id" in one_warning(caplog)

@@ -1,0 +1,177 @@
+"""A broker whose image, controller and quorum are values of the test, asked through a real connection."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import pytest
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.routes import client_routes
+from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.receive import ReceivePool
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.codec import decoder, encoder, message_class
+from ottla.broker.wire.headers import encode_request_header, read_response_header
+from ottla.proto import controller_pb2
+from ottla.quorum.listener import QuorumDescription
+from ottla.runtime.identifiers import random_id
+from ottla.runtime.settings.server import ServerConfig
+from tests.unit.broker.network.conftest import FakeTransport
+
+RNG = Random(5)
+
+
+class Endpoint(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+
+@dataclass
+class FakeBrokerView:
+    id: int
+    fenced: bool = False
+    rack: str | None = None
+    listeners: tuple[str, ...] = ("PLAINTEXT",)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return tuple(Endpoint(name, f"host{self.id}.{name.lower()}", 9092) for name in self.listeners)
+
+
+@dataclass
+class FakePartition:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 7
+
+
+@dataclass
+class FakeTopic:
+    name: str
+    partitions: dict[int, FakePartition]
+    id: bytes = field(default_factory=lambda: random_id(RNG))
+
+
+@dataclass
+class FakeImage:
+    offset: int = 100
+    brokers: dict[int, FakeBrokerView] = field(default_factory=dict)
+    topics_by_name: dict[str, FakeTopic] = field(default_factory=dict)
+    topics_by_id: dict[bytes, FakeTopic] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=lambda: {"metadata.version": 30})
+
+    def add(self, name: str, *partitions: FakePartition) -> FakeTopic:
+        topic = FakeTopic(name, dict(enumerate(partitions)))
+        self.topics_by_name[name] = self.topics_by_id[topic.id] = topic
+        return topic
+
+
+Told = controller_pb2.ControllerResponse
+
+
+class FakeController:
+    """Keeps what it is asked; the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[controller_pb2.ControllerRequest, Callable[[Told | None], None], int]] = []
+
+    def call_back(
+        self, request: controller_pb2.ControllerRequest, on_done: Callable[[Told | None], None], timeout_ms: int
+    ) -> None:
+        self.asked.append((request, on_done, timeout_ms))
+
+    @property
+    def request(self) -> controller_pb2.ControllerRequest:
+        assert len(self.asked) == 1
+        return self.asked[0][0]
+
+    def answer(self, response: Told | None) -> None:
+        _, on_done, _ = self.asked.pop(0)
+        on_done(response)
+
+
+class FakeQuorumView:
+    def __init__(self) -> None:
+        self.description: QuorumDescription | None = None
+
+    def describe(self, on_done: Callable[[QuorumDescription | None], None]) -> None:
+        on_done(self.description)
+
+
+class Site:
+    """The broker under test (node 1) and one client."""
+
+    def __init__(self, **settings: str) -> None:
+        self.image = FakeImage(brokers={1: FakeBrokerView(1, rack="r1"), 2: FakeBrokerView(2), 3: FakeBrokerView(3)})
+        self.controller = FakeController()
+        self.quorum_view = FakeQuorumView()
+        texts = {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.voters": "1@localhost:9093",
+            "listeners": "PLAINTEXT://localhost:9092",
+            "controller.listener.names": "CONTROLLER",
+        }
+        self.config = ServerConfig(texts | {name.replace("_", "."): text for name, text in settings.items()})
+        self.broker = BrokerContext(
+            config=self.config,
+            host=cast(Any, None),
+            timers=cast(Any, None),
+            image=cast(Any, self.image),
+            controller=cast(Any, self.controller),
+            quorum=cast(Any, None),
+            replicas=cast(Any, None),
+            producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
+            quorum_view=cast(Any, self.quorum_view),
+            node_id=1,
+            cluster_id="the-cluster",
+        )
+        self.routes = client_routes(self.broker)
+        self.connect()
+
+    def connect(self, listener_name: str = "PLAINTEXT") -> None:
+        self.connection = Connection(self.routes, ReceivePool(), ConnectionLimits(), listener_name)
+        self.transport = FakeTransport()
+        self.connection.connection_made(self.transport)
+
+    def send(self, request: msgspec.Struct, version: int) -> None:
+        """Sends a request; its class says which API."""
+        name = type(request).__name__
+        body = b"".join(bytes(each) for each in encoder(name, version)(request))
+        self.send_raw(BY_NAME[name.removesuffix("Request")].key, version, body)
+
+    def send_raw(self, key: int, version: int, body: bytes) -> None:
+        payload = encode_request_header(key, version, 3, "test") + body
+        data = struct.pack(">i", len(payload)) + payload
+        self.connection.get_buffer(-1)[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+    def received(self, name: str, version: int) -> Any:
+        """The response that came, decoded; it must be the only one, and nothing may be left over."""
+        data = memoryview(bytes(self.transport.written))
+        self.transport.written.clear()
+        assert len(data) >= 8, "nothing was answered"
+        assert struct.unpack_from(">i", data)[0] == len(data) - 4
+        correlation_id, position = read_response_header(data, 4, BY_NAME[name.removesuffix("Response")].key, version)
+        assert correlation_id == 3
+        message, end = decoder(message_class(name), version)(data, position)
+        assert end == len(data)
+        return message
+
+    def ask(self, request: msgspec.Struct, version: int) -> Any:
+        """Sends a request that is answered at once."""
+        self.send(request, version)
+        return self.received(type(request).__name__.replace("Request", "Response"), version)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()

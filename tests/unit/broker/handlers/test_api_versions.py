@@ -1,0 +1,75 @@
+import pytest
+
+from ottla.broker.handlers.routes import HANDLERS, client_routes
+from ottla.broker.network.routing import DuplicateRouteError
+from ottla.broker.wire.apis import API_VERSIONS, BY_NAME
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.handlers.conftest import Site
+
+NAMED = ApiVersionsRequest("librdkafka", "2.15.0")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_tells_exactly_the_routes(site: Site, version: int) -> None:
+    response = site.ask(NAMED if version >= 3 else ApiVersionsRequest(), version)
+    told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    expected = site.routes.ranges()
+    assert told.pop(0, None) in (None, (0, 13))  # produce: see below
+    expected.pop(0, None)
+    assert told == expected
+    assert told[API_VERSIONS] == (0, 4)
+
+
+def test_produce_is_offered_from_version_zero_for_old_librdkafka(site: Site) -> None:
+    site.routes.routes.append(site.routes.routes[0]._replace(api_key=0, min_version=3, max_version=13))
+    told = {each.api_key: each for each in site.ask(NAMED, 3).api_keys}
+    assert (told[0].min_version, told[0].max_version) == (0, 13)
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_a_version_from_the_future_is_answered_in_version_zero(site: Site, version: int) -> None:
+    site.send_raw(API_VERSIONS, version, b"whatever it has")
+    response = site.received("ApiVersionsResponse", 0)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(API_VERSIONS, 0, 4)]
+    assert not site.transport.closing
+
+
+@pytest.mark.parametrize("name", ["", "-kafka", "kafka-", "kaf ka", "käfka"])
+def test_an_impossible_software_name_is_refused(site: Site, name: str) -> None:
+    assert site.ask(ApiVersionsRequest(name, "1.0"), 3).error_code == ErrorCode.INVALID_REQUEST
+    assert site.ask(ApiVersionsRequest("fine", name), 4).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_features_follow_the_image(site: Site) -> None:
+    response = site.ask(NAMED, 3)
+    assert [(each.name, each.max_version_level) for each in response.finalized_features] == [("metadata.version", 30)]
+    assert response.finalized_features_epoch == 100
+    assert [each.name for each in response.supported_features] == ["metadata.version"]
+    site.image.features["group.version"] = 1
+    site.image.offset = 101
+    response = site.ask(NAMED, 3)
+    assert [each.name for each in response.finalized_features] == ["group.version", "metadata.version"]
+    assert response.finalized_features_epoch == 101
+
+
+def test_an_api_without_a_handler_closes_the_connection(site: Site) -> None:
+    site.send_raw(BY_NAME["DescribeAcls"].key, 3, b"")
+    assert site.transport.closing
+
+
+def test_two_handlers_of_one_api_are_refused(site: Site) -> None:
+    with pytest.raises(DuplicateRouteError):
+        client_routes(site.broker, (*HANDLERS, HANDLERS[0]))
+
+
+def test_a_body_that_is_cut_short_closes_the_connection(site: Site) -> None:
+    site.send_raw(BY_NAME["Metadata"].key, 4, b"\0\0\0\5")
+    assert site.transport.closing
+    assert not site.transport.written
+
+
+def test_another_api_of_a_version_too_new_closes_the_connection(site: Site) -> None:
+    site.send_raw(BY_NAME["Metadata"].key, 14, b"")
+    assert site.transport.closing
