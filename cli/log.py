@@ -1,22 +1,20 @@
 """``ottla log``: what lies in a node's files, decoded; whether they are sound."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from ottla.cli.failures import CommandError
+from ottla.cli.log_records import decoder_of
 from ottla.cli.output import cell
 from ottla.log.dump import Damage, Row, dump_file
-from ottla.log.records import Record
 from ottla.log.verify import Finding, verify, verify_root
 from ottla.runtime.real_disk import RealDisk
 
-METADATA_PREFIX = "__cluster_metadata-"
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint", ".metadata", ".properties")
 
 
@@ -52,29 +50,13 @@ def dump(paths: tuple[Path, ...], records: bool, check: bool, output: str) -> No
         return
     for path in paths:
         for file in _files(path):
-            _print(file, dump_file(RealDisk(), str(file), records=records, decode=_decoder(file)), output)
+            _print(file, dump_file(RealDisk(), str(file), records=records, decode=decoder_of(file.parent.name)), output)
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(DUMPED))
-
-
-def _decoder(path: Path) -> Callable[[Record], Any] | None:
-    """Metadata records are Ottla's protobuf: they are shown as what they say."""
-    if not path.parent.name.startswith(METADATA_PREFIX):
-        return None
-    from google.protobuf.json_format import MessageToDict
-
-    from ottla.proto.metadata_pb2 import MetadataRecord
-
-    def decode(record: Record) -> Any:
-        message = MetadataRecord()
-        message.ParseFromString(record.value or b"")
-        return MessageToDict(message, preserving_proto_field_name=True)
-
-    return decode
 
 
 def _print(path: Path, rows: Iterator[Row], output: str) -> None:
