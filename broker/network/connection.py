@@ -13,8 +13,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import cast
 
-import msgspec
-
+from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
@@ -31,19 +30,6 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 _FRAME_BYTES_MIN = _HEADER.size
 _JOIN_BYTES_MAX = 16 << 10
 """Up to this size the answers of one read are joined: copying them costs less than a gathered write."""
-
-
-class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one connection; sizes in bytes."""
-
-    request_bytes_max: int = 104_857_600
-    """``socket.request.max.bytes``: a frame that says it is larger closes the connection."""
-    in_flight_max: int = 1000
-    """Requests without an answer; at the bound the socket is not read until half of them are answered."""
-    unsent_bytes_max: int = 4 << 20
-    """Answers that wait for an earlier request's or for this call's end."""
-    write_buffer_bytes: int = 256 << 10
-    """Bytes the client has not taken from us yet; above it the socket is not read."""
 
 
 class Connection(asyncio.BufferedProtocol):

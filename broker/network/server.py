@@ -4,34 +4,15 @@ import asyncio
 import logging
 from functools import partial
 
-import msgspec
-
-from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
 
 logger = logging.getLogger(__name__)
 
-UNLIMITED = 2**31 - 1
 _SWEEPS_PER_IDLE_TIME = 4
 _SWEEP_SECONDS_MAX = 30.0
-
-
-class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of all listeners together."""
-
-    connections_max: int = UNLIMITED
-    """``max.connections``: one more is closed at once."""
-    connections_per_ip_max: int = UNLIMITED
-    """``max.connections.per.ip``."""
-    connections_per_ip_overrides: dict[str, int] = {}
-    """``max.connections.per.ip.overrides``, by address."""
-    idle_ms_max: int = 600_000
-    """``connections.max.idle.ms``; -1 never closes an idle connection. Kept to within a quarter of it."""
-    backlog: int = 4096
-    """Connections the kernel holds until we accept them (Kafka's 50 is too few for a thousand clients that come
-    together: the rest would retry after a second)."""
-    connection: ConnectionLimits = ConnectionLimits()
 
 
 class _Visitor:

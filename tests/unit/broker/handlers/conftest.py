@@ -11,7 +11,8 @@ import pytest
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.routes import client_routes
-from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.wire.apis import BY_NAME

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import CHUNK_BYTES
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
-from ottla.broker.network.server import NetworkServer, ServerLimits
+from ottla.broker.network.server import NetworkServer
 from tests.unit.broker.network.conftest import ECHO, frame, responses
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]

@@ -1,0 +1,69 @@
+"""The bounds of what clients may take of us."""
+
+import msgspec
+
+from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.server import ServerConfig
+
+UNLIMITED = 2**31 - 1
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one connection; sizes in bytes."""
+
+    request_bytes_max: int = 104_857_600
+    """``socket.request.max.bytes``: a frame that says it is larger closes the connection."""
+    in_flight_max: int = 500
+    """Requests without an answer; at the bound the socket is not read until half of them are answered.
+
+    ``queued.max.requests``, which Kafka counts over all connections because it takes one request a time from each.
+    """
+    unsent_bytes_max: int = 4 << 20
+    """Answers that wait for an earlier request's or for this call's end."""
+    write_buffer_bytes: int = 256 << 10
+    """Bytes the client has not taken from us yet; above it the socket is not read."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of all listeners together."""
+
+    connections_max: int = UNLIMITED
+    """``max.connections``: one more is closed at once."""
+    connections_per_ip_max: int = UNLIMITED
+    """``max.connections.per.ip``."""
+    connections_per_ip_overrides: dict[str, int] = {}
+    """``max.connections.per.ip.overrides``, by address."""
+    idle_ms_max: int = 600_000
+    """``connections.max.idle.ms``; -1 never closes an idle connection. Kept to within a quarter of it."""
+    backlog: int = 4096
+    """``socket.listen.backlog.size``: connections the kernel holds until we accept them.
+
+    With Kafka's 50, of a thousand clients that come together most would try again after a second.
+    """
+    connection: ConnectionLimits = ConnectionLimits()
+
+    @classmethod
+    def from_config(cls, config: ServerConfig) -> "ServerLimits":
+        """The bounds as ``server.properties`` sets them. Raises SettingError."""
+        return cls(
+            connections_max=config.integer("max.connections"),
+            connections_per_ip_max=config.integer("max.connections.per.ip"),
+            connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides")),
+            idle_ms_max=config.integer("connections.max.idle.ms"),
+            backlog=config.integer("socket.listen.backlog.size"),
+            connection=ConnectionLimits(
+                request_bytes_max=config.integer("socket.request.max.bytes"),
+                in_flight_max=config.integer("queued.max.requests"),
+            ),
+        )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """``127.0.0.1:200,fe80::1:50`` by address."""
+    found = {}
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        address, separator, count = entry.rpartition(":")
+        if not separator or not count.isdigit():
+            raise SettingError(f"max.connections.per.ip.overrides: {entry!r} is not address:number")
+        found[address.strip("[]")] = int(count)
+    return found

@@ -1,0 +1,44 @@
+import pytest
+
+from ottla.broker.network.limits import ConnectionLimits, ServerLimits
+from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.server import ServerConfig
+
+NODE = {
+    "node.id": "1",
+    "process.roles": "broker",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+}
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    assert ServerLimits.from_config(ServerConfig(NODE)) == ServerLimits()
+
+
+def test_settings_set_the_bounds() -> None:
+    texts = {
+        "max.connections": "100",
+        "max.connections.per.ip": "10",
+        "max.connections.per.ip.overrides": "127.0.0.1:200, [fe80::1]:50",
+        "connections.max.idle.ms": "5000",
+        "socket.listen.backlog.size": "7",
+        "socket.request.max.bytes": "1000",
+        "queued.max.requests": "20",
+    }
+    limits = ServerLimits.from_config(ServerConfig(NODE | texts))
+    assert limits == ServerLimits(
+        connections_max=100,
+        connections_per_ip_max=10,
+        connections_per_ip_overrides={"127.0.0.1": 200, "fe80::1": 50},
+        idle_ms_max=5000,
+        backlog=7,
+        connection=ConnectionLimits(request_bytes_max=1000, in_flight_max=20),
+    )
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", ":"])
+def test_an_override_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="is not address:number"):
+        ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": text}))
