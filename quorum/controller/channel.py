@@ -1,0 +1,159 @@
+"""How a broker reaches the active controller: whoever leads the quorum, this very process included.
+
+A call is tried until it is answered or its time is over: NOT_CONTROLLER, a broken stream and an unknown leader all mean
+"again, a moment later". The controller's commands are idempotent or fenced by epochs, so that trying twice is safe.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from ottla.proto import controller_pb2 as pb
+from ottla.quorum.listener import LeaderAndEpoch
+from ottla.quorum.rpc.transport import RpcChannel, RpcTransport, Service
+from ottla.runtime.errors import ErrorCode
+
+CONTROLLER_SERVICE = Service("ottla.controller.Controller", pb.ControllerRequest, pb.ControllerResponse)
+
+RETRY_MS = 10
+RETRY_MAX_MS = 100
+ATTEMPT_TIMEOUT_MS = 5000
+
+OnDone = Callable[[pb.ControllerResponse | None], None]
+LocalHandler = Callable[[pb.ControllerRequest, Callable[[pb.ControllerResponse], None]], None]
+
+
+class LeaderView(Protocol):
+    """The part of `QuorumNode` used here."""
+
+    node_id: int
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+
+class ControllerChannel:
+    """Calls to the active controller. ``local`` answers when this node is it; None on a plain broker."""
+
+    def __init__(
+        self,
+        quorum: LeaderView,
+        transport: RpcTransport,
+        controllers: Mapping[int, tuple[str, int]],
+        local: LocalHandler | None,
+    ) -> None:
+        """``controllers``: host and port of each controller by node id."""
+        self._quorum = quorum
+        self._transport = transport
+        self._controllers = controllers
+        self._local = local
+        self._channels: dict[int, RpcChannel] = {}
+        self._calls: dict[_Call, None] = {}
+        self._closed = False
+
+    async def call(self, request: pb.ControllerRequest, timeout_ms: int) -> pb.ControllerResponse | None:
+        """The answer, or None when there was none in time."""
+        done: asyncio.Future[pb.ControllerResponse | None] = asyncio.get_running_loop().create_future()
+        self.call_back(request, lambda response: None if done.done() else done.set_result(response), timeout_ms)
+        return await done
+
+    def call_back(self, request: pb.ControllerRequest, on_done: OnDone, timeout_ms: int) -> None:
+        """Calls ``on_done`` once, on the loop: with the answer, or with None when there was none in time."""
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            loop.call_soon(on_done, None)
+            return
+        call = _Call(self, loop, request, on_done, loop.time() + timeout_ms / 1000)
+        self._calls[call] = None
+        call.attempt()
+
+    def close(self) -> None:
+        """Ends all calls with None."""
+        self._closed = True
+        for call in list(self._calls):
+            call.finish(None)
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def forget(self, call: "_Call") -> None:
+        self._calls.pop(call, None)
+
+    def send(self, request: pb.ControllerRequest, on_done: OnDone, timeout_ms: int) -> bool:
+        """One attempt. False when nobody is known to be the controller."""
+        leader = self._quorum.leader.leader_id
+        if leader == self._quorum.node_id and self._local is not None:
+            # A copy, and a turn of the loop later, as it would be over the network: the caller may change its request.
+            copy = pb.ControllerRequest.FromString(request.SerializeToString())
+            asyncio.get_running_loop().call_soon(self._local, copy, on_done)
+            return True
+        if leader is None or leader not in self._controllers:
+            return False
+        channel = self._channels.get(leader)
+        if channel is None:
+            host, port = self._controllers[leader]
+            channel = self._channels[leader] = self._transport.channel(host, port, CONTROLLER_SERVICE, _broken)
+        channel.call(request, on_done, timeout_ms)
+        return True
+
+
+def _broken() -> None:
+    """The calls under way were failed by the channel; each decides for itself to try again."""
+
+
+class _Call:
+    """One request until its answer."""
+
+    __slots__ = ("_attempts", "_channel", "_deadline", "_loop", "_on_done", "_request", "_timer", "_turn")
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        loop: asyncio.AbstractEventLoop,
+        request: pb.ControllerRequest,
+        on_done: OnDone,
+        deadline: float,
+    ) -> None:
+        self._channel = channel
+        self._loop = loop
+        self._request = request
+        self._on_done: OnDone | None = on_done
+        self._deadline = deadline
+        self._attempts = 0
+        self._turn = 0
+        self._timer: asyncio.TimerHandle | None = loop.call_at(deadline, self.finish, None)
+
+    def attempt(self) -> None:
+        if self._on_done is None:
+            return
+        self._turn += 1
+        turn = self._turn
+        left_ms = max(1, int((self._deadline - self._loop.time()) * 1000))
+        sent = self._channel.send(
+            self._request, lambda response: self._answered(turn, response), min(left_ms, ATTEMPT_TIMEOUT_MS)
+        )
+        if not sent:
+            self._again()
+
+    def _answered(self, turn: int, response: pb.ControllerResponse | None) -> None:
+        """Answers of an attempt that was given up are ignored."""
+        if self._on_done is None or turn != self._turn:
+            return
+        if response is None or response.error_code == ErrorCode.NOT_CONTROLLER:
+            self._again()
+        else:
+            self.finish(response)
+
+    def _again(self) -> None:
+        pause_ms = min(RETRY_MS << min(self._attempts, 8), RETRY_MAX_MS)
+        self._attempts += 1
+        self._loop.call_later(pause_ms / 1000, self.attempt)
+
+    def finish(self, response: pb.ControllerResponse | None) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._channel.forget(self)
+        on_done(response)
