@@ -15,6 +15,7 @@ from ottla.broker.handlers.cluster_view import (
     reachable_brokers,
 )
 from ottla.broker.handlers.common import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, operations, route
+from ottla.broker.handlers.metadata_fragments import Audience, TopicFragments, encode_response, encode_topic
 from ottla.broker.handlers.topic_creation import TopicCreation
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -44,21 +45,27 @@ class MetadataHandler:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._creation = TopicCreation(broker)
+        self._fragments = TopicFragments()
 
     def answer(self, request: RequestContext, body: MetadataRequest) -> None:
         self._create_unknown(body)
-        request.respond_message(self.response(body, request.version, request.connection.listener_name))
+        request.respond([self.encoded(body, request.version, request.connection.listener_name)])
 
-    def response(self, body: MetadataRequest, version: int, listener_name: str) -> MetadataResponse:
+    def encoded(self, body: MetadataRequest, version: int, listener_name: str) -> bytes:
+        """The response's bytes."""
+        known = self._broker.image.brokers
         reachable = reachable_brokers(self._broker.image, listener_name)
-        view = _TopicDescriber(self._broker, reachable, version, body.include_topic_authorized_operations)
-        return MetadataResponse(
+        # Endpoints do not show in topics; who is there and who can be reached from which listener does.
+        self._fragments.brokers_are([(each.id, each.fenced, each.endpoints) for each in known.values()])
+        audience = Audience(version, listener_name, body.include_topic_authorized_operations)
+        topics = _Topics(self._broker, reachable, audience, self._fragments).encoded(body.topics)
+        response = MetadataResponse(
             brokers=[_broker(broker, listener_name) for broker in reachable.values()],
             cluster_id=self._broker.cluster_id,
             controller_id=self._administrator(reachable),
-            topics=view.topics(body.topics),
             cluster_authorized_operations=operations(body.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         )
+        return encode_response(response, topics, version)
 
     def _administrator(self, reachable: "dict[int, BrokerView]") -> int:
         """Where clients send administrative requests. Any broker passes them on, so: this one."""
@@ -73,29 +80,35 @@ class MetadataHandler:
         self._creation.create([name for name in names if name not in known])
 
 
-class _TopicDescriber:
+class _Topics:
     """Topics as one request asks for them."""
 
     def __init__(
-        self, broker: BrokerContext, reachable: "dict[int, BrokerView]", version: int, with_operations: bool
+        self,
+        broker: BrokerContext,
+        reachable: "dict[int, BrokerView]",
+        audience: Audience,
+        fragments: TopicFragments,
     ) -> None:
         self._image = broker.image
         self._reachable = reachable
-        self._version = version
-        self._operations = operations(with_operations, TOPIC_OPERATIONS)
+        self._audience = audience
+        self._version = audience.version
+        self._fragments = fragments
+        self._operations = operations(audience.with_operations, TOPIC_OPERATIONS)
 
-    def topics(self, asked: list[MetadataRequestTopic] | None) -> list[MetadataResponseTopic]:
+    def encoded(self, asked: list[MetadataRequestTopic] | None) -> list[bytes]:
         everything = asked is None or (self._version == 0 and not asked)
         if everything:
             return [self._known(topic) for topic in self._image.topics_by_name.values()]
-        answered: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
+        answered: dict[tuple[bytes, str | None], bytes] = {}
         for each in asked or ():
             key = (each.topic_id, each.name)
             if key not in answered:
                 answered[key] = self._asked(each)
         return list(answered.values())
 
-    def _asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    def _asked(self, asked: MetadataRequestTopic) -> bytes:
         if asked.topic_id != ZERO_ID:
             return self._asked_by_id(asked)
         if asked.name is None:
@@ -105,7 +118,7 @@ class _TopicDescriber:
             return self._missing(missing_topic_error(asked.name), asked.name, ZERO_ID)
         return self._known(topic)
 
-    def _asked_by_id(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    def _asked_by_id(self, asked: MetadataRequestTopic) -> bytes:
         # Versions 10 and 11 have the field, but Kafka never answered ids there; a name beside an id is a mistake too.
         if self._version < _NULL_NAME_FROM or asked.name is not None:
             return self._missing(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
@@ -114,14 +127,18 @@ class _TopicDescriber:
             return self._missing(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
         return self._known(topic)
 
-    def _missing(self, error: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    def _missing(self, error: ErrorCode, name: str | None, topic_id: bytes) -> bytes:
         if name is None and self._version < _NULL_NAME_FROM:
             name = ""
-        return MetadataResponseTopic(
+        topic = MetadataResponseTopic(
             error, name, topic_id, name in INTERNAL_TOPICS, topic_authorized_operations=self._operations
         )
+        return encode_topic(topic, self._version)
 
-    def _known(self, topic: "TopicView") -> MetadataResponseTopic:
+    def _known(self, topic: "TopicView") -> bytes:
+        return self._fragments.encoded(self._audience, topic, self._describe)
+
+    def _describe(self, topic: "TopicView") -> MetadataResponseTopic:
         known, reachable, version = self._image.brokers, self._reachable, self._version
         partitions = []
         for index, partition in topic.partitions.items():

@@ -51,6 +51,7 @@ class FakePartition:
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int = 7
+    partition_epoch: int = 0
 
 
 @dataclass

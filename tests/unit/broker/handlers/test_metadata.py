@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.metadata_fragments import encode_response, encode_topic
+from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.broker.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
@@ -172,3 +180,83 @@ class TestCreationOnDemand:
         assert len(site.controller.request.create_topics.topics) == 1000
         site.ask(named("one-more", create=True), 5)
         assert len(site.controller.asked) == 1
+
+
+class TestKeptBytes:
+    """Encoded topics are kept; every change must show all the same."""
+
+    def test_a_changed_partition_shows(self, site: Site) -> None:
+        topic = with_topic(site)
+        site.ask(ALL, 12)
+        partition = topic.partitions[0]
+        partition.leader, partition.leader_epoch, partition.partition_epoch = 3, 8, 1
+        told = only_topic(site.ask(ALL, 12)).partitions[0]
+        assert (told.leader_id, told.leader_epoch) == (3, 8)
+
+    def test_a_new_partition_shows(self, site: Site) -> None:
+        topic = with_topic(site)
+        site.ask(ALL, 12)
+        topic.partitions[2] = FakePartition((1,), (1,), 1)
+        assert len(only_topic(site.ask(ALL, 12)).partitions) == 3
+
+    def test_a_topic_created_again_shows(self, site: Site) -> None:
+        old = with_topic(site)
+        site.ask(ALL, 12)
+        new = site.image.add("flights", FakePartition((3,), (3,), 3), FakePartition((3,), (3,), 3))
+        told = only_topic(site.ask(ALL, 12))
+        assert told.topic_id == new.id != old.id
+        assert told.partitions[0].leader_id == 3
+
+    def test_a_broker_that_is_fenced_or_comes_or_moves_shows(self, site: Site) -> None:
+        with_topic(site)
+        site.ask(ALL, 12)
+        site.image.brokers[1].fenced = True
+        assert only_topic(site.ask(ALL, 12)).partitions[0].leader_id == -1
+        site.image.brokers[1].fenced = False
+        assert only_topic(site.ask(ALL, 12)).partitions[0].leader_id == 1
+        del site.image.brokers[3]
+        assert only_topic(site.ask(ALL, 12)).partitions[0].offline_replicas == [3]
+        site.image.brokers[2].listeners = ("ELSEWHERE",)
+        assert only_topic(site.ask(ALL, 12)).partitions[1].error_code == ErrorCode.LISTENER_NOT_FOUND
+
+    def test_versions_listeners_and_permissions_are_kept_apart(self, site: Site) -> None:
+        with_topic(site)
+        site.image.brokers[1].listeners = ("PLAINTEXT", "EXTERNAL")
+        permissions = MetadataRequest(None, include_topic_authorized_operations=True)
+        for _ in range(2):
+            site.connect()
+            assert only_topic(site.ask(ALL, 5)).partitions[1].leader_id == 2
+            assert only_topic(site.ask(ALL, 12)).topic_authorized_operations == -(2**31)
+            assert only_topic(site.ask(permissions, 12)).topic_authorized_operations > 0
+            site.connect("EXTERNAL")
+            assert only_topic(site.ask(ALL, 5)).partitions[1].leader_id == -1
+
+    def test_many_topics_are_described_once(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(200):  # more than fit a one-byte count
+            site.image.add(f"t{number}", FakePartition((1,), (1,), 1))
+        for version in (4, 12):
+            first = site.ask(ALL, version)
+            with monkeypatch.context() as patch:
+                patch.setattr("ottla.broker.handlers.metadata.partition_state", None)
+                assert site.ask(ALL, version) == first
+            assert [topic.name for topic in first.topics] == [f"t{number}" for number in range(200)]
+
+    def test_what_is_kept_is_bounded(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.broker.handlers.metadata_fragments._KEPT_BYTES_MAX", 500)
+        for number in range(30):
+            site.image.add(f"t{number}", FakePartition((1,), (1,), 1))
+        assert len(site.ask(ALL, 12).topics) == 30
+        assert len(site.ask(ALL, 12).topics) == 30
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_spliced_bytes_are_those_of_the_codec(version: int) -> None:
+    topics = [
+        MetadataResponseTopic(0, f"t{n}", ZERO_ID, False, [MetadataResponsePartition(0, 0, 1, -1, [1], [1], [])])
+        for n in range(130)
+    ]
+    brokers = [MetadataResponseBroker(1, "host", 9092, None)]
+    whole = MetadataResponse(brokers=brokers, topics=topics)
+    expected = b"".join(encoder(MetadataResponse, version)(whole))
+    whole.topics = []
+    assert encode_response(whole, [encode_topic(topic, version) for topic in topics], version) == expected
