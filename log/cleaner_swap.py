@@ -1,9 +1,11 @@
 """Cleaned files take the place of the segments they were made from, so that a crash at any moment leaves one or the other.
 
-    .cleaned   being written, or written but not decided: removed by recovery
+    .cleaned   being written, or written (and synced) but not decided: removed by recovery
     .swap      decided: the ``.log.swap`` is renamed last of its segment, and from then on recovery finishes the replacement
     .deleted   replaced: removed later, readers may still be in them
 
+Only renames, in an order of which every first part can be recovered, as file systems journal them: whoever serves clients
+never waits for the disk here. The directory is synced before anything of the old is unlinked or the checkpoint moves.
 A cleaned segment ends with the last batch of its sources, emptied perhaps, so its own end tells which segments it replaces.
 """
 
@@ -20,25 +22,20 @@ DELETED_SUFFIX = ".deleted"
 SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, transactions.SUFFIX, LOG_SUFFIX)
 
 
-def decide(disk: Disk, directory: str, cleaned: CleanedSegment) -> None:
-    """``.cleaned`` becomes ``.swap``, durably. When this returns the replacement will happen, now or in recovery."""
+def swap_files(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]:
+    """``.cleaned`` becomes ``.swap``, the old files ``.deleted``, ``.swap`` gets its final name.
+
+    Returns the paths to unlink later, after a sync of the directory.
+    """
     stem = _stem(directory, cleaned.base_offset)
     for suffix in SUFFIXES:
-        if suffix == LOG_SUFFIX:
-            disk.sync_directory(directory)
         _rename_if_there(disk, stem + suffix + CLEANED_SUFFIX, stem + suffix + SWAP_SUFFIX)
-    disk.sync_directory(directory)
-
-
-def replace(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]:
-    """The old files become ``.deleted``, then ``.swap`` gets its final name. Returns the paths to unlink later."""
     condemned: list[str] = []
     for base_offset in cleaned.replaced:
-        stem = _stem(directory, base_offset)
+        old = _stem(directory, base_offset)
         for suffix in SUFFIXES:
-            if _rename_if_there(disk, stem + suffix, stem + suffix + DELETED_SUFFIX):
-                condemned.append(stem + suffix + DELETED_SUFFIX)
-    disk.sync_directory(directory)
+            if _rename_if_there(disk, old + suffix, old + suffix + DELETED_SUFFIX):
+                condemned.append(old + suffix + DELETED_SUFFIX)
     _finish(disk, directory, cleaned.base_offset)
     return condemned
 
@@ -60,16 +57,18 @@ def recover_swaps(disk: Disk, directory: str) -> None:
 
 def _recover_swap(disk: Disk, directory: str, base_offset: int) -> None:
     end_offset = _end_offset(disk, _stem(directory, base_offset) + LOG_SUFFIX + SWAP_SUFFIX, base_offset)
-    for name in disk.list_directory(directory):
-        stem, _, suffix = name.partition(".")
-        if (
-            f".{suffix}" in SUFFIXES
-            and stem.isdecimal()
-            and (base_offset <= int(stem) < end_offset or int(stem) == base_offset)
-        ):
-            disk.unlink(f"{directory}/{name}")
-    disk.sync_directory(directory)
+    names = disk.list_directory(directory)
+    logs = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX))
+    # An index whose log is gone is the new segment's own, renamed before the crash. So here too the log goes last.
+    for old in [base for base in logs if base == base_offset or base_offset < base < end_offset]:
+        for suffix in SUFFIXES:
+            _unlink_if_there(disk, _stem(directory, old) + suffix)
     _finish(disk, directory, base_offset)
+
+
+def _unlink_if_there(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.unlink(path)
 
 
 def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
@@ -89,10 +88,7 @@ def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
 def _finish(disk: Disk, directory: str, base_offset: int) -> None:
     stem = _stem(directory, base_offset)
     for suffix in SUFFIXES:
-        if suffix == LOG_SUFFIX:
-            disk.sync_directory(directory)
         _rename_if_there(disk, stem + suffix + SWAP_SUFFIX, stem + suffix)
-    disk.sync_directory(directory)
 
 
 def _rename_if_there(disk: Disk, source: str, target: str) -> bool:

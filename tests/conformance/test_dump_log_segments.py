@@ -15,7 +15,7 @@ from ottla.log.batch import read_header
 from ottla.log.checkpoints import OffsetCheckpoint, PartitionMetadata, write_epochs
 from ottla.log.cleaner import CleaningJob, clean
 from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_swap import decide, replace
+from ottla.log.cleaner_swap import swap_files
 from ottla.log.dump import BatchRow, Damage, RecordRow, Row, TransactionRow, dump_file
 from ottla.log.names import TopicPartition
 from ottla.log.producer_snapshot import decode, encode
@@ -139,8 +139,7 @@ def build(root: Path, *, retained: bool) -> Written:
         last_records=log.producers.last_records(),
     )
     for cleaned in clean(DISK, job).cleaned:
-        decide(DISK, str(log.directory), cleaned)
-        for path in replace(DISK, str(log.directory), cleaned):
+        for path in swap_files(DISK, str(log.directory), cleaned):
             os.unlink(path)
     return log
 

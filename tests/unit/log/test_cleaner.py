@@ -15,7 +15,7 @@ from ottla.log.batch import DELETE_HORIZON, BatchHeader, CorruptBatchError, read
 from ottla.log.cleaner import CleaningJob, CleaningResult, clean
 from ottla.log.cleaner_map import KeyMap, map_key
 from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_swap import decide, replace
+from ottla.log.cleaner_swap import swap_files
 from ottla.log.dump import RecordRow, dump_file
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.records import EndMarker, Record, assemble_batch, decode_records, encode_batch, end_marker_batch
@@ -148,8 +148,7 @@ class CompactedLog:
 
     def install(self, result: CleaningResult) -> None:
         for cleaned in result.cleaned:
-            decide(DISK, self.directory, cleaned)
-            for path in replace(DISK, self.directory, cleaned):
+            for path in swap_files(DISK, self.directory, cleaned):
                 os.unlink(path)
             self.bases = sorted({*self.bases, cleaned.base_offset} - {*cleaned.replaced} | {cleaned.base_offset})
         self.first_dirty = result.end_offset

@@ -12,9 +12,9 @@ from ottla.log.batch import read_header
 from ottla.log.cleaner import CleaningJob, clean
 from ottla.log.cleaner_output import CleanedSegment, SegmentWriter
 from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_swap import decide, recover_swaps, replace
+from ottla.log.cleaner_swap import recover_swaps, swap_files
 from ottla.log.records import Record, encode_batch
-from ottla.log.transactions import AbortedTransaction
+from ottla.log.transactions import AbortedTransaction, encode
 from ottla.runtime.disk import Buffer, Disk, File
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.simulation.crash import SimulatedCrash
@@ -82,8 +82,7 @@ def names(directory: Path) -> set[str]:
 
 
 def swap(disk: Disk, directory: Path) -> list[str]:
-    decide(disk, str(directory), CLEANED)
-    return replace(disk, str(directory), CLEANED)
+    return swap_files(disk, str(directory), CLEANED)
 
 
 def test_a_swap_replaces_segments_and_their_indexes(directory: Path) -> None:
@@ -123,6 +122,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(directory: Path, steps: i
         assert {name: found.get(name) for name in old} == old
     else:
         assert found[f"{0:020d}.log"] == batch(0, b"new") + batch(20, b"new")
+        assert found[f"{0:020d}.txnindex"] == encode(AbortedTransaction(1, 2, 3, 4))
         assert {name for name in found if not name.startswith((f"{0:020d}", f"{30:020d}"))} == set()
         assert {name: found[name] for name in old if name.startswith(f"{30:020d}")} == {
             n: d for n, d in old.items() if n.startswith(f"{30:020d}")
@@ -241,8 +241,9 @@ def written_by_hand(disk: Disk) -> CleaningJob:
 
 def clean_and_swap(disk: Disk, job: CleaningJob) -> None:
     for cleaned in clean(disk, job).cleaned:
-        decide(disk, job.directory, cleaned)
-        for path in replace(disk, job.directory, cleaned):
+        condemned = swap_files(disk, job.directory, cleaned)
+        disk.sync_directory(job.directory)
+        for path in condemned:
             disk.unlink(path)
 
 
