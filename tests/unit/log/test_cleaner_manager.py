@@ -1,0 +1,183 @@
+"""Choosing what to compact, and taking the result: on a simulated disk, with the worker's part run in place."""
+
+import pytest
+
+from ottla.log.checkpoints import OffsetCheckpoint
+from ottla.log.cleaner import CleaningResult, clean
+from ottla.log.cleaner_manager import CleanerSettings, CleaningTask, LogCleaner
+from ottla.log.cleaner_output import CleanedSegment
+from ottla.log.cleaner_plan import SegmentInfo
+from ottla.log.cleaner_swap import swap_files
+from ottla.log.cleaner_worker import Outcome
+from ottla.log.config import LogConfig
+from ottla.log.names import TopicPartition
+from ottla.log.producer_state import ProducerStateManager
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.disk import Disk
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+
+NOW = 1_000_000
+
+
+class FakeLog:
+    """Segments of ten records of one key each; the last is active."""
+
+    def __init__(self, disk: Disk, topic: str, segments: int, config: LogConfig | None = None) -> None:
+        self.disk = disk
+        self.partition = TopicPartition(topic, 0)
+        self.directory = f"/data/{topic}-0"
+        self.config = config or LogConfig(cleanup_policy=("compact",))
+        self.producers = ProducerStateManager()
+        self.log_start_offset = 0
+        self.bases: list[int] = []
+        disk.make_directories(self.directory)
+        for _ in range(segments):
+            self.roll()
+
+    def roll(self) -> None:
+        base = self.bases[-1] + 10 if self.bases else 0
+        batch = encode_batch([Record(base + i, 5, b"k", b"v" * 50) for i in range(10)], base_offset=base)
+        file = self.disk.open(f"{self.directory}/{base:020d}.log", create=True)
+        file.write_at([batch], 0)
+        file.sync()
+        self.bases.append(base)
+        self.last_stable_offset = base + 10
+
+    @property
+    def active_base_offset(self) -> int:
+        return self.bases[-1]
+
+    def size(self, base: int) -> int:
+        return len(self.disk.read_bytes(f"{self.directory}/{base:020d}.log"))
+
+    def closed_segments(self) -> list[SegmentInfo]:
+        return [
+            SegmentInfo(base, following, self.size(base))
+            for base, following in zip(self.bases, self.bases[1:], strict=False)
+        ]
+
+    def install_cleaned(self, cleaned: CleanedSegment) -> None:
+        swap_files(self.disk, self.directory, cleaned)
+        self.bases = sorted({*self.bases} - {*cleaned.replaced} | {cleaned.base_offset})
+
+
+@pytest.fixture
+def disk() -> Disk:
+    simulated = SimulatedDisk(Platter.seeded(1))
+    simulated.make_directories("/data")
+    return simulated
+
+
+def cleaner_on(disk: Disk, threads: int = 1) -> LogCleaner:
+    return LogCleaner(disk, CleanerSettings(threads=threads, dedupe_buffer_bytes=1 << 20, io_bytes_per_second=100))
+
+
+def done(disk: Disk, task: CleaningTask) -> Outcome:
+    return Outcome(result=clean(disk, task.job))
+
+
+def test_a_due_log_is_cleaned_and_remembered(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    assert cleaner.install(task, done(disk, task))
+    cleaner.record(task)
+    assert log.bases == [0, 30]
+    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {log.partition: 30}
+    assert cleaner_on(disk).next_task([log], NOW) is None
+    log.roll()
+    assert cleaner_on(disk).next_task([log], NOW) is not None
+
+
+def test_the_dirtiest_log_goes_first_and_each_worker_has_its_own(disk: Disk) -> None:
+    small, large = FakeLog(disk, "a", 2), FakeLog(disk, "b", 6)
+    cleaner = cleaner_on(disk, threads=2)
+    first = cleaner.next_task([large], NOW)
+    assert first is not None
+    assert cleaner.install(first, done(disk, first))
+    cleaner.record(first)
+    large.roll()
+    chosen = [cleaner.next_task([large, small], NOW) for _ in range(3)]
+    assert [None if task is None else task.log for task in chosen] == [small, large, None]
+
+
+def test_memory_and_speed_are_shared_among_the_workers(disk: Disk) -> None:
+    cleaner = cleaner_on(disk, threads=4)
+    task = cleaner.next_task([FakeLog(disk, "a", 2)], NOW)
+    assert task is not None
+    assert task.job.dedupe_buffer_bytes == (1 << 20) // 4
+    assert cleaner.worker_bytes_per_second == 25
+
+
+def test_logs_of_other_policies_and_without_closed_segments_are_left_alone(disk: Disk) -> None:
+    cleaner = cleaner_on(disk)
+    assert cleaner.next_task([FakeLog(disk, "a", 4, LogConfig()), FakeLog(disk, "b", 1)], NOW) is None
+
+
+def test_both_policies_together_are_compacted_too(disk: Disk) -> None:
+    assert (
+        cleaner_on(disk).next_task([FakeLog(disk, "a", 4, LogConfig(cleanup_policy=("compact", "delete")))], NOW)
+        is not None
+    )
+
+
+def test_a_failed_worker_changes_nothing_and_is_tried_again(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    done(disk, task)
+    assert not cleaner.install(task, Outcome(failure="killed"))
+    assert log.bases == [0, 10, 20, 30]
+    assert [name for name in disk.list_directory(log.directory) if name.endswith(".cleaned")] == []
+    assert cleaner.next_task([log], NOW) is not None
+
+
+def test_a_damaged_log_is_set_aside_by_name(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    assert not cleaner.install(task, Outcome(damage="CRC"))
+    assert cleaner.uncleanable == {log.partition: "CRC"}
+    assert cleaner.next_task([log], NOW) is None
+    cleaner.forget(log.partition)
+    assert cleaner.next_task([log], NOW) is not None
+
+
+@pytest.mark.parametrize("change", ["gone", "cut"])
+def test_a_result_is_dropped_when_its_sources_changed(disk: Disk, change: str) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    outcome = done(disk, task)
+    if change == "gone":
+        del log.bases[0]
+    else:
+        disk.open(f"{log.directory}/{10:020d}.log").truncate(5)
+    before = list(log.bases)
+    assert not cleaner.install(task, outcome)
+    assert log.bases == before
+
+
+def test_the_result_for_a_log_deleted_meanwhile_is_dropped(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    cleaner.forget(log.partition)
+    assert not cleaner.install(
+        task, Outcome(result=CleaningResult(end_offset=1, cleaned=[], read_bytes=0, written_bytes=0))
+    )
+
+
+def test_a_damaged_checkpoint_costs_a_cleaning_from_the_start(disk: Disk) -> None:
+    log = FakeLog(disk, "a", 4)
+    disk.write_atomically("/data/cleaner-offset-checkpoint", b"nonsense")
+    task = cleaner_on(disk).next_task([log], NOW)
+    assert task is not None
+    assert task.job.first_dirty == 0
+
+
+def test_the_dirtiest_ratio_is_told_for_the_metrics(disk: Disk) -> None:
+    cleaner = cleaner_on(disk)
+    assert cleaner.dirtiest_ratio([], NOW) == 0.0
+    assert cleaner.dirtiest_ratio([FakeLog(disk, "a", 4), FakeLog(disk, "b", 1)], NOW) == 1.0
