@@ -1,0 +1,124 @@
+"""The production connection layer on the simulated loop: cut, delayed and reordered as the seed likes."""
+
+import asyncio
+import struct
+
+import pytest
+
+from ottla.broker.network.limits import ConnectionLimits, ServerLimits
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route, RouteTable
+from ottla.broker.network.server import NetworkServer
+from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.headers import encode_request_header
+from ottla.runtime.host import Host
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.node import SimulatedNode
+from ottla.runtime.simulation.run import simulate
+
+METADATA = BY_NAME["Metadata"].key
+TINY = ServerLimits(connection=ConnectionLimits(in_flight_max=4, unsent_bytes_max=20_000, write_buffer_bytes=5_000))
+
+
+class Broker:
+    """Answers with the request's own body, some of them after a while."""
+
+    def __init__(self, loop: SimulationLoop, limits: ServerLimits = TINY) -> None:
+        self._rng = loop.rng("delays")
+        self._limits = limits
+        self.dropped = 0
+        self.server: NetworkServer | None = None
+        self.node: SimulatedNode = loop.create_node("broker")
+        self.node.start(self._main)
+
+    async def _main(self, host: Host) -> None:
+        self.server = NetworkServer(self._limits)
+        await self.server.bind("PLAINTEXT", "broker", 9092, RouteTable([Route(METADATA, 0, 13, self._handle)]))
+        await self.server.start()
+        await asyncio.Event().wait()
+
+    def _handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        body = bytes(frame[position:])
+        if body.startswith(b"never"):
+            request.on_close(self._drop)
+        elif self._rng.random() < 0.5:
+            request.respond([body[:100], body[100:]])
+        else:
+            asyncio.get_running_loop().call_later(self._rng.random() * 0.05, request.respond, [body])
+
+    def _drop(self) -> None:
+        self.dropped += 1
+
+
+def frame(number: int, body: bytes) -> bytes:
+    payload = encode_request_header(METADATA, 4, number, "client") + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+async def converse(loop: SimulationLoop, name: int, count: int) -> list[int]:
+    """Sends everything at once, reads slowly, and checks that the answers are those of the requests, in order."""
+    rng = loop.rng(f"client {name}")
+    bodies = [rng.randbytes(rng.choice((0, 50, 3_000, 40_000))) for _ in range(count)]
+    reader, writer = await asyncio.open_connection("broker", 9092, limit=2_000)
+    writer.write(b"".join(frame(number, body) for number, body in enumerate(bodies)))
+    seen = []
+    for body in bodies:
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.random() * 0.2)
+        size, number = struct.unpack(">ii", await reader.readexactly(8))
+        assert await reader.readexactly(size - 4) == body
+        seen.append(number)
+    writer.close()
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_answers_come_in_order_whatever_waits(seed: int) -> None:
+    async def program(loop: SimulationLoop) -> None:
+        Broker(loop)
+        await asyncio.sleep(0.01)
+        seen = await asyncio.gather(*(converse(loop, name, 40) for name in range(4)))
+        assert seen == [list(range(40))] * 4
+
+    simulate(program, seed)
+
+
+def test_requests_of_a_client_that_dies_are_dropped() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        broker = Broker(loop)
+        await asyncio.sleep(0.01)
+
+        async def client(host: Host) -> None:
+            _, writer = await asyncio.open_connection("broker", 9092)
+            writer.write(frame(1, b"never") + frame(2, b"never too"))
+            await asyncio.Event().wait()
+
+        node = loop.create_node("client")
+        node.start(client)
+        await asyncio.sleep(1)
+        assert broker.dropped == 0
+        node.kill()
+        await asyncio.sleep(1)
+        assert broker.dropped == 2
+        assert broker.server is not None
+        assert broker.server.connection_count == 0
+
+    simulate(program, 1)
+
+
+def test_idle_clients_are_closed_after_their_time_and_not_before() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        Broker(loop, ServerLimits(idle_ms_max=600_000))
+        await asyncio.sleep(0.01)
+        idle, idle_writer = await asyncio.open_connection("broker", 9092)
+        waiting, waiting_writer = await asyncio.open_connection("broker", 9092)
+        waiting_writer.write(frame(1, b"never"))
+        start = loop.time()
+        assert await idle.read() == b""
+        assert 600 <= loop.time() - start <= 660
+        await asyncio.sleep(3600)
+        assert not waiting.at_eof()  # it has an answer coming
+        idle_writer.close()
+        waiting_writer.close()
+
+    simulate(program, 1, limit_s=10_000)
