@@ -1,0 +1,166 @@
+"""What a simulated machine's disk holds, and what can go wrong with it. Outlives the processes that use it."""
+
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple
+
+from ottla.runtime.simulation.crash import SimulatedCrash
+from ottla.runtime.simulation.directory import Assignment, Directory, Entry, Journal
+from ottla.runtime.simulation.inode import Inode
+
+
+class Failure(NamedTuple):
+    """Operations named in ``operations`` (all, when empty) under ``path`` fail with ``number``."""
+
+    path: str
+    number: int
+    operations: tuple[str, ...]
+
+
+class Platter:
+    """A tree of files in memory, with power cuts.
+
+    A file's contents are durable after its sync, its name after a sync of its directory. Half of all platters (the seed
+    decides) are kinder, as ext4 is: there the sync of a file makes every earlier change of names durable too.
+    ``operations`` counts changes and syncs; `crash_at_operation` cuts the power in the middle of one of them.
+    """
+
+    def __init__(self, rng: Random, on_operation: Callable[..., None] | None = None) -> None:
+        self.root = Directory()
+        self.journal = Journal()
+        self.session = 0
+        self.operations = 0
+        self.capacity_bytes = 1 << 40
+        self.used_bytes = 0
+        self.locked: dict[str, int] = {}
+        self.now_ms: Callable[[], int] = lambda: 0
+        self._rng = rng
+        self._on_operation = on_operation
+        self._sync_commits_names = rng.random() < 0.5
+        self._failures: list[Failure] = []
+        self._crash_at = 0
+        self._on_crash: Callable[[], None] | None = None
+
+    @classmethod
+    def seeded(cls, seed: int) -> "Platter":
+        """For tests without an event loop."""
+        return cls(Random(seed))  # noqa: S311
+
+    # --- the tree
+
+    def find(self, path: str) -> Entry | None:
+        entry: Entry | None = self.root
+        for name in _names(path):
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.entries.get(name)
+        return entry
+
+    def parent(self, path: str) -> tuple[Directory, str]:
+        """The directory that holds ``path`` and the name in it; FileNotFoundError without that directory."""
+        names = _names(path)
+        directory = self.find("/".join(names[:-1]))
+        if not isinstance(directory, Directory) or not names:
+            raise os_error(errno.ENOENT, path)
+        return directory, names[-1]
+
+    def files(self) -> Iterator[Inode]:
+        """Every file, in the order of their paths."""
+        waiting: list[Entry] = [self.root]
+        while waiting:
+            entry = waiting.pop()
+            if isinstance(entry, Inode):
+                yield entry
+            else:
+                waiting += [entry.entries[name] for name in sorted(entry.entries, reverse=True)]
+
+    # --- operations
+
+    def perform(self, operation: str, path: str, action: Callable[[float], None], *detail: int) -> None:
+        """Runs ``action(1.0)``: all of it. In a crash in the middle: some part of it, from 0.0 to 1.0.
+
+        Raises OSError where a failure is planted, SimulatedCrash when the power is cut.
+        """
+        self.check(operation, path)
+        self.operations += 1
+        if self._on_operation is not None:
+            self._on_operation(operation, path, *detail)
+        if self.operations != self._crash_at:
+            action(1.0)
+            return
+        action(self._rng.choice((0.0, 1.0, self._rng.random())))
+        self._crash_at = 0
+        self.power_loss()
+        if self._on_crash is not None:
+            self._on_crash()
+        raise SimulatedCrash(f"{operation} {path}")
+
+    def check(self, operation: str, path: str) -> None:
+        """OSError when a failure is planted for this."""
+        for failure in self._failures:
+            if path.startswith(failure.path) and (not failure.operations or operation in failure.operations):
+                raise os_error(failure.number, path)
+
+    def synced(self, inode: Inode) -> None:
+        inode.sync()
+        if self._sync_commits_names:
+            self.journal.commit_all()
+
+    def set_entry(self, *assignments: Assignment) -> None:
+        self.journal.change(*assignments)
+
+    # --- faults
+
+    def crash_at_operation(self, number: int, on_crash: Callable[[], None] | None = None) -> None:
+        """Cuts the power in the ``number``-th operation from now; 1 is the next one."""
+        self._crash_at = self.operations + number
+        self._on_crash = on_crash
+
+    def cancel_crash(self) -> None:
+        """The planted crash will not come, if it has not come yet."""
+        self._crash_at = 0
+
+    def fail(self, path: str, number: int = errno.EIO, operations: tuple[str, ...] = ()) -> Callable[[], None]:
+        """From now on operations on paths that start with ``path`` raise OSError(number), until the answer is called.
+
+        ``operations``: any of "open", "read", "write", "sync", "truncate", "allocate", "create", "rename", "unlink",
+        "mkdir", "rmdir" and "sync_directory"; all of them when none is named.
+        """
+        failure = Failure(path, number, operations)
+        self._failures.append(failure)
+        return lambda: self._failures.remove(failure)
+
+    def repair(self) -> None:
+        """No failure any more."""
+        self._failures.clear()
+
+    def close_sessions(self) -> None:
+        """The process that had files open is gone."""
+        self.session += 1
+        self.locked.clear()
+
+    def power_loss(self) -> None:
+        """Back to what was promised, and as much of the rest as the seed allows. Open files are dead."""
+        self._crash_at = 0
+        self.close_sessions()
+        self.journal.power_loss(self._rng)
+        waiting = [self.root]
+        while waiting:
+            directory = waiting.pop()
+            directory.entries = dict(directory.durable)
+            waiting += [entry for entry in directory.entries.values() if isinstance(entry, Directory)]
+        for inode in self.files():
+            inode.power_loss(self._rng)
+        self.used_bytes = sum(len(inode.data) for inode in self.files())
+
+
+def os_error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+def _names(path: str) -> list[str]:
+    normal = posixpath.normpath(path)
+    return [name for name in normal.split("/") if name not in ("", ".")]

@@ -1,0 +1,333 @@
+"""Nodes that die, sleep and lose track of time."""
+
+import asyncio
+import gc
+import sys
+from functools import partial
+
+import pytest
+
+from ottla.runtime.host import Host
+from ottla.runtime.simulation.crash import SimulatedCrash
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.node import SimulatedNode
+from ottla.runtime.simulation.run import simulate
+
+
+def test_a_killed_node_runs_not_one_more_line() -> None:
+    log: list[str] = []
+
+    async def stubborn(host: Host) -> None:
+        try:
+            while True:
+                log.append("works")
+                await asyncio.sleep(1)
+        except BaseException as error:
+            log.append(f"caught {type(error).__name__}")
+            raise
+        finally:
+            log.append("finally")
+
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("broker-1")
+        node.start(stubborn)
+        await asyncio.sleep(2.5)
+        node.kill()
+        await asyncio.sleep(10)
+        gc.collect()  # its coroutine is kept: collecting it would run the finally block
+        assert log == ["works"] * 3
+
+    simulate(program, 1)
+
+
+def test_a_killed_node_leaves_no_complaint_behind(capfd: pytest.CaptureFixture[str]) -> None:
+    async def main(host: Host) -> None:
+        async def child() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await asyncio.sleep(100)
+
+        children = [asyncio.ensure_future(child()) for _ in range(5)]
+        await asyncio.gather(*children)
+
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("broker-1")
+        node.start(main)
+        await asyncio.sleep(1)
+        node.kill()
+        node.restart()
+        await asyncio.sleep(1)
+
+    simulate(program, 1)
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+def test_the_dead_cannot_reach_the_living() -> None:
+    """A crash in the middle of a disk operation unwinds the stack: what its finally blocks do must have no effect."""
+    log: list[str] = []
+
+    async def main(host: Host) -> None:
+        file = host.disk.open("/data", create=True)
+        _, writer = await asyncio.open_connection("server", 9092)
+        loop = asyncio.get_running_loop()
+        try:
+            file.write_at([b"last words"], 0)
+            log.append("survived")
+        except Exception:  # noqa: BLE001 - the broadest that a program should use
+            log.append("swallowed")
+        finally:
+            writer.write(b"from the grave")
+            loop.call_soon(log.append, "callback")
+            loop.create_task(asyncio.sleep(0)).add_done_callback(lambda task: log.append("task"))
+            with pytest.raises(SimulatedCrash):
+                host.disk.open("/grave", create=True)
+
+    async def program(loop: SimulationLoop) -> bytes:
+        heard = bytearray()
+
+        async def listen(host: Host) -> None:
+            async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                heard.extend(await reader.read(100))
+
+            server = await asyncio.start_server(hear, "server", 9092)
+            await server.serve_forever()
+
+        loop.create_node("server").start(listen)
+        await asyncio.sleep(0.001)
+        node = loop.create_node("broker-1")
+        node.crash_at_disk_operation(2)
+        node.start(main)
+        await asyncio.sleep(10)
+        assert node.process is None
+        assert not node.up
+        assert "/grave" not in node.platter.root.entries
+        return bytes(heard)
+
+    assert simulate(program, 1) == b""
+    assert log == []
+
+
+def test_a_node_that_kills_itself_stops_at_that_line() -> None:
+    log: list[str] = []
+
+    async def program(loop: SimulationLoop) -> None:
+        async def main(host: Host) -> None:
+            log.append("before")
+            loop.nodes["broker-1"].kill()
+            log.append("after")
+
+        loop.create_node("broker-1").start(main)
+        await asyncio.sleep(1)
+
+    simulate(program, 1)
+    assert log == ["before"]
+
+
+async def echo_main(host: Host) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(echo, None, 9092)
+    await server.serve_forever()
+
+
+async def client_of(node: SimulatedNode) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    await asyncio.sleep(0.001)
+    reader, writer = await asyncio.open_connection(node.name, 9092)
+    writer.write(b"hello\n")
+    assert await reader.readline() == b"hello\n"
+    return reader, writer
+
+
+def test_peers_of_a_killed_process_see_the_connection_close() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("server")
+        node.start(echo_main)
+        reader, writer = await client_of(node)
+        node.kill()
+        assert await reader.read() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("server", 9092)
+        writer.close()
+
+    simulate(program, 1)
+
+
+def test_peers_of_a_crashed_machine_hear_nothing_until_it_is_back() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("server")
+        node.start(echo_main)
+        reader, writer = await client_of(node)
+        node.crash()
+        writer.write(b"are you there?\n")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readline(), 600)
+        node.restart()
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+        _, again = await client_of(node)
+        again.close()
+
+    simulate(program, 1)
+
+
+def test_a_paused_node_gets_everything_later() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        ticks: list[float] = []
+        started = loop.time()
+
+        async def main(host: Host) -> None:
+            mine = asyncio.get_running_loop()
+            for delay_s in (1, 2, 3):
+                mine.call_later(delay_s, lambda: ticks.append(round(loop.now_ns / 1e9, 3)))
+            await echo_main(host)
+
+        node = loop.create_node("server")
+        node.start(main)
+        reader, writer = await client_of(node)
+        node.pause()
+        writer.write(b"held\n")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readline(), 5)
+        assert ticks == []
+        node.resume()
+        assert await asyncio.wait_for(reader.readline(), 1) == b"held\n"
+        assert len(ticks) == 3
+        assert min(ticks) >= 5
+        assert loop.time() - started < 6
+        writer.close()
+
+    simulate(program, 1)
+
+
+def test_a_node_can_be_killed_while_paused() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("server")
+        node.start(echo_main)
+        reader, writer = await client_of(node)
+        node.pause()
+        node.kill()
+        assert await reader.read() == b""
+        node.restart()
+        writer.close()
+        _, again = await client_of(node)
+        again.close()
+
+    simulate(program, 1)
+
+
+def test_a_fast_clock_fires_early_and_slow_ones_late() -> None:
+    async def program(loop: SimulationLoop) -> list[str]:
+        order: list[str] = []
+
+        async def main(host: Host, name: str) -> None:
+            before = host.clock.monotonic_ms()
+            await asyncio.sleep(10)
+            order.append(f"{name} {host.clock.monotonic_ms() - before} {loop.now_ns // 1_000_000_000}")
+
+        for name, rate in (("slow", 0.5), ("exact", 1.0), ("fast", 2.0)):
+            node = loop.create_node(name)
+            node.set_clock_rate(rate)
+            node.start(partial(main, name=name))
+        await asyncio.sleep(30)
+        return order
+
+    assert simulate(program, 1) == ["fast 10000 5", "exact 10000 10", "slow 10000 20"]
+
+
+def test_a_change_of_rate_moves_timers_already_set() -> None:
+    async def program(loop: SimulationLoop) -> int:
+        ended: list[int] = []
+
+        async def main(host: Host) -> None:
+            await asyncio.sleep(10)
+            ended.append(loop.now_ns // 1_000_000)
+
+        node = loop.create_node("broker-1")
+        node.start(main)
+        await asyncio.sleep(5)
+        node.set_clock_rate(10.0)
+        await asyncio.sleep(30)
+        return ended[0]
+
+    assert simulate(program, 1) == 5500
+
+
+def test_the_calendar_jumps_and_the_monotonic_clock_does_not() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("broker-1")
+        node.boot()
+        assert node.host is not None
+        clock = node.host.clock
+        before = clock.monotonic_ms(), clock.wall_ms()
+        node.jump_wall_clock(-3_600_000)
+        assert (clock.monotonic_ms(), clock.wall_ms()) == (before[0], before[1] - 3_600_000)
+        other = loop.create_node("broker-2")
+        assert loop.time() != other.clock.local_ns(loop.now_ns) / 1e9, "monotonic clocks of two machines share nothing"
+
+    simulate(program, 1)
+
+
+def test_a_program_that_ends_or_exits_has_exited(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(loop: SimulationLoop) -> None:
+        async def returns(host: Host) -> None:
+            asyncio.get_running_loop().call_later(1, pytest.fail, "a process that has ended goes on")
+
+        async def fails(host: Host) -> None:
+            raise OSError(5, "I/O error")
+
+        async def exits(host: Host) -> None:
+            asyncio.get_running_loop().call_soon(sys.exit, 3)
+            await asyncio.sleep(100)
+
+        nodes = [loop.create_node(main.__name__) for main in (returns, fails, exits)]
+        for node, main in zip(nodes, (returns, fails, exits), strict=True):
+            node.start(main)
+        await asyncio.sleep(10)
+        assert [node.process for node in nodes] == [None] * 3
+        assert [type(node.exit) for node in nodes] == [type(None), OSError, SystemExit]
+
+    simulate(program, 1)
+    assert "fails failed" in caplog.text
+
+
+def test_a_restarted_node_finds_its_disk_and_another_seed() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        seen: list[tuple[bytes, float]] = []
+
+        async def main(host: Host) -> None:
+            file = host.disk.open("/boots", create=True)
+            before = file.read_at(100, 0)
+            file.write_at([b"+"], len(before))
+            seen.append((before, host.rng.random()))
+            await asyncio.Event().wait()
+
+        node = loop.create_node("broker-1")
+        node.start(main)
+        await asyncio.sleep(1)
+        node.restart()
+        await asyncio.sleep(1)
+        assert [data for data, _ in seen] == [b"", b"+"]
+        assert seen[0][1] != seen[1][1]
+
+    simulate(program, 1)
+
+
+def test_code_called_from_outside_belongs_to_the_node_it_is_run_as() -> None:
+    log: list[str] = []
+
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("broker-1")
+        process = node.boot()
+        process.run(loop.call_later, 1, log.append, "dies with its node")
+        loop.call_later(1, log.append, "lives on")
+        node.kill()
+        await asyncio.sleep(2)
+
+    simulate(program, 1)
+    assert log == ["lives on"]
