@@ -6,6 +6,7 @@ costs what has changed and not the size of the session. A partition is dirty whe
 """
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -24,6 +25,24 @@ Wanted = tuple[int, int, int, int, int, int, bytes, int]
 """One partition of a Fetch request, as ``broker.wire.fetch_fast`` walks it (FetchPartition)."""
 
 
+class ParkedFetch(Protocol):
+    """The shell's Fetch that waits on a session."""
+
+    def look_again(self) -> None:
+        """Something it may want has come."""
+        ...
+
+    def expire(self) -> None:
+        """It must be answered now, with what there is."""
+        ...
+
+
+class Watched(Protocol):
+    """The shell's partition, which tells a session that there is news."""
+
+    def unwatch(self, entry: "SessionPartition") -> None: ...
+
+
 class SessionPartition:
     """One partition of a session: what the client wants of it, and what it was last told."""
 
@@ -35,7 +54,7 @@ class SessionPartition:
         self.wanted = wanted
         self.sent_high_watermark = -1
         self.sent_log_start = -1
-        self.hosted: object | None = None  # the shell's partition, while it reports to this entry
+        self.hosted: Watched | None = None  # the shell's partition that reports to this entry
 
     def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an answer without records, error or divergence would tell the client anything. It is then told."""
@@ -72,7 +91,7 @@ class FetchSession:
         self.contact = FollowerContact(now_ms)
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}  # a dict for its order: first touched, first served
-        self.parked: object | None = None  # the shell's waiting request, if one waits
+        self.parked: ParkedFetch | None = None  # the request that waits, if one does
 
     def want(self, topic: str | bytes, wanted: Wanted) -> SessionPartition:
         """Adds or updates a partition that the request names; it is dirty from then on."""

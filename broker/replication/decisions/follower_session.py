@@ -1,12 +1,12 @@
 """The follower's end of an incremental fetch session: what the next request must say (KIP-227, FetchSessionHandler).
 
 Only partitions whose position changed since the last request are named, and those to forget; an idle partition costs
-nothing on either side. A request and its answer alternate strictly: `next_request`, then `answered` or `lost`.
+nothing on either side.
 """
 
 from typing import NamedTuple
 
-from ottla.broker.replication.decisions.fetch_session import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Wanted, next_epoch
+from ottla.broker.replication.decisions.fetch_session import FIRST_EPOCH, NO_SESSION, Wanted, next_epoch
 from ottla.runtime.errors import ErrorCode
 
 Key = tuple[bytes, int]
@@ -29,20 +29,31 @@ class FetchPlan(NamedTuple):
 
 
 class FollowerSession:
-    """What the leader was told, and what it must be told next."""
+    """What the leader was told, and what it must be told next.
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "partitions")
+    Within a session a request may follow another that is still unanswered: the leader then answers the first at once. So
+    answers are matched to requests by number, and speak only of partitions that no later request named.
+    """
+
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_named_in", "_session_id", "number", "partitions")
 
     def __init__(self) -> None:
         self.partitions: dict[Key, Wanted] = {}
+        self.number = 0  # of the last request
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
+        self._named_in: dict[Key, int] = {}
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
 
     @property
     def is_incremental(self) -> bool:
         return self._session_id != NO_SESSION
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the next request would say anything new."""
+        return bool(self._changed or self._forgotten)
 
     def put(self, key: Key, wanted: Wanted) -> None:
         """Fetch ``key`` with these from the next request on."""
@@ -55,38 +66,46 @@ class FollowerSession:
     def remove(self, key: Key) -> None:
         if self.partitions.pop(key, None) is not None:
             self._changed.pop(key, None)
+            self._named_in.pop(key, None)
             self._forgotten[key] = None
 
     def next_request(self) -> FetchPlan:
         """The request to send now. Without a session it names everything and asks for one."""
-        if not self.is_incremental:
-            plan = FetchPlan(NO_SESSION, self._epoch, dict(self.partitions), [])
+        self.number += 1
+        if self.is_incremental:
+            named = {key: self.partitions[key] for key in self._changed}
+            plan = FetchPlan(self._session_id, self._epoch, named, list(self._forgotten))
+            self._epoch = next_epoch(self._epoch)
         else:
-            changed = {key: self.partitions[key] for key in self._changed}
-            plan = FetchPlan(self._session_id, self._epoch, changed, list(self._forgotten))
+            named = dict(self.partitions)
+            plan = FetchPlan(NO_SESSION, FIRST_EPOCH, named, [])
+        for key in named:
+            self._named_in[key] = self.number
         self._changed.clear()
         self._forgotten.clear()
         return plan
 
+    def asked(self, key: Key, number: int) -> Wanted | None:
+        """What request ``number`` asked of ``key``; None if that is outdated by now."""
+        if key in self._changed or self._named_in.get(key, number + 1) > number:
+            return None
+        return self.partitions.get(key)
+
     def answered(self, error: int, session_id: int) -> bool:
-        """Takes in the head of the answer; False if the session is gone and the request must be made anew, in full."""
+        """Takes in the head of an answer; False if the session is gone and everything must be named anew."""
         if error in SESSION_ERRORS:
             self.reset()
             return False
         if session_id == NO_SESSION:
             # No room on the leader, or the session became empty: go on naming everything.
             self.reset()
-        else:
+        elif not self.is_incremental:
             self._session_id = session_id
-            self._epoch = next_epoch(self._epoch)
+            self._epoch = next_epoch(FIRST_EPOCH)
         return True
 
     def reset(self) -> None:
-        """The connection broke, or the leader forgot us: the next request starts a session."""
+        """The connection broke, or the leader forgot us: the next request starts a session and names everything."""
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self._changed.clear()
         self._forgotten.clear()
-
-
-__all__ = ["FINAL_EPOCH", "FetchPlan", "FollowerSession"]

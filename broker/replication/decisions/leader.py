@@ -29,7 +29,7 @@ class Proposal(msgspec.Struct, frozen=True):
     every proposal says RECOVERED.
     """
 
-    state: IsrState
+    state: PendingExpand | PendingShrink
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
@@ -166,6 +166,13 @@ class PartitionLeader:
         replica.broker_epoch = broker_epoch
         replica.contact = contact
         return replica
+
+    def lost_contact(self, contact: FollowerContact) -> None:
+        """A follower's session covers this partition no longer: what it says from now on is not about us."""
+        for replica in self.replicas.values():
+            if replica.contact is contact:
+                replica.leader_appended(self.log_end_offset)
+                replica.contact = None
 
     def knows_newer_life_of(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a fetch comes from an earlier start of the broker than the one registered; -1 says nothing."""

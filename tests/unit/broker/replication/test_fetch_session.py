@@ -222,6 +222,37 @@ def test_a_lost_session_starts_anew_with_everything(error: ErrorCode) -> None:
     assert list(plan.partitions) == [key(0), key(1)]
 
 
+def test_an_answer_speaks_of_what_its_request_asked() -> None:
+    follower = in_session(0)
+    assert follower.asked(key(0), number=1) == wanted(0)
+
+
+def test_an_answer_does_not_speak_of_a_position_that_changed_since() -> None:
+    follower = in_session(0)
+    follower.put(key(0), wanted(0, offset=5))
+    assert follower.asked(key(0), number=1) is None
+
+
+def test_an_answer_does_not_speak_of_what_a_later_request_named() -> None:
+    follower = in_session(0)
+    follower.put(key(0), wanted(0, offset=5))
+    follower.next_request()
+    assert follower.asked(key(0), number=1) is None
+    assert follower.asked(key(0), number=2) == wanted(0, offset=5)
+
+
+def test_an_answer_does_not_speak_of_a_partition_that_left_and_came_back() -> None:
+    follower = in_session(0)
+    follower.remove(key(0))
+    follower.put(key(0), wanted(0))
+    assert follower.asked(key(0), number=1) is None
+
+
+def test_each_request_in_a_session_has_the_next_epoch_even_before_the_last_is_answered() -> None:
+    follower = in_session(0)
+    assert [follower.next_request().epoch for _ in range(3)] == [1, 2, 3]
+
+
 def test_without_room_for_a_session_every_request_names_all() -> None:
     follower = FollowerSession()
     follower.put(key(0), wanted(0))

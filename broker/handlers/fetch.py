@@ -1,0 +1,125 @@
+"""Fetch (key 1), versions 4 to 18: the hot path out, for consumers and followers alike.
+
+Here the request finds its session (KIP-227); `PendingFetch` does the rest. Consumers get at most ``fetch.max.bytes``.
+"""
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.common import raw_route
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.replication.decisions.fetch_session import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    SessionPartition,
+)
+from ottla.broker.replication.fetch_read import Reader
+from ottla.broker.replication.pending_fetch import PendingFetch, stop_watching
+from ottla.broker.wire.fetch_fast import encode_fetch_response, walk_fetch
+from ottla.broker.wire.fetch_tuples import Forgotten, Topics
+from ottla.runtime.errors import KafkaError
+
+FIRST_WITH_TOPIC_ID = 13
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    return [raw_route("Fetch", FetchHandler(broker).handle)]
+
+
+class FetchHandler:
+    """What the handler needs, bound once."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._replicas = broker.replicas
+        self._sessions = broker.replicas.sessions
+        self._now_ms = broker.timers.now_ms
+        self._consumer_bytes_max = broker.config.integer("fetch.max.bytes")
+
+    def handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        version = request.version
+        (
+            replica,
+            epoch,
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            isolation,
+            session_id,
+            session_epoch,
+            topics,
+            forgotten,
+            *_,
+        ) = walk_fetch(frame, position, version)
+        reader = Reader(version, replica, epoch, isolation)
+        full = session_epoch in (FIRST_EPOCH, FINAL_EPOCH)
+        try:
+            if full:
+                session = self._open(session_id, session_epoch, topics, reader)
+            else:
+                session = self._resume(session_id, session_epoch, forgotten, reader)
+        except KafkaError as error:
+            request.respond(encode_fetch_response(version, [], error_code=error.code))
+            return
+        named = self._want(session, topics)
+        if not session.partitions and session.id != NO_SESSION:
+            self._sessions.remove(session.id)  # as Kafka does: a session of nothing ends
+            session.id = NO_SESSION
+        if not reader.is_follower:
+            max_bytes = min(max_bytes, self._consumer_bytes_max)
+        pending = PendingFetch(
+            self._replicas,
+            request,
+            session,
+            reader,
+            named=named,
+            full=full,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+        )
+        pending.start(max_wait_ms)
+
+    def _open(self, session_id: int, session_epoch: int, topics: Topics, reader: Reader) -> FetchSession:
+        """A session for a request that names everything; one with id 0, for this request only, if it wants or gets none."""
+        if session_id != NO_SESSION:
+            self._forget(self._sessions.remove(session_id))
+        by_id = reader.version >= FIRST_WITH_TOPIC_ID
+        now_ms = self._now_ms()
+        if session_epoch == FIRST_EPOCH:
+            size = sum(len(partitions) for _, partitions in topics)
+            session, evicted = self._sessions.create(size, privileged=reader.is_follower, uses_ids=by_id, now_ms=now_ms)
+            self._forget(evicted)
+            if session is not None:
+                return session
+        return FetchSession(NO_SESSION, privileged=reader.is_follower, uses_ids=by_id, now_ms=now_ms)
+
+    def _resume(self, session_id: int, session_epoch: int, forgotten: Forgotten, reader: Reader) -> FetchSession:
+        by_id = reader.version >= FIRST_WITH_TOPIC_ID
+        session = self._sessions.resume(session_id, session_epoch, uses_ids=by_id, now_ms=self._now_ms())
+        if session.parked is not None:
+            session.parked.expire()  # a client that did not wait for its answer gets that first
+        for topic, indexes in forgotten:
+            for index in indexes:
+                self._forget_partition(session, session.forget((topic, index)))
+        return session
+
+    def _forget_partition(self, session: FetchSession, entry: SessionPartition | None) -> None:
+        if entry is None:
+            return
+        if entry.hosted is not None:
+            entry.hosted.unwatch(entry)
+        partition = self._replicas.partitions.get((entry.topic, entry.wanted[0]))
+        if partition is not None and partition.leader is not None and session.privileged:
+            partition.leader.lost_contact(session.contact)
+
+    @staticmethod
+    def _want(session: FetchSession, topics: Topics) -> list[SessionPartition]:
+        return [session.want(topic, wanted) for topic, partitions in topics for wanted in partitions]
+
+    @staticmethod
+    def _forget(session: FetchSession | None) -> None:
+        """The session is gone: nobody may find it through a partition, and a request that waits on it is answered."""
+        if session is not None:
+            if session.parked is not None:
+                session.parked.expire()
+            stop_watching(session)

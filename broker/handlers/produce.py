@@ -1,0 +1,178 @@
+"""Produce (key 0), versions 3 to 13: the hot path in.
+
+The request is walked into tuples, each batch is stamped and written from the receive buffer, and the answer is packed.
+No task, no object per record. acks=0 answers nothing (an error closes the connection, so that the client looks for the
+leader again), acks=1 answers once written here, acks=all once the in-sync replicas have it. One partition's failure is its
+own. Source: KafkaApis.handleProduceRequest and ReplicaManager.appendRecords; kraft.md 3.3.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
+from ottla.broker.handlers.common import raw_route
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.ports import Appended
+from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.wire.produce_fast import (
+    PartitionAck,
+    Partitions,
+    Topic,
+    encode_produce_ack,
+    encode_produce_response,
+    walk_produce,
+)
+from ottla.log.records import RecordError
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
+ADMIN_CLIENT = "__admin_client"
+ATTRIBUTES_AT = 22  # low byte of a batch's attributes
+ZSTD = 4
+FIRST_WITH_ZSTD = 7
+NO_RECORDS = memoryview(b"")
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    return [raw_route("Produce", ProduceHandler(broker).handle)]
+
+
+class ProduceHandler:
+    """What the handler needs, bound once."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._replicas = broker.replicas
+        self._partitions = broker.replicas.partitions
+        self._wall_ms = broker.host.clock.wall_ms
+        self._now_ms = broker.timers.now_ms
+        self._schedule = broker.timers.call_later_ms
+
+    def handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        _, acks, timeout_ms, topics = walk_produce(frame, position, request.version)
+        if len(topics) == 1 and len(topics[0][1]) == 1 and ACKS_ALL <= acks <= ACKS_LEADER:
+            topic, ((index, records),) = topics[0]
+            self._produce_one(request, acks, timeout_ms, topic, index, records)
+        else:
+            self._produce_many(request, acks, timeout_ms, topics)
+
+    # One partition: what most requests of most clients are.
+
+    def _produce_one(
+        self,
+        request: RequestContext,
+        acks: int,
+        timeout_ms: int,
+        topic: Topic,
+        index: int,
+        records: memoryview | None,
+    ) -> None:
+        try:
+            partition, info = self._append(request, acks, topic, index, records)
+        except KafkaError as error:
+            self._answer(request, acks, [(topic, [self._refusal(topic, index, error)])])
+            return
+        if acks == ACKS_LEADER or (acks == ACKS_ALL and partition.has_committed(info.last_offset)):
+            self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
+        elif acks == ACKS_NONE:
+            request.no_response()
+        else:
+            parked = ParkedProduce(partial(self._acknowledge, request, topic, index, info))
+            partition.await_committed(info.last_offset, parked)
+            self._park(request, parked, timeout_ms)
+
+    @staticmethod
+    def _acknowledge(request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]) -> None:
+        ack = encode_produce_ack(
+            request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
+        )
+        request.respond([ack])
+
+    def _park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
+        parked.park(self._schedule, max(timeout_ms, 0))
+        if not parked.done:
+            request.on_close(parked.drop)
+
+    # Any shape.
+
+    def _produce_many(
+        self, request: RequestContext, acks: int, timeout_ms: int, topics: list[tuple[Topic, Partitions]]
+    ) -> None:
+        answer: list[tuple[Topic, list[PartitionAck]]] = []
+        awaited: list[tuple[list[PartitionAck], int]] = []
+        parked = ParkedProduce(partial(self._acknowledge_many, request, answer, awaited))
+        for topic, partitions in topics:
+            acknowledged: list[PartitionAck] = []
+            answer.append((topic, acknowledged))
+            for index, records in partitions:
+                try:
+                    partition, info = self._append(request, acks, topic, index, records)
+                except KafkaError as error:
+                    acknowledged.append(self._refusal(topic, index, error))
+                    continue
+                acknowledged.append(_ack(index, info, ErrorCode.NONE))
+                if acks == ACKS_ALL and not partition.has_committed(info.last_offset):
+                    awaited.append((acknowledged, len(acknowledged) - 1))
+                    partition.await_committed(info.last_offset, parked)
+        if awaited:
+            self._park(request, parked, timeout_ms)
+        else:
+            self._answer(request, acks, answer)
+
+    def _acknowledge_many(
+        self,
+        request: RequestContext,
+        answer: list[tuple[Topic, list[PartitionAck]]],
+        awaited: list[tuple[list[PartitionAck], int]],
+        errors: Sequence[int],
+    ) -> None:
+        for (acknowledged, place), error in zip(awaited, errors, strict=True):
+            if error:
+                index, _, *rest = acknowledged[place]
+                acknowledged[place] = (index, error, *rest)  # type: ignore[assignment]
+        self._answer(request, ACKS_ALL, answer)
+
+    def _append(
+        self, request: RequestContext, acks: int, topic: Topic, index: int, records: memoryview | None
+    ) -> tuple[Partition, Appended]:
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise KafkaError(self._replicas.missing_error(topic, index), "no replica of the partition is here")
+        if not ACKS_ALL <= acks <= ACKS_LEADER:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
+        if records is None:
+            records = NO_RECORDS
+        if request.version < FIRST_WITH_ZSTD and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & 7 == ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        if partition.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {partition.topic}")
+        return partition, partition.append(records, acks, self._wall_ms(), self._now_ms())
+
+    def _refusal(self, topic: Topic, index: int, error: KafkaError) -> PartitionAck:
+        leader = None
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = self._replicas.leader_of(topic, index)
+        records: Sequence[tuple[int, str | None]] = ()
+        if isinstance(error, RecordError) and error.batch_index >= 0:
+            records = ((error.batch_index, error.message),)
+        return (index, error.code, -1, -1, -1, records, error.message or None, leader)
+
+    def _answer(
+        self, request: RequestContext, acks: int, answer: Sequence[tuple[Topic, Sequence[PartitionAck]]]
+    ) -> None:
+        if acks != ACKS_NONE:
+            leaders = [ack[7][0] for _, acks_of_topic in answer for ack in acks_of_topic if ack[7] is not None]
+            endpoints = self._replicas.endpoints(leaders, request.connection.listener_name) if leaders else ()
+            request.respond([encode_produce_response(request.version, answer, 0, endpoints)])
+            return
+        failed = [ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1]]
+        if failed:
+            request.fail_connection(f"a Produce with acks=0 failed: {ErrorCode(failed[0]).name}")
+        else:
+            request.no_response()
+
+
+def _ack(index: int, info: Appended, error: int) -> PartitionAck:
+    return (index, error, info.first_offset, info.log_append_time_ms, info.log_start_offset, (), None, None)

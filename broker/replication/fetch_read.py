@@ -1,0 +1,108 @@
+"""One partition's part of a Fetch: who may read it, up to where, and what a follower's fetch says about the follower.
+
+Source: ReplicaManager.readFromLog and Partition.fetchRecords; kraft.md 3.4.
+"""
+
+import msgspec
+
+from ottla.broker.replication.decisions.fetch_session import Wanted
+from ottla.broker.replication.decisions.replica import FollowerContact
+from ottla.broker.replication.decisions.truncation import Diverging, divergence
+from ottla.broker.replication.partition import Partition
+from ottla.broker.wire.fetch_tuples import FetchedPartition
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+CONSUMER_ID = -1
+READ_COMMITTED = 1
+FIRST_FROM_FOLLOWERS = 11
+NO_RECORDS = b""
+PLENTY = 2**31
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Who fetches, and how."""
+
+    version: int
+    replica_id: int = CONSUMER_ID
+    replica_epoch: int = -1
+    isolation: int = 0
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+def locate(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | None:
+    """Checks that the reader may read where it wants to; where its log left ours if it did. Raises KafkaError."""
+    _, epoch, offset, last_fetched_epoch, _, _, _, _ = wanted
+    if not partition.usable:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {partition} failed")
+    partition.require_epoch(epoch)
+    if partition.leader is None and (reader.is_follower or reader.version < FIRST_FROM_FOLLOWERS):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {partition.leader_id}")
+    log = partition.log
+    end = log.log_end_offset
+    if last_fetched_epoch >= 0 and not (last_fetched_epoch == log.epochs.latest_epoch and offset <= end):
+        diverging = divergence(offset, last_fetched_epoch, log.end_offset_for_epoch)
+        if diverging is not None and diverging.epoch >= 0:
+            return diverging
+        if diverging is not None:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no epoch {last_fetched_epoch}")
+    if not log.log_start_offset <= offset <= end:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} spans {log.log_start_offset}..{end}, not {offset}"
+        )
+    return None
+
+
+def limit_for(partition: Partition, reader: Reader) -> int:
+    """Up to where the reader may see: followers all, consumers what is committed, or stable."""
+    log = partition.log
+    if reader.is_follower:
+        return log.log_end_offset
+    return log.last_stable_offset if reader.isolation == READ_COMMITTED else log.high_watermark
+
+
+def available_bytes(partition: Partition, wanted: Wanted, reader: Reader) -> int:
+    """How much there is, from positions and without reading; plenty if the answer cannot wait. Raises KafkaError."""
+    if locate(partition, wanted, reader) is not None:
+        return PLENTY
+    offset, limit = wanted[2], limit_for(partition, reader)
+    return min(partition.log.bytes_between(offset, limit), wanted[5]) if offset < limit else 0
+
+
+def read(
+    partition: Partition, wanted: Wanted, reader: Reader, max_bytes: int, *, minimum_one: bool
+) -> FetchedPartition:
+    """The answer for one partition; at most ``max_bytes`` unless the first batch is larger and ``minimum_one``.
+
+    Raises KafkaError.
+    """
+    index, offset = wanted[0], wanted[2]
+    diverging = locate(partition, wanted, reader)
+    log = partition.log
+    watermark, stable, start = log.high_watermark, log.last_stable_offset, log.log_start_offset
+    if diverging is not None:
+        parted = (diverging.epoch, diverging.end_offset)
+        return (index, 0, watermark, stable, start, None, -1, NO_RECORDS, parted, None, None)
+    limit = limit_for(partition, reader)
+    aborted: list[tuple[int, int]] | None = [] if reader.isolation == READ_COMMITTED else None
+    if offset >= limit or max_bytes <= 0:
+        return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None)
+    data = log.read(offset, min(max_bytes, wanted[5]), limit, minimum_one=minimum_one).data
+    if aborted is not None and data:
+        aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
+    return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None)
+
+
+def note_follower(
+    partition: Partition, wanted: Wanted, reader: Reader, contact: FollowerContact | None, now_ms: int
+) -> None:
+    """A follower's request named this partition: takes in how far it is. Raises KafkaError if it may not fetch."""
+    if locate(partition, wanted, reader) is None:
+        partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms)
+
+
+def refused(index: int, error: int, leader: tuple[int, int] | None = None) -> FetchedPartition:
+    """The answer for a partition that cannot be read."""
+    return (index, error, -1, -1, -1, None, -1, NO_RECORDS, None, leader, None)

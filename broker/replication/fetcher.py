@@ -1,0 +1,361 @@
+"""The followers' shell: fetches the partitions that another broker leads, and performs what the deciders say.
+
+One connection and one incremental session a leader. A request names the partitions whose position changed and nothing else;
+records go from the receive buffer to the log. The next request leaves when the answer before is written: it is what tells
+the leader that we have the records.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from ottla.broker.replication.decisions.follower import (
+    Append,
+    Delay,
+    Fail,
+    FetchState,
+    FindOffsets,
+    Instruction,
+    PartitionFollower,
+    RestartAt,
+    TruncateTo,
+)
+from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
+from ottla.broker.replication.decisions.truncation import Diverging
+from ottla.broker.replication.leader_link import LeaderLink
+from ottla.broker.replication.leader_offsets import find_offsets
+from ottla.broker.replication.partition import Partition
+from ottla.broker.wire.apis import FETCH
+from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
+from ottla.broker.wire.fetch_tuples import FetchedPartition, FetchPartition
+from ottla.runtime.errors import KafkaError
+from ottla.runtime.identifiers import ZERO_ID
+from ottla.runtime.timers import LoopTimers, Timer
+
+FETCH_VERSION = 17
+NO_HIGH_WATERMARK = 2**63 - 1
+FIRST_BACKOFF_MS = 20
+CONNECT_TIMEOUT_MS = 2_000
+IN_FLIGHT_MAX = 2
+"""One that waits at the leader for records, and one that tells of partitions that came meanwhile."""
+
+logger = logging.getLogger(__name__)
+
+
+class FetcherSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Kafka's ``replica.*`` settings; sizes in bytes, times in ms."""
+
+    node_id: int
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    partition_bytes: int = 1 << 20
+    response_bytes: int = 10 << 20
+    backoff_ms: int = 1_000
+    stall_ms: int = 5_000
+
+
+class LeaderFetcher:
+    """Everything this broker follows from one leader."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        settings: FetcherSettings,
+        timers: LoopTimers,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.leader_id = leader_id
+        self.address: tuple[str, int] | None = None  # not known yet
+        self._settings = settings
+        self._timers = timers
+        self._broker_epoch = broker_epoch
+        self._session = FollowerSession()
+        self._followed: dict[Key, Partition] = {}
+        self._link: LeaderLink | None = None
+        self._up = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._retry: Timer | None = None
+        self._backoff_ms = FIRST_BACKOFF_MS
+        self._in_flight = 0
+        self._sending = False
+        self._closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    # What the replica manager calls.
+
+    def add(self, partition: Partition) -> None:
+        """Follows the partition from where its `PartitionFollower` stands."""
+        key = (partition.topic_id, partition.index)
+        self._followed[key] = partition
+        self._ask(key, partition)
+
+    def remove(self, partition: Partition) -> None:
+        key = (partition.topic_id, partition.index)
+        if self._followed.pop(key, None) is not None:
+            self._session.remove(key)
+
+    def move(self, address: tuple[str, int] | None) -> None:
+        """The leader is to be reached at ``address`` from now on; None: nobody knows where it is."""
+        if address == self.address:
+            return
+        self.address = address
+        self._drop_link()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._backoff_ms = FIRST_BACKOFF_MS
+        self._send_soon()
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop_link()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    # Connection.
+
+    def _connect(self) -> None:
+        self._retry = None
+        if self._closed or self._link is not None or not self._followed or self.address is None:
+            return
+        name = f"broker-{self._settings.node_id}-fetcher"
+        link = LeaderLink(name, self._timers, self._settings.stall_ms, self._on_up, self._on_lost)
+        self._link = link
+        self._connecting = asyncio.get_running_loop().create_task(self._open(link, *self.address))
+
+    async def _open(self, link: LeaderLink, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                await loop.create_connection(lambda: link, host, port)
+        except (OSError, TimeoutError) as error:
+            if not link.closed:
+                link.close()
+                self._on_lost(str(error) or "no answer")
+
+    def _on_up(self) -> None:
+        self._up = True
+        logger.info("Following %d partitions of broker %d", len(self._followed), self.leader_id)
+        self._send_soon()
+
+    def _on_lost(self, reason: str) -> None:
+        level = logging.INFO if self._up else logging.DEBUG
+        logger.log(level, "Broker %d, a leader, is out of reach: %s", self.leader_id, reason)
+        self._drop_link()
+        for key, partition in self._followed.items():
+            follower = partition.follower
+            if follower is not None and follower.state is FetchState.FINDING_OFFSETS:
+                self._delay(key, partition, follower, follower.delay())  # its answer will not come
+        if not self._closed:
+            self._retry = self._timers.call_later_ms(self._backoff_ms, self._connect)
+            self._backoff_ms = min(2 * self._backoff_ms, self._settings.backoff_ms)
+
+    def _drop_link(self) -> None:
+        link, self._link = self._link, None
+        self._up = False
+        self._in_flight = 0
+        self._session.reset()
+        if link is not None:
+            link.close()
+        if self._connecting is not None and self._connecting is not _current_task():
+            self._connecting.cancel()
+        self._connecting = None
+
+    # Requests.
+
+    def _ask(self, key: Key, partition: Partition) -> None:
+        follower = partition.follower
+        if follower is None or follower.state is not FetchState.FETCHING:
+            return
+        self._session.put(key, self._wanted(partition, follower))
+        self._send_soon()
+
+    def _wanted(self, partition: Partition, follower: PartitionFollower) -> FetchPartition:
+        return (
+            partition.index,
+            follower.leader_epoch,
+            follower.fetch_offset,
+            follower.last_fetched_epoch,
+            partition.log.log_start_offset,
+            self._settings.partition_bytes,
+            ZERO_ID,
+            NO_HIGH_WATERMARK,
+        )
+
+    def _send_soon(self) -> None:
+        """Partitions come in bursts, from the metadata log: one request names them all."""
+        if not self._sending and not self._closed:
+            self._sending = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        self._sending = False
+        if self._link is None:
+            if self._retry is None:
+                self._connect()
+            return
+        if not self._up or not self._session.partitions or self._in_flight >= IN_FLIGHT_MAX:
+            return
+        if self._in_flight and not (self._session.is_incremental and self._session.has_changes):
+            return
+        self._request(self._link)
+
+    def _request(self, link: LeaderLink) -> None:
+        # The answer that opens a session is not to be waited for: until it is here no other request can be sent.
+        wait_ms = self._settings.max_wait_ms if self._session.is_incremental else 0
+        plan = self._session.next_request()
+        number = self._session.number
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for (topic_id, _), wanted in plan.partitions.items():
+            topics.setdefault(topic_id, []).append(wanted)
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, index in plan.forgotten:
+            forgotten.setdefault(topic_id, []).append(index)
+        body = encode_fetch_request(
+            FETCH_VERSION,
+            list(topics.items()),
+            replica_id=self._settings.node_id,
+            replica_epoch=self._broker_epoch(),
+            max_wait_ms=wait_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.response_bytes,
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            forgotten=list(forgotten.items()),
+        )
+        self._in_flight += 1
+        link.request(FETCH, FETCH_VERSION, body, lambda frame, position: self._answered(number, frame, position))
+
+    # Answers.
+
+    def _answered(self, number: int, frame: memoryview, position: int) -> None:
+        self._in_flight -= 1
+        _, error, session_id, topics, _ = walk_fetch_response(frame, position, FETCH_VERSION)
+        alive = self._session.answered(error, session_id)
+        if error and alive:
+            raise WireError(f"the leader answered with error {error}")
+        self._backoff_ms = FIRST_BACKOFF_MS
+        for topic_id, partitions in topics:
+            for answer in partitions:
+                self._take(number, (topic_id, answer[0]), answer)
+        if alive or not self._in_flight:
+            self._send()
+
+    def _take(self, number: int, key: Key, answer: FetchedPartition) -> None:
+        partition = self._followed.get(key)
+        asked = self._session.asked(key, number)
+        if partition is None or asked is None or partition.follower is None:
+            return
+        follower = partition.follower
+        if not follower.expects(asked[2], asked[1]):
+            return
+        _, error, high_watermark, _, log_start, _, _, records, parted, _, _ = answer
+        log = partition.log
+        diverging = Diverging(*parted) if parted is not None else None
+        instruction = follower.answered(
+            error, high_watermark, log_start, diverging, log.log_end_offset, log.end_offset_for_epoch
+        )
+        self._perform(key, partition, follower, instruction, records or b"")
+
+    def _perform(
+        self,
+        key: Key,
+        partition: Partition,
+        follower: PartitionFollower,
+        instruction: Instruction,
+        records: bytes | bytearray | memoryview = b"",
+    ) -> None:
+        try:
+            self._carry_out(key, partition, follower, instruction, records)
+        except KafkaError as error:
+            # A batch that is not what its CRC says may be whole when fetched again, and a full disk may have room by then.
+            logger.warning("Could not replicate %s: %s", partition, error.message)
+            self._delay(key, partition, follower, follower.delay())
+
+    def _carry_out(
+        self,
+        key: Key,
+        partition: Partition,
+        follower: PartitionFollower,
+        instruction: Instruction,
+        records: bytes | bytearray | memoryview,
+    ) -> None:
+        match instruction:
+            case Append():
+                self._append(key, partition, follower, instruction, records)
+            case TruncateTo():
+                logger.info("Truncating %s to %d", partition, instruction.offset)
+                partition.log.truncate_to(instruction.offset)
+                self._moved(key, partition, follower)
+            case RestartAt():
+                logger.info("Restarting %s at %d", partition, instruction.offset)
+                partition.log.truncate_fully_and_start_at(instruction.offset)
+                self._moved(key, partition, follower)
+            case FindOffsets():
+                self._session.remove(key)
+                self._find_offsets(key, partition, follower)
+            case Delay():
+                self._delay(key, partition, follower, instruction)
+            case Fail():
+                logger.info("Stopped fetching %s: %s", partition, instruction.reason)
+                self._session.remove(key)
+
+    def _append(
+        self,
+        key: Key,
+        partition: Partition,
+        follower: PartitionFollower,
+        instruction: Append,
+        records: bytes | bytearray | memoryview,
+    ) -> None:
+        log = partition.log
+        if records:
+            log.append_as_follower(records, follower.leader_epoch)
+            follower.appended(log.log_end_offset, log.epochs.latest_epoch)
+        partition.learn_high_watermark(instruction.high_watermark)
+        if instruction.log_start_offset > log.log_start_offset:
+            log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
+        if records:
+            self._session.put(key, self._wanted(partition, follower))
+
+    def _moved(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
+        follower.truncated(partition.log.log_end_offset, partition.log.epochs.latest_epoch)
+        self._ask(key, partition)
+
+    def _delay(self, key: Key, partition: Partition, follower: PartitionFollower, delay: Delay) -> None:
+        self._session.remove(key)
+
+        def again() -> None:
+            if self._followed.get(key) is partition and partition.follower is follower:
+                self._ask(key, partition)
+
+        self._timers.call_later_ms(delay.delay_ms, again)
+
+    def _find_offsets(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
+        def found(offsets: tuple[int, int] | None) -> None:
+            if self._followed.get(key) is not partition or partition.follower is not follower:
+                return
+            if offsets is None:
+                self._delay(key, partition, follower, follower.delay())
+                return
+            logger.info("%s is out of the leader's range %d..%d", partition, *offsets)
+            end = partition.log.log_end_offset
+            self._perform(key, partition, follower, follower.offsets_found(*offsets, end))
+
+        if self._link is None or not self._up:
+            self._delay(key, partition, follower, follower.delay())
+            return
+        find_offsets(self._link, self._settings.node_id, partition.topic, partition.index, follower.leader_epoch, found)
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

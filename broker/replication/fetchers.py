@@ -1,0 +1,53 @@
+"""One fetcher for each broker that leads something this one follows."""
+
+from collections.abc import Callable
+
+from ottla.broker.replication.fetcher import FetcherSettings, LeaderFetcher
+from ottla.broker.replication.partition import Partition
+from ottla.runtime.timers import LoopTimers
+
+
+class Fetchers:
+    """Makes fetchers when they are needed and ends them when they follow nothing any more."""
+
+    def __init__(self, settings: FetcherSettings, timers: LoopTimers, broker_epoch: Callable[[], int]) -> None:
+        self._settings = settings
+        self._timers = timers
+        self._broker_epoch = broker_epoch
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._of: dict[Partition, LeaderFetcher] = {}
+
+    def add(self, partition: Partition, leader_id: int, address: tuple[str, int] | None) -> None:
+        """Fetches the partition from ``leader_id``; waits while nobody knows its address."""
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = LeaderFetcher(leader_id, self._settings, self._timers, self._broker_epoch)
+            self._by_leader[leader_id] = fetcher
+        fetcher.move(address)
+        self._of[partition] = fetcher
+        fetcher.add(partition)
+
+    def remove(self, partition: Partition) -> None:
+        fetcher = self._of.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+            if fetcher.is_idle:
+                # It stays connected for a moment's worth of metadata only if it gets another partition in this turn.
+                self._timers.call_later_ms(1, lambda: self._end_if_idle(fetcher))
+
+    def move(self, leader_id: int, address: tuple[str, int] | None) -> None:
+        """The broker registered, perhaps with another address, or went."""
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is not None:
+            fetcher.move(address)
+
+    def close(self) -> None:
+        for fetcher in self._by_leader.values():
+            fetcher.close()
+        self._by_leader.clear()
+        self._of.clear()
+
+    def _end_if_idle(self, fetcher: LeaderFetcher) -> None:
+        if fetcher.is_idle and self._by_leader.get(fetcher.leader_id) is fetcher:
+            del self._by_leader[fetcher.leader_id]
+            fetcher.close()

@@ -1,0 +1,166 @@
+"""A follower's connection to a leader: Kafka requests out, answers in, in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import cast
+
+from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.headers import encode_request_header, read_response_header
+from ottla.runtime.timers import LoopTimers, Timer
+
+FIRST_BUFFER_BYTES = 256 << 10
+ANSWER_BYTES_MAX = 512 << 20
+"""More than any response.max.bytes plus the largest batch: a frame that says more is not from a broker."""
+
+_SIZE = Struct(">i")
+
+OnAnswer = Callable[[memoryview, int], None]
+"""Called with the frame and the position of the body in it; the frame is gone afterwards."""
+
+
+class LeaderLink(asyncio.BufferedProtocol):
+    """``on_up`` and ``on_lost`` are each called once; after ``close`` neither is. ``stall_ms``: an owed answer of which not
+    a byte came for so long breaks the connection."""
+
+    __slots__ = (
+        "_answers",
+        "_buffer",
+        "_client_id",
+        "_correlation_id",
+        "_end",
+        "_heard",
+        "_on_lost",
+        "_on_up",
+        "_stall_ms",
+        "_timers",
+        "_transport",
+        "_view",
+        "_watchdog",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        timers: LoopTimers,
+        stall_ms: int,
+        on_up: Callable[[], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._client_id = client_id
+        self._timers = timers
+        self._stall_ms = stall_ms
+        self._on_up = on_up
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(FIRST_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+        self._answers: deque[tuple[int, int, int, OnAnswer]] = deque()
+        self._correlation_id = 0
+        self._heard = False
+        self._watchdog: Timer | None = None
+        self.closed = False
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._answers)
+
+    def request(self, key: int, version: int, body: bytes, on_answer: OnAnswer) -> None:
+        """Sends a request; its answer comes after those of the requests before. Only while the link is up."""
+        assert self._transport is not None, "requests go out once the link is up"
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = encode_request_header(key, version, correlation_id, self._client_id)
+        self._answers.append((key, version, correlation_id, on_answer))
+        self._transport.write(_SIZE.pack(len(header) + len(body)) + header + body)
+        if self._watchdog is None:
+            self._watch()
+
+    def close(self) -> None:
+        """No callback comes any more."""
+        self.closed = True
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+        else:
+            self._on_up()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        self._end += nbytes
+        try:
+            self._take_frames()
+        except WireError as error:
+            self._break(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._break(str(exc) if exc is not None else "the leader closed the connection")
+
+    # Frames.
+
+    def _take_frames(self) -> None:
+        start, needed = 0, 4
+        while self._end - start >= 4 and not self.closed:
+            size = _SIZE.unpack_from(self._view, start)[0]
+            if not 4 <= size <= ANSWER_BYTES_MAX:
+                raise WireError(f"an answer of {size} bytes cannot be")
+            needed = size + 4
+            if start + needed > self._end:
+                break
+            self._take_answer(self._view[start + 4 : start + needed])
+            start += needed
+            needed = 4
+        self._settle(start, needed)
+
+    def _take_answer(self, frame: memoryview) -> None:
+        if not self._answers:
+            raise WireError("an answer to nothing")
+        key, version, correlation_id, on_answer = self._answers.popleft()
+        answered, position = read_response_header(frame, 0, key, version)
+        if answered != correlation_id:
+            raise WireError(f"an answer to request {answered} where {correlation_id} is due")
+        on_answer(frame, position)
+
+    def _settle(self, start: int, needed: int) -> None:
+        """Moves the piece of a frame that is left to the front, into a buffer where the whole frame fits."""
+        rest = self._end - start
+        if needed > len(self._buffer):
+            buffer = bytearray(needed)
+            buffer[:rest] = self._view[start : self._end]
+            self._buffer, self._view = buffer, memoryview(buffer)
+        elif start and rest:
+            self._view[:rest] = bytes(self._view[start : self._end])
+        self._end = rest
+
+    # Stalls.
+
+    def _watch(self) -> None:
+        self._heard = False
+        self._watchdog = self._timers.call_later_ms(self._stall_ms, self._check)
+
+    def _check(self) -> None:
+        self._watchdog = None
+        if not self._answers:
+            return
+        if self._heard:
+            self._watch()
+        else:
+            self._break(f"no answer for {self._stall_ms} ms")
+
+    def _break(self, reason: str) -> None:
+        if not self.closed:
+            self.close()
+            self._on_lost(reason)

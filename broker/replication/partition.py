@@ -1,0 +1,354 @@
+"""A hosted partition: its log, its role, and who waits on it.
+
+The rules are the deciders'; this joins them to the log and tells the waiters. Everything runs on the event loop, so each
+method is one step that nothing interrupts.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from ottla.broker.replication.decisions.fetch_session import SessionPartition
+from ottla.broker.replication.decisions.follower import PartitionFollower
+from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
+from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
+from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
+from ottla.broker.replication.ports import Appended, PartitionLog
+from ottla.broker.replication.purgatory import ParkedProduce, WakeQueue
+from ottla.log.config import LogConfig
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+ACKS_ALL = -1
+NO_LEADER = -1
+
+
+class PartitionEvents:
+    """What partitions report to the replica manager. Dictionaries are sets that keep their order."""
+
+    __slots__ = ("behind", "incomplete", "on_proposal", "wakes")
+
+    def __init__(self, wakes: WakeQueue, on_proposal: "Callable[[Partition, Proposal], None]") -> None:
+        self.wakes = wakes
+        self.on_proposal = on_proposal
+        self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
+        self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand
+
+
+class Partition:
+    """One replica on this broker. Leader, follower, or neither while it has no leader."""
+
+    __slots__ = (
+        "_events",
+        "_wakes",
+        "commit_watches",
+        "end_watches",
+        "follower",
+        "index",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "news_watches",
+        "partition_epoch",
+        "produce_waiters",
+        "replicas",
+        "topic",
+        "topic_id",
+        "usable",
+    )
+
+    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog, events: PartitionEvents) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
+        self.produce_waiters: deque[tuple[int, ParkedProduce, int]] = deque()
+        # Each of these is told once and then forgotten, so that a session nobody uses costs one touch.
+        self.end_watches: dict[SessionPartition, None] = {}  # followers, waiting for records
+        self.commit_watches: dict[SessionPartition, None] = {}  # consumers, waiting for committed records
+        self.news_watches: dict[SessionPartition, None] = {}  # followers to be told the high watermark in passing
+        self._events = events
+        self._wakes = events.wakes
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # Roles.
+
+    def lead(
+        self,
+        node_id: int,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
+        brokers: Mapping[int, BrokerStanding],
+        lag_time_max_ms: int,
+        now_ms: int,
+    ) -> bool:
+        """Leads from now on; False if the news is older than what is known (an AlterPartition's answer came first)."""
+        if partition_epoch < self.partition_epoch:
+            return False
+        leader = self.leader or PartitionLeader(node_id, brokers, lag_time_max_ms)
+        log = self.log
+        new_epoch = leader.lead(
+            epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=isr,
+            replicas=replicas,
+            min_insync_replicas=log.config.min_insync_replicas,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            now_ms=now_ms,
+        )
+        if new_epoch:
+            # Noted even before anything is written: followers must find where our epoch began.
+            log.epochs.assign(leader_epoch, log.log_end_offset)
+        self.leader, self.follower = leader, None
+        self._adopt(node_id, leader_epoch, partition_epoch, replicas)
+        if new_epoch:
+            self._touch_all()
+        self._note_isr()
+        if leader.advance(now_ms):
+            self._committed(leader)
+        if leader.high_watermark < leader.log_end_offset:
+            self._events.behind[self] = None
+        return True
+
+    def follow(
+        self,
+        leader_id: int,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        backoff_max_ms: int,
+    ) -> bool:
+        """Follows ``leader_id`` (-1: nobody leads). True if the leader epoch is a new one: fetch anew."""
+        if partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = leader_epoch > self.leader_epoch or self.follower is None
+        self.leader = None
+        self._events.behind.pop(self, None)
+        self._events.incomplete.pop(self, None)
+        self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
+        if new_epoch:
+            log = self.log
+            last_epoch = log.epochs.latest_epoch
+            # Without any epoch nothing can be compared: what lies above the high watermark may be anyone's.
+            offset = log.log_end_offset if last_epoch >= 0 else log.high_watermark
+            self.follower = PartitionFollower(leader_epoch, offset, last_epoch, backoff_max_ms)
+            self.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return new_epoch
+
+    def _adopt(self, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...]) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = replicas
+
+    def retire(self, error: ErrorCode) -> None:
+        """This broker hosts it no longer, or cannot: everyone who waits is told."""
+        self.usable = False
+        self.leader = self.follower = None
+        self._events.behind.pop(self, None)
+        self._events.incomplete.pop(self, None)
+        self.fail_waiters(error)
+
+    def configure(self, config: LogConfig, now_ms: int) -> None:
+        """The topic's settings changed."""
+        self.log.configure(config)
+        leader = self.leader
+        if leader is not None:
+            leader.set_min_insync_replicas(config.min_insync_replicas)
+            if leader.advance(now_ms):
+                self._committed(leader)
+
+    def require_epoch(self, epoch: int) -> None:
+        """Raises KafkaError if the peer lives in another leader epoch than we do. -1: it does not say."""
+        if epoch in (-1, self.leader_epoch):
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is in leader epoch {self.leader_epoch}")
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self} knows leader epoch {self.leader_epoch} only")
+
+    # Writing.
+
+    def append(self, records: memoryview, acks: int, wall_ms: int, now_ms: int) -> Appended:
+        """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError."""
+        leader = self.leader
+        if leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
+        if acks == ACKS_ALL and not leader.has_enough_in_sync():
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
+            )
+        info = self.log.append_as_leader(records, leader.epoch, wall_ms)
+        if not info.duplicate:
+            if leader.appended(info.last_offset + 1, now_ms):
+                self._committed(leader)
+            else:
+                self._events.behind[self] = None
+            if self.end_watches:
+                self._touch(self.end_watches)
+        return info
+
+    def has_committed(self, last_offset: int) -> bool:
+        """Whether acks=all may be told at once, and nothing but success."""
+        leader = self.leader
+        return leader is not None and leader.high_watermark > last_offset and leader.had_enough_in_sync()
+
+    def await_committed(self, last_offset: int, parked: ParkedProduce) -> None:
+        """Settles ``parked`` once the in-sync replicas have everything up to ``last_offset``."""
+        place = parked.add()
+        leader = self.leader
+        if leader is None:
+            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.high_watermark > last_offset:
+            parked.settle(place, self._outcome(leader))
+        else:
+            self._drop_done_waiters()
+            # Appends come in order, so the list is sorted; only the repetition of an older batch may wait a little longer.
+            self.produce_waiters.append((last_offset + 1, parked, place))
+
+    @staticmethod
+    def _outcome(leader: PartitionLeader) -> ErrorCode:
+        return ErrorCode.NONE if leader.had_enough_in_sync() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def _drop_done_waiters(self) -> None:
+        # Those that timed out or whose connection went, so that a partition that commits nothing gathers none.
+        waiters = self.produce_waiters
+        while waiters and waiters[0][1].done:
+            waiters.popleft()
+
+    def fail_waiters(self, error: ErrorCode) -> None:
+        waiters, self.produce_waiters = self.produce_waiters, deque()
+        for _, parked, place in waiters:
+            parked.settle(place, error)
+        self._touch_all()
+
+    # Followers.
+
+    def follower_fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, contact: FollowerContact | None, now_ms: int
+    ) -> None:
+        """A follower asked for records from ``offset`` on: it has all before. Raises KafkaError if it may not ask."""
+        leader = self.leader
+        if leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
+        if leader.knows_newer_life_of(broker_id, broker_epoch):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has registered anew since")
+        if leader.fetched(broker_id, broker_epoch, offset, contact, now_ms) is None:
+            # Perhaps assigned a moment ago, and we do not know yet: this error makes it ask again.
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is no replica of {self}")
+        if offset > leader.high_watermark and leader.advance(now_ms):
+            self._committed(leader)
+        self.consider_expand(broker_id)
+
+    def consider_expand(self, broker_id: int) -> None:
+        leader = self.leader
+        if leader is not None and broker_id not in leader.maximal_isr:
+            proposal = leader.propose_expand(broker_id)
+            if proposal is not None:
+                self._events.on_proposal(self, proposal)
+
+    def consider_shrink(self, now_ms: int) -> None:
+        """For the timer. Also forgets that the partition was behind, if everyone has everything by now."""
+        leader = self.leader
+        if leader is None or leader.high_watermark == leader.log_end_offset:
+            self._events.behind.pop(self, None)
+            return
+        proposal = leader.propose_shrink(now_ms)
+        if proposal is not None:
+            self._events.on_proposal(self, proposal)
+
+    def isr_changed(self, now_ms: int) -> None:
+        """The leader's ISR was altered: records may be committed by it, and another replica may be next."""
+        leader = self.leader
+        if leader is None:
+            return
+        self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
+        self._note_isr()
+        self.retry_joins(now_ms)
+
+    def retry_joins(self, now_ms: int) -> None:
+        """Also for the timer, while replicas are out of the ISR: time may have let records through, or a broker in."""
+        leader = self.leader
+        if leader is None:
+            return
+        if leader.advance(now_ms):
+            self._committed(leader)
+        for replica in self.replicas:
+            self.consider_expand(replica)
+
+    def _note_isr(self) -> None:
+        leader = self.leader
+        if leader is not None and len(leader.committed_isr) < len(self.replicas):
+            self._events.incomplete[self] = None
+        else:
+            self._events.incomplete.pop(self, None)
+
+    # Committing.
+
+    def _committed(self, leader: PartitionLeader) -> None:
+        high_watermark = leader.high_watermark
+        self.log.set_high_watermark(high_watermark)
+        if self.commit_watches:
+            self._touch(self.commit_watches)
+        if self.news_watches:
+            self._tell_in_passing()
+        waiters = self.produce_waiters
+        while waiters and (waiters[0][0] <= high_watermark or waiters[0][1].done):
+            _, parked, place = waiters.popleft()
+            parked.settle(place, self._outcome(leader))
+
+    def learn_high_watermark(self, leaders_high_watermark: int) -> None:
+        """The follower's part of the rule, from a fetch response."""
+        log = self.log
+        offset = follower_high_watermark(log.high_watermark, leaders_high_watermark, log.log_end_offset)
+        if offset != log.high_watermark:
+            log.set_high_watermark(offset)
+            if self.commit_watches:
+                self._touch(self.commit_watches)
+
+    # Watches.
+
+    def watch(self, entry: SessionPartition, *, follower: bool) -> None:
+        """Tells ``entry``'s session, once, when there is more for it."""
+        entry.hosted = self
+        if follower:
+            self.end_watches[entry] = None
+            self.news_watches[entry] = None
+        else:
+            self.commit_watches[entry] = None
+
+    def unwatch(self, entry: SessionPartition) -> None:
+        self.end_watches.pop(entry, None)
+        self.commit_watches.pop(entry, None)
+        self.news_watches.pop(entry, None)
+
+    def _touch(self, watches: dict[SessionPartition, None]) -> None:
+        for entry in watches:
+            session = entry.session
+            session.dirty[entry] = None
+            if session.parked is not None:
+                self._wakes.wake(session)
+        watches.clear()
+
+    def _touch_all(self) -> None:
+        self._touch(self.end_watches)
+        self._touch(self.commit_watches)
+        self.news_watches.clear()
+
+    def _tell_in_passing(self) -> None:
+        for entry in self.news_watches:
+            entry.session.dirty[entry] = None
+        self.news_watches.clear()

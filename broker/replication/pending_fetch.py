@@ -1,0 +1,209 @@
+"""One Fetch request, from its first look at the partitions to its answer; parked in between if there is not enough.
+
+It looks only at its session's dirty partitions. Answered when there are ``min_bytes``, or an error or divergence to tell, or
+the time is up; never twice.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.request import RequestContext
+from ottla.broker.replication import fetch_read
+from ottla.broker.replication.decisions.fetch_session import NO_SESSION, FetchSession, SessionPartition
+from ottla.broker.replication.fetch_read import Reader
+from ottla.broker.replication.partition import Partition
+from ottla.broker.wire.fetch_fast import encode_fetch_response
+from ottla.broker.wire.fetch_tuples import FetchedPartition
+from ottla.broker.wire.produce_fast import Topic
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import Timer
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.replica_manager import ReplicaManager
+
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+Answers = list[tuple[SessionPartition, FetchedPartition]]
+
+
+class PendingFetch:
+    """``full``: the answer lists every partition asked for; else only those with news."""
+
+    __slots__ = ("_manager", "_named", "_timer", "full", "max_bytes", "min_bytes", "reader", "request", "session")
+
+    def __init__(
+        self,
+        manager: "ReplicaManager",
+        request: RequestContext,
+        session: FetchSession,
+        reader: Reader,
+        *,
+        named: Iterable[SessionPartition],
+        full: bool,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        self._manager = manager
+        self.request = request
+        self.session = session
+        self.reader = reader
+        # A follower's position is noted for what its request names; what may not be fetched keeps its error here.
+        self._named: dict[SessionPartition, int] = dict.fromkeys(named, 0) if reader.is_follower else {}
+        self.full = full
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self._timer: Timer | None = None
+
+    def start(self, max_wait_ms: int) -> None:
+        """Answers at once if it may, else parks."""
+        if self._named:
+            self._note_follower()
+        wait = max_wait_ms > 0 and bool(self.session.partitions)
+        if wait and self.min_bytes > 1 and not self._enough():
+            self._park(max_wait_ms)
+            return
+        answers, size, urgent = self._read()
+        if urgent or size >= self.min_bytes or not wait:
+            self._respond(answers)
+        else:
+            self._park(max_wait_ms)
+
+    def look_again(self) -> None:
+        if self.min_bytes > 1 and not self._enough():
+            self._watch_dirty()
+            return
+        answers, size, urgent = self._read()
+        if urgent or size >= self.min_bytes:
+            self._respond(answers)
+        else:
+            self._watch_dirty()
+
+    def expire(self) -> None:
+        self._respond(self._read()[0])
+
+    # Waiting.
+
+    def _park(self, max_wait_ms: int) -> None:
+        self.session.parked = self
+        self._watch_dirty()
+        self._timer = self._manager.timers.call_later_ms(max_wait_ms, self.expire)
+        self.request.on_close(self._drop)
+
+    def _watch_dirty(self) -> None:
+        for entry in self.session.dirty:
+            partition = self._partition(entry)
+            if partition is not None:
+                partition.watch(entry, follower=self.reader.is_follower)
+
+    def _unpark(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.session.parked is self:
+            self.session.parked = None
+            if self.session.id == NO_SESSION:
+                stop_watching(self.session)
+
+    def _drop(self) -> None:
+        self._unpark()
+
+    # Looking.
+
+    def _note_follower(self) -> None:
+        """What the request says about the follower, before anything is read: the answer then tells what it changed."""
+        now_ms = self._manager.timers.now_ms()
+        for entry in list(self._named):
+            partition = self._partition(entry)
+            if partition is None:
+                continue
+            try:
+                fetch_read.note_follower(partition, entry.wanted, self.reader, self.session.contact, now_ms)
+            except KafkaError as error:
+                self._named[entry] = error.code
+
+    def _partition(self, entry: SessionPartition) -> Partition | None:
+        return self._manager.partitions.get((entry.topic, entry.wanted[0]))
+
+    def _enough(self) -> bool:
+        found = 0
+        for entry in self.session.dirty:
+            partition = self._partition(entry)
+            if partition is None:
+                return True
+            try:
+                found += fetch_read.available_bytes(partition, entry.wanted, self.reader)
+            except KafkaError:
+                return True
+            if found >= self.min_bytes:
+                return True
+        return False
+
+    def _read(self) -> tuple[Answers, int, bool]:
+        """(answers of the partitions looked at, bytes of records in them, whether one cannot wait)."""
+        answers: Answers = []
+        size, urgent = 0, False
+        for entry in self.session.dirty:
+            if size >= self.max_bytes and not self.full:
+                break  # the rest stays dirty, and is first in line next time
+            answer = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0)
+            answers.append((entry, answer))
+            size += len(answer[7] or b"")
+            urgent = urgent or answer[1] != 0 or answer[8] is not None
+        return answers, size, urgent
+
+    def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> FetchedPartition:
+        index = entry.wanted[0]
+        refusal = self._named.get(entry)
+        if refusal:
+            return self._refused(entry, refusal)
+        partition = self._partition(entry)
+        if partition is None:
+            return self._refused(entry, self._manager.missing_error(entry.topic, index))
+        try:
+            return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one)
+        except KafkaError as error:
+            return self._refused(entry, error.code)
+
+    def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:
+        index = entry.wanted[0]
+        leader = self._manager.leader_of(entry.topic, index) if error in MOVED else None
+        return fetch_read.refused(index, error, leader)
+
+    # Answering.
+
+    def _respond(self, answers: Answers) -> None:
+        self._unpark()
+        session = self.session
+        topics: dict[Topic, list[FetchedPartition]] = {}
+        leaders: list[int] = []
+        for entry, answer in answers:
+            if self._settle(entry, answer) or self.full:
+                topics.setdefault(entry.topic, []).append(answer)
+                if answer[9] is not None:
+                    leaders.append(answer[9][0])
+        endpoints = self._manager.endpoints(leaders, self.request.connection.listener_name) if leaders else ()
+        self.request.respond(
+            encode_fetch_response(
+                self.request.version, list(topics.items()), session_id=session.id, node_endpoints=endpoints
+            )
+        )
+
+    def _settle(self, entry: SessionPartition, answer: FetchedPartition) -> bool:
+        """Notes what the client is told; whether it is anything."""
+        session = self.session
+        if session.id == NO_SESSION:
+            return True
+        exhausted = not answer[7] and not answer[1] and answer[8] is None
+        session.served(entry, exhausted=exhausted)
+        if exhausted:
+            partition = self._partition(entry)
+            if partition is not None:
+                partition.watch(entry, follower=self.reader.is_follower)
+        return entry.has_news(answer[2], answer[4]) or not exhausted
+
+
+def stop_watching(session: FetchSession) -> None:
+    """No partition knows of the session any more."""
+    for entry in session.partitions.values():
+        if entry.hosted is not None:
+            entry.hosted.unwatch(entry)

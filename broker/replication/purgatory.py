@@ -1,0 +1,93 @@
+"""Requests that wait: Produce for the in-sync replicas, Fetch for data.
+
+A parked request is a small object in the waiter lists of the partitions it waits on, and one timer in the timing wheel. It
+is completed exactly once: by the partitions, by the timer, or dropped when its connection is gone. No task, no future.
+"""
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+
+from ottla.broker.replication.decisions.fetch_session import FetchSession
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.timers import Timer
+
+Schedule = Callable[[int, Callable[[], None]], Timer]
+"""``LoopTimers.call_later_ms``."""
+
+
+class WakeQueue:
+    """Fetches to look at again, once each, when the events at hand are handled.
+
+    A burst of appends so becomes one answer to each follower, however many batches and partitions it touched.
+    """
+
+    __slots__ = ("_loop", "_ready")
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ready: dict[FetchSession, None] = {}
+
+    def wake(self, session: FetchSession) -> None:
+        if not self._ready:
+            self._loop.call_soon(self._run)
+        self._ready[session] = None
+
+    def _run(self) -> None:
+        ready, self._ready = self._ready, {}
+        for session in ready:
+            parked = session.parked
+            if parked is not None:
+                parked.look_again()
+
+
+class ParkedProduce:
+    """A Produce with acks=all whose records are written here and not yet everywhere.
+
+    ``respond(errors)`` gets one error code for each awaited partition, in the order of the ``await_`` calls.
+    """
+
+    __slots__ = ("_pending", "_respond", "_timer", "done", "errors")
+
+    def __init__(self, respond: Callable[[Sequence[int]], None]) -> None:
+        self._respond = respond
+        self._pending = 0
+        self._timer: Timer | None = None
+        self.errors: list[int] = []
+        self.done = False
+
+    def add(self) -> int:
+        """One more partition to wait for; its place in ``errors``."""
+        self._pending += 1
+        self.errors.append(ErrorCode.REQUEST_TIMED_OUT)
+        return len(self.errors) - 1
+
+    def park(self, schedule: Schedule, timeout_ms: int) -> None:
+        """Waits from now on, at most so long. Nothing to wait for answers at once."""
+        if self._pending == 0:
+            self._complete()
+        elif not self.done:
+            self._timer = schedule(timeout_ms, self._complete)
+
+    def settle(self, place: int, error: int) -> None:
+        """A partition has its outcome. The last one completes the request; later calls mean nothing."""
+        if self.done:
+            return
+        self.errors[place] = error
+        self._pending -= 1
+        if self._pending == 0 and self._timer is not None:
+            self._complete()
+
+    def drop(self) -> None:
+        """The connection is gone: nobody waits for the answer any more."""
+        self._finish()
+
+    def _complete(self) -> None:
+        if not self.done:
+            self._finish()
+            self._respond(self.errors)
+
+    def _finish(self) -> None:
+        self.done = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,306 @@
+"""Every partition this broker hosts, kept as the metadata log says.
+
+A metadata publisher: of each stretch of the log it applies what concerns this broker: deletions first, then what it leads,
+then what it follows. Its timers look only at partitions that may need it. No loop over all partitions, ever.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from random import Random
+
+import msgspec
+
+from ottla.broker.replication.alter_partition import AlterPartitionQueue, Controller
+from ottla.broker.replication.decisions.fetch_session import SessionCache
+from ottla.broker.replication.decisions.leader import Proposal
+from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.fetchers import Fetchers
+from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.ports import LogStore
+from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.settings import ReplicationSettings
+from ottla.broker.topic_config import TOPIC_RESOURCE, log_config
+from ottla.broker.wire.produce_fast import NodeEndpoint
+from ottla.log.config import LogConfig
+from ottla.log.names import TopicPartition
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import BROKER_RESOURCE, NO_LEADER, BrokerView, PartitionView
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers, Timer
+
+JOIN_RETRY_MS = 500
+SESSION_EVICTION_MS = 120_000
+
+_Action = Callable[[], None]
+_Play = Callable[[Partition, PartitionView], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A partition that is to be hosted here, as the image has it."""
+
+    topic: str
+    index: int
+    topic_id: bytes
+    view: PartitionView
+
+
+class ReplicaManager:
+    """The broker's partitions. ``partitions`` finds them by (topic name, index) and by (topic id, index)."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        logs: LogStore,
+        timers: LoopTimers,
+        controller: Controller,
+        rng: Random,
+        wakes: WakeQueue,
+    ) -> None:
+        self.node_id = config.node_id
+        self.broker_epoch = -1  # set by the lifecycle when the broker is registered
+        self.timers = timers
+        self.partitions: dict[tuple[str | bytes, int], Partition] = {}
+        self.brokers: dict[int, BrokerStanding] = {}
+        self.settings = ReplicationSettings.of(config)
+        self.sessions = SessionCache(
+            self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
+        )
+        self._config = config
+        self._logs = logs
+        self._image: MetadataImage | None = None
+        self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
+        self._events = PartitionEvents(wakes, self._propose)
+        self._fetchers = Fetchers(self.settings.fetcher, timers, self._epoch)
+        self._offline: dict[tuple[str | bytes, int], None] = {}
+        self._timers: list[Timer] = []
+
+    def start(self) -> None:
+        """Starts the timers."""
+        self._every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
+        self._every(JOIN_RETRY_MS, self._retry_joins)
+        self._every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
+
+    def stop(self) -> None:
+        """Stops fetching and asking. Requests still parked are answered or dropped by their connections."""
+        for timer in self._timers:
+            timer.cancel()
+        self._fetchers.close()
+        self._alter.close()
+
+    # What handlers ask.
+
+    def missing_error(self, topic: str | bytes, index: int) -> ErrorCode:
+        """Why a partition is not in ``partitions``."""
+        if (topic, index) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        view = self._view(topic, index)
+        if view is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if isinstance(topic, bytes) and (self._image is None or topic not in self._image.topics_by_id):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def leader_of(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
+        """(leader id, leader epoch) for a client that came to the wrong broker (KIP-951)."""
+        view = self._view(topic, index)
+        return (view.leader, view.leader_epoch) if view is not None else None
+
+    def endpoints(self, broker_ids: Iterable[int], listener_name: str) -> list[NodeEndpoint]:
+        """Where clients of a listener find these brokers."""
+        found: dict[int, NodeEndpoint] = {}
+        for broker_id in broker_ids:
+            broker = self._image.brokers.get(broker_id) if self._image is not None else None
+            address = _address(broker, listener_name) if broker is not None else None
+            if broker is not None and address is not None:
+                found[broker_id] = (broker_id, *address, broker.rack)
+        return list(found.values())
+
+    def _view(self, topic: str | bytes, index: int) -> PartitionView | None:
+        if self._image is None:
+            return None
+        by_id = isinstance(topic, bytes)
+        found = self._image.topics_by_id.get(topic) if by_id else self._image.topics_by_name.get(topic)  # type: ignore[arg-type]
+        return found.partitions.get(index) if found is not None else None
+
+    # Metadata.
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Applies a stretch of the metadata log."""
+        self._image = image
+        self._apply_brokers(delta, image)
+        for topic in delta.deleted_topics.values():
+            for index in topic.partitions:
+                self._drop(topic.id, index)
+        leads, follows = self._sort(delta, image)
+        for replica in leads:
+            self._host(replica, image, self._lead)
+        for replica in follows:
+            self._host(replica, image, self._follow)
+        if delta.configs:
+            self._apply_configs(delta, image)
+
+    def _apply_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is None:
+                self.brokers.pop(broker_id, None)
+                self._fetchers.move(broker_id, None)
+                continue
+            self.brokers[broker_id] = BrokerStanding(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
+            self._fetchers.move(broker_id, _address(broker, self.settings.listener_name))
+        if delta.brokers:
+            self._retry_joins()
+
+    def _sort(self, delta: MetadataDelta, image: MetadataImage) -> tuple[list[Replica], list[Replica]]:
+        """What this broker leads and what it follows, of the partitions that changed; drops what it has no more."""
+        leads: list[Replica] = []
+        follows: list[Replica] = []
+        for topic_id, index in delta.partitions:
+            topic = image.topics_by_id.get(topic_id)
+            view = topic.partitions.get(index) if topic is not None else None
+            if topic is None or view is None or self.node_id not in view.replicas:
+                self._drop(topic_id, index)
+            elif view.leader == self.node_id:
+                leads.append(Replica(topic.name, index, topic_id, view))
+            else:
+                follows.append(Replica(topic.name, index, topic_id, view))
+        return leads, follows
+
+    def _drop(self, topic_id: bytes, index: int) -> None:
+        self._offline.pop((topic_id, index), None)
+        partition = self.partitions.pop((topic_id, index), None)
+        if partition is None:
+            return
+        self.partitions.pop((partition.topic, index), None)
+        self._fetchers.remove(partition)
+        partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        logger.info("Deleting %s", partition)
+        try:
+            self._logs.delete(TopicPartition(partition.topic, index))
+        except KafkaError as error:
+            logger.error("Could not delete %s: %s", partition, error.message)
+
+    def _host(self, replica: Replica, image: MetadataImage, play: _Play) -> None:
+        """Gives the replica its role, creating its log if there is none. A disk that fails costs this partition only."""
+        key = (replica.topic_id, replica.index)
+        partition = self.partitions.get(key)
+        try:
+            if partition is None:
+                partition = self._create(replica, image)
+            play(partition, replica.view)
+        except KafkaError as error:
+            logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
+            self._offline[key] = self._offline[replica.topic, replica.index] = None
+
+    def _create(self, replica: Replica, image: MetadataImage) -> Partition:
+        log = self._logs.get_or_create(
+            TopicPartition(replica.topic, replica.index),
+            self._log_config(replica.topic, image),
+            replica.topic_id,
+            replica.view.directory_of(self.node_id),
+        )
+        partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._events)
+        self.partitions[replica.topic_id, replica.index] = partition
+        self.partitions[replica.topic, replica.index] = partition
+        return partition
+
+    def _lead(self, partition: Partition, view: PartitionView) -> None:
+        self._fetchers.remove(partition)
+        partition.lead(
+            self.node_id,
+            leader_epoch=view.leader_epoch,
+            partition_epoch=view.partition_epoch,
+            isr=view.isr,
+            replicas=view.replicas,
+            brokers=self.brokers,
+            lag_time_max_ms=self.settings.lag_time_max_ms,
+            now_ms=self.timers.now_ms(),
+        )
+
+    def _follow(self, partition: Partition, view: PartitionView) -> None:
+        anew = partition.follow(
+            view.leader,
+            leader_epoch=view.leader_epoch,
+            partition_epoch=view.partition_epoch,
+            replicas=view.replicas,
+            backoff_max_ms=self.settings.fetcher.backoff_ms,
+        )
+        if anew:
+            self._fetchers.remove(partition)
+            if view.leader != NO_LEADER:
+                self._fetchers.add(partition, view.leader, self._broker_address(view.leader))
+
+    def _broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self._image.brokers.get(broker_id) if self._image is not None else None
+        return _address(broker, self.settings.listener_name) if broker is not None else None
+
+    # Configuration.
+
+    def _log_config(self, topic: str, image: MetadataImage) -> LogConfig:
+        own = image.configs.get((TOPIC_RESOURCE, topic), {})
+        return log_config(self._config, own, image.configs.get((BROKER_RESOURCE, "")))
+
+    def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if (BROKER_RESOURCE, "") in delta.configs:
+            topics = list(image.topics_by_name)  # a default of all topics changed
+        else:
+            topics = [name for kind, name in delta.configs if kind == TOPIC_RESOURCE]
+        for name in topics:
+            topic = image.topics_by_name.get(name)
+            if topic is None:
+                continue
+            config = self._log_config(name, image)
+            for index in topic.partitions:
+                partition = self.partitions.get((topic.id, index))
+                if partition is not None:
+                    partition.configure(config, self.timers.now_ms())
+
+    # Failures and timers.
+
+    def directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The disk under these failed: they are offline until the broker starts again."""
+        for name in partitions:
+            partition = self.partitions.get((name.topic, name.partition))
+            if partition is not None:
+                self._fetchers.remove(partition)
+                partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def led_count(self) -> int:
+        """How many partitions this broker leads: what a controlled shutdown waits for. Costs a look at each."""
+        return sum(1 for key, each in self.partitions.items() if isinstance(key[0], bytes) and each.leader is not None)
+
+    def _epoch(self) -> int:
+        return self.broker_epoch
+
+    def _propose(self, partition: Partition, proposal: Proposal) -> None:
+        self._alter.submit(partition, proposal)
+
+    def _every(self, interval_ms: int, action: _Action) -> None:
+        place = len(self._timers)
+
+        def tick() -> None:
+            self._timers[place] = self.timers.call_later_ms(interval_ms, tick)
+            action()
+
+        self._timers.append(self.timers.call_later_ms(interval_ms, tick))
+
+    def _check_lag(self) -> None:
+        now_ms = self.timers.now_ms()
+        for partition in list(self._events.behind):
+            partition.consider_shrink(now_ms)
+
+    def _retry_joins(self) -> None:
+        now_ms = self.timers.now_ms()
+        for partition in list(self._events.incomplete):
+            partition.retry_joins(now_ms)
+
+
+def _address(broker: BrokerView, listener_name: str) -> tuple[str, int] | None:
+    for endpoint in broker.endpoints:
+        if endpoint.name == listener_name:
+            return endpoint.host, endpoint.port
+    return None
