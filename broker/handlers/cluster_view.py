@@ -56,7 +56,7 @@ def partition_state(
     ``name_missing_listener``: from Metadata version 6 on, a leader without our listener has an error of its own.
     """
     replicas, isr = list(partition.replicas), list(partition.isr)
-    offline = [each for each in replicas if each not in reachable]
+    offline = _offline(partition, reachable)
     if hide_unreachable:
         replicas = [each for each in replicas if each in reachable]
         isr = [each for each in isr if each in reachable]
@@ -68,6 +68,17 @@ def partition_state(
     lacks_listener = leader is not None and not leader.fenced and name_missing_listener
     error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
     return PartitionState(error, NO_LEADER, replicas, isr, offline)
+
+
+def _offline(partition: "PartitionView", reachable: "dict[int, BrokerView]") -> list[int]:
+    """Replicas on brokers that cannot be reached, or in a directory that failed."""
+    if not partition.directories:
+        return [each for each in partition.replicas if each not in reachable]
+    return [
+        each
+        for each, directory in zip(partition.replicas, partition.directories, strict=True)
+        if each not in reachable or not reachable[each].has_directory(directory)
+    ]
 
 
 def missing_topic_error(name: str) -> ErrorCode:

@@ -55,8 +55,7 @@ class MetadataHandler:
         """The response's bytes."""
         known = self._broker.image.brokers
         reachable = reachable_brokers(self._broker.image, listener_name)
-        # Endpoints do not show in topics; who is there and who can be reached from which listener does.
-        self._fragments.brokers_are([(each.id, each.fenced, each.endpoints) for each in known.values()])
+        self._fragments.brokers_are(list(known.values()))  # views are values: a change puts another in their place
         audience = Audience(version, listener_name, body.include_topic_authorized_operations)
         topics = _Topics(self._broker, reachable, audience, self._fragments).encoded(body.topics)
         response = MetadataResponse(

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from functools import partial
 
 import pytest
 
@@ -44,7 +45,7 @@ class Broker:
         elif self._rng.random() < 0.5:
             request.respond([body[:100], body[100:]])
         else:
-            asyncio.get_running_loop().call_later(self._rng.random() * 0.05, request.respond, [body])
+            asyncio.get_running_loop().call_later(self._rng.random() * 0.05, partial(request.respond, [body]))
 
     def _drop(self) -> None:
         self.dropped += 1

@@ -2,12 +2,12 @@
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.routes import client_routes
@@ -20,60 +20,33 @@ from ottla.broker.wire.codec import decoder, encoder, message_class
 from ottla.broker.wire.headers import encode_request_header, read_response_header
 from ottla.proto import controller_pb2
 from ottla.quorum.listener import QuorumDescription
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import BrokerView, EndpointView, PartitionView, TopicView
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.broker.network.conftest import FakeTransport
 
 RNG = Random(5)
+DIRECTORY = random_id(RNG)
 
 
-class Endpoint(NamedTuple):
-    name: str
-    host: str
-    port: int
+def broker_view(broker_id: int, *, rack: str | None = None, listeners: tuple[str, ...] = ("PLAINTEXT",)) -> BrokerView:
+    """A registered broker that is not fenced."""
+    return BrokerView(
+        id=broker_id,
+        epoch=50 + broker_id,
+        incarnation_id=random_id(RNG),
+        endpoints=tuple(EndpointView(name, f"host{broker_id}.{name.lower()}", 9092) for name in listeners),
+        features={},
+        rack=rack,
+        fenced=False,
+        in_controlled_shutdown=False,
+        directories=(DIRECTORY,),
+    )
 
 
-@dataclass
-class FakeBrokerView:
-    id: int
-    fenced: bool = False
-    rack: str | None = None
-    listeners: tuple[str, ...] = ("PLAINTEXT",)
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        return tuple(Endpoint(name, f"host{self.id}.{name.lower()}", 9092) for name in self.listeners)
-
-
-@dataclass
-class FakePartition:
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 7
-    partition_epoch: int = 0
-
-
-@dataclass
-class FakeTopic:
-    name: str
-    partitions: dict[int, FakePartition]
-    id: bytes = field(default_factory=lambda: random_id(RNG))
-
-
-@dataclass
-class FakeImage:
-    offset: int = 100
-    brokers: dict[int, FakeBrokerView] = field(default_factory=dict)
-    topics_by_name: dict[str, FakeTopic] = field(default_factory=dict)
-    topics_by_id: dict[bytes, FakeTopic] = field(default_factory=dict)
-    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    features: dict[str, int] = field(default_factory=lambda: {"metadata.version": 30})
-
-    def add(self, name: str, *partitions: FakePartition) -> FakeTopic:
-        topic = FakeTopic(name, dict(enumerate(partitions)))
-        self.topics_by_name[name] = self.topics_by_id[topic.id] = topic
-        return topic
+def partition_view(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int) -> PartitionView:
+    return PartitionView(replicas, isr, leader, leader_epoch=7, partition_epoch=0)
 
 
 Told = controller_pb2.ControllerResponse
@@ -112,7 +85,10 @@ class Site:
     """The broker under test (node 1) and one client."""
 
     def __init__(self, **settings: str) -> None:
-        self.image = FakeImage(brokers={1: FakeBrokerView(1, rack="r1"), 2: FakeBrokerView(2), 3: FakeBrokerView(3)})
+        self.image = MetadataImage()
+        self.image.offset = 100
+        self.image.features = {"metadata.version": 30}
+        self.image.brokers = {1: broker_view(1, rack="r1"), 2: broker_view(2), 3: broker_view(3)}
         self.controller = FakeController()
         self.quorum_view = FakeQuorumView()
         texts = {
@@ -127,7 +103,7 @@ class Site:
             config=self.config,
             host=cast(Any, None),
             timers=cast(Any, None),
-            image=cast(Any, self.image),
+            image=self.image,
             controller=cast(Any, self.controller),
             quorum=cast(Any, None),
             replicas=cast(Any, None),
@@ -138,6 +114,20 @@ class Site:
         )
         self.routes = client_routes(self.broker)
         self.connect()
+
+    def change_broker(self, broker_id: int, **changes: Any) -> None:
+        self.image.brokers[broker_id] = structs.replace(self.image.brokers[broker_id], **changes)
+
+    def change_partition(self, topic: str, index: int, **changes: Any) -> None:
+        """As a record does: the partition epoch grows."""
+        partitions = self.image.topics_by_name[topic].partitions
+        before = partitions[index]
+        partitions[index] = structs.replace(before, partition_epoch=before.partition_epoch + 1, **changes)
+
+    def add_topic(self, name: str, *partitions: PartitionView) -> TopicView:
+        topic = TopicView(name, random_id(RNG), dict(enumerate(partitions)))
+        self.image.topics_by_name[name] = self.image.topics_by_id[topic.id] = topic
+        return topic
 
     def connect(self, listener_name: str = "PLAINTEXT") -> None:
         self.connection = Connection(self.routes, ReceivePool(), ConnectionLimits(), listener_name)

@@ -14,7 +14,7 @@ from ottla.broker.wire.messages.describe_topic_partitions_request import (
 from ottla.quorum.listener import QuorumDescription, ReplicaDescription
 from ottla.quorum.raft.voters import Endpoint
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.handlers.conftest import FakeBrokerView, FakePartition, Site
+from tests.unit.broker.handlers.conftest import Site, partition_view
 
 METADATA = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
 DIRECTORY = bytes(range(16))
@@ -22,7 +22,7 @@ DIRECTORY = bytes(range(16))
 
 @pytest.mark.parametrize("version", range(3))
 def test_a_cluster_is_told_without_its_fenced_brokers(site: Site, version: int) -> None:
-    site.image.brokers[3].fenced = True
+    site.change_broker(3, fenced=True)
     response = site.ask(DescribeClusterRequest(True), version)
     assert (response.cluster_id, response.controller_id, response.error_code) == ("the-cluster", 1, 0)
     assert [(each.broker_id, each.host, each.rack) for each in response.brokers] == [
@@ -33,7 +33,7 @@ def test_a_cluster_is_told_without_its_fenced_brokers(site: Site, version: int) 
 
 
 def test_fenced_brokers_are_told_when_asked_for(site: Site) -> None:
-    site.image.brokers[1].fenced = True
+    site.change_broker(1, fenced=True)
     response = site.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
     assert [(each.broker_id, each.is_fenced) for each in response.brokers] == [(1, True), (2, False), (3, False)]
     assert response.controller_id == 2
@@ -86,7 +86,7 @@ def test_other_topics_have_no_quorum(site: Site) -> None:
 @pytest.fixture
 def paged(site: Site) -> Site:
     for name, count in (("b", 3), ("a", 2), ("c", 2)):
-        site.image.add(name, *(FakePartition((1, 2), (1,), 1) for _ in range(count)))
+        site.add_topic(name, *(partition_view((1, 2), (1,), 1) for _ in range(count)))
     return site
 
 
@@ -130,11 +130,11 @@ def test_named_topics_only_and_unknown_ones_with_their_error(paged: Site) -> Non
 
 def test_the_server_bounds_a_page(site: Site) -> None:
     small = Site(max_request_partition_size_limit="2")
-    small.image.add("a", *(FakePartition((1,), (1,), 1) for _ in range(5)))
+    small.add_topic("a", *(partition_view((1,), (1,), 1) for _ in range(5)))
     assert pages(small.ask(DescribeTopicPartitionsRequest(), 0)) == [("a", [0, 1])]
 
 
 def test_offline_replicas_are_told(paged: Site) -> None:
-    paged.image.brokers[2] = FakeBrokerView(2, fenced=True)
+    paged.change_broker(2, fenced=True)
     partition = paged.ask(DescribeTopicPartitionsRequest(), 0).topics[0].partitions[0]
     assert partition.offline_replicas == [2]

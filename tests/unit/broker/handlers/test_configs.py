@@ -9,7 +9,7 @@ from ottla.broker.wire.messages import incremental_alter_configs_request as incr
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.handlers.conftest import FakePartition, Site
+from tests.unit.broker.handlers.conftest import Site, partition_view
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
@@ -32,7 +32,7 @@ def synonyms(entry: Any) -> list[tuple[str, str, int]]:
 
 @pytest.fixture
 def with_topic(site: Site) -> Site:
-    site.image.add("flights", FakePartition((1,), (1,), 1))
+    site.add_topic("flights", partition_view((1,), (1,), 1))
     return site
 
 
@@ -57,7 +57,7 @@ def test_a_default_names_the_broker_setting_it_comes_from(with_topic: Site) -> N
 
 def test_the_places_that_set_a_value_are_told_strongest_first() -> None:
     site = Site(log_segment_bytes="2000000")
-    site.image.add("flights", FakePartition((1,), (1,), 1))
+    site.add_topic("flights", partition_view((1,), (1,), 1))
     site.image.configs = {
         (TOPIC, "flights"): {"segment.bytes": "5000000"},
         (BROKER, "1"): {"log.segment.bytes": "4000000"},
@@ -82,7 +82,7 @@ def test_the_places_that_set_a_value_are_told_strongest_first() -> None:
 
 def test_a_coarser_server_setting_is_told_in_milliseconds() -> None:
     site = Site(log_retention_hours="2")
-    site.image.add("flights", FakePartition((1,), (1,), 1))
+    site.add_topic("flights", partition_view((1,), (1,), 1))
     entry = told(describe(site, TOPIC, "flights"))["retention.ms"]
     assert (entry.value, entry.config_source) == ("7200000", 4)
     assert synonyms(entry) == [("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)]

@@ -14,9 +14,10 @@ from ottla.broker.wire.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from ottla.proto import controller_pb2
+from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
-from tests.unit.broker.handlers.conftest import FakeBrokerView, FakePartition, FakeTopic, Site
+from tests.unit.broker.handlers.conftest import DIRECTORY, Site, broker_view, partition_view
 
 ALL = MetadataRequest(topics=None)
 VERSIONS = range(14)
@@ -26,8 +27,8 @@ def named(*names: str, create: bool = False) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=create)
 
 
-def with_topic(site: Site, *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> FakeTopic:
-    return site.image.add("flights", FakePartition((1, 2, 3), isr, leader), FakePartition((2, 3, 1), (2, 3, 1), 2))
+def with_topic(site: Site, *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> TopicView:
+    return site.add_topic("flights", partition_view((1, 2, 3), isr, leader), partition_view((2, 3, 1), (2, 3, 1), 2))
 
 
 def only_topic(response: Any) -> Any:
@@ -90,7 +91,7 @@ def test_topics_are_found_by_id_from_version_twelve_on(site: Site) -> None:
 
 def test_a_fenced_broker_is_not_there(site: Site) -> None:
     with_topic(site, leader=3)
-    site.image.brokers[3].fenced = True
+    site.change_broker(3, fenced=True)
     response = site.ask(ALL, 8)
     assert [each.node_id for each in response.brokers] == [1, 2]
     first, second = only_topic(response).partitions
@@ -102,7 +103,7 @@ def test_a_fenced_broker_is_not_there(site: Site) -> None:
 
 def test_version_zero_lists_only_replicas_that_can_be_reached(site: Site) -> None:
     with_topic(site)
-    site.image.brokers[3].fenced = True
+    site.change_broker(3, fenced=True)
     first = only_topic(site.ask(MetadataRequest(topics=[]), 0)).partitions[0]
     assert (first.replica_nodes, first.isr_nodes) == ([1, 2], [1, 2])
     assert first.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
@@ -116,7 +117,7 @@ def test_a_partition_without_leader_says_so(site: Site) -> None:
 
 def test_endpoints_are_those_of_the_listener_that_was_asked(site: Site) -> None:
     with_topic(site, leader=2)
-    site.image.brokers[1] = FakeBrokerView(1, listeners=("PLAINTEXT", "EXTERNAL"))
+    site.image.brokers[1] = broker_view(1, listeners=("PLAINTEXT", "EXTERNAL"))
     site.connect("EXTERNAL")
     for version, error in ((5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)):
         response = site.ask(ALL, version)
@@ -127,14 +128,14 @@ def test_endpoints_are_those_of_the_listener_that_was_asked(site: Site) -> None:
 
 
 def test_clients_are_sent_to_another_broker_when_this_one_is_fenced(site: Site) -> None:
-    site.image.brokers[1].fenced = True
+    site.change_broker(1, fenced=True)
     assert site.ask(ALL, 4).controller_id == 2
     site.image.brokers.clear()
     assert site.ask(ALL, 4).controller_id == -1
 
 
 def test_internal_topics_are_marked(site: Site) -> None:
-    site.image.add("__consumer_offsets", FakePartition((1,), (1,), 1))
+    site.add_topic("__consumer_offsets", partition_view((1,), (1,), 1))
     assert only_topic(site.ask(ALL, 4)).is_internal
 
 
@@ -186,23 +187,22 @@ class TestKeptBytes:
     """Encoded topics are kept; every change must show all the same."""
 
     def test_a_changed_partition_shows(self, site: Site) -> None:
-        topic = with_topic(site)
+        with_topic(site)
         site.ask(ALL, 12)
-        partition = topic.partitions[0]
-        partition.leader, partition.leader_epoch, partition.partition_epoch = 3, 8, 1
+        site.change_partition("flights", 0, leader=3, leader_epoch=8)
         told = only_topic(site.ask(ALL, 12)).partitions[0]
         assert (told.leader_id, told.leader_epoch) == (3, 8)
 
     def test_a_new_partition_shows(self, site: Site) -> None:
         topic = with_topic(site)
         site.ask(ALL, 12)
-        topic.partitions[2] = FakePartition((1,), (1,), 1)
+        topic.partitions[2] = partition_view((1,), (1,), 1)
         assert len(only_topic(site.ask(ALL, 12)).partitions) == 3
 
     def test_a_topic_created_again_shows(self, site: Site) -> None:
         old = with_topic(site)
         site.ask(ALL, 12)
-        new = site.image.add("flights", FakePartition((3,), (3,), 3), FakePartition((3,), (3,), 3))
+        new = site.add_topic("flights", partition_view((3,), (3,), 3), partition_view((3,), (3,), 3))
         told = only_topic(site.ask(ALL, 12))
         assert told.topic_id == new.id != old.id
         assert told.partitions[0].leader_id == 3
@@ -210,18 +210,25 @@ class TestKeptBytes:
     def test_a_broker_that_is_fenced_or_comes_or_moves_shows(self, site: Site) -> None:
         with_topic(site)
         site.ask(ALL, 12)
-        site.image.brokers[1].fenced = True
+        site.change_broker(1, fenced=True)
         assert only_topic(site.ask(ALL, 12)).partitions[0].leader_id == -1
-        site.image.brokers[1].fenced = False
+        site.change_broker(1, fenced=False)
         assert only_topic(site.ask(ALL, 12)).partitions[0].leader_id == 1
         del site.image.brokers[3]
         assert only_topic(site.ask(ALL, 12)).partitions[0].offline_replicas == [3]
-        site.image.brokers[2].listeners = ("ELSEWHERE",)
+        site.image.brokers[2] = broker_view(2, listeners=("ELSEWHERE",))
         assert only_topic(site.ask(ALL, 12)).partitions[1].error_code == ErrorCode.LISTENER_NOT_FOUND
+
+    def test_a_directory_that_fails_shows(self, site: Site) -> None:
+        site.add_topic("flights", partition_view((1, 2), (1, 2), 1))
+        site.change_partition("flights", 0, directories=(DIRECTORY, DIRECTORY))
+        assert only_topic(site.ask(ALL, 12)).partitions[0].offline_replicas == []
+        site.change_broker(2, directories=())
+        assert only_topic(site.ask(ALL, 12)).partitions[0].offline_replicas == [2]
 
     def test_versions_listeners_and_permissions_are_kept_apart(self, site: Site) -> None:
         with_topic(site)
-        site.image.brokers[1].listeners = ("PLAINTEXT", "EXTERNAL")
+        site.image.brokers[1] = broker_view(1, listeners=("PLAINTEXT", "EXTERNAL"))
         permissions = MetadataRequest(None, include_topic_authorized_operations=True)
         for _ in range(2):
             site.connect()
@@ -233,7 +240,7 @@ class TestKeptBytes:
 
     def test_many_topics_are_described_once(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(200):  # more than fit a one-byte count
-            site.image.add(f"t{number}", FakePartition((1,), (1,), 1))
+            site.add_topic(f"t{number}", partition_view((1,), (1,), 1))
         for version in (4, 12):
             first = site.ask(ALL, version)
             with monkeypatch.context() as patch:
@@ -244,7 +251,7 @@ class TestKeptBytes:
     def test_what_is_kept_is_bounded(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ottla.broker.handlers.metadata_fragments._KEPT_BYTES_MAX", 500)
         for number in range(30):
-            site.image.add(f"t{number}", FakePartition((1,), (1,), 1))
+            site.add_topic(f"t{number}", partition_view((1,), (1,), 1))
         assert len(site.ask(ALL, 12).topics) == 30
         assert len(site.ask(ALL, 12).topics) == 30
 
