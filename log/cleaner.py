@@ -110,13 +110,12 @@ def _batches(disk: Disk, path: str, pace: Pace) -> Iterator[tuple[BatchHeader, m
     file = disk.open(path, writable=False)
     try:
         unpaced = 0
-        for position, header, batch in scan_batches(file):
+        for _, header, batch in scan_batches(file):
             check_crc(batch, header)
             unpaced += len(batch)
             if unpaced >= _PACE_BYTES:
                 pace(unpaced)
                 unpaced = 0
-            del position
             yield header, batch
         pace(unpaced)
     finally:

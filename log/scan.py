@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator
 
-from ottla.log.batch import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
+from ottla.log.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, CorruptBatchError, read_header
 from ottla.runtime.disk import File
 
 CHUNK_BYTES = 4 * 1024 * 1024
+
+# A scan is all headers where batches are small: what `read_header` does, without its calls.
+_UNPACK = HEADER.unpack_from
+_NEW = tuple.__new__
+_LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
 
 
 def scan_batches(
@@ -22,8 +27,11 @@ def scan_batches(
         chunk = memoryview(file.read_at(min(chunk_bytes, end - position), position))
         at = 0
         while len(chunk) - at >= HEADER_BYTES:
-            header = _header_at(chunk, at, position)
-            following = at + header.batch_length + 12
+            header = _NEW(BatchHeader, _UNPACK(chunk, at))
+            length = header.batch_length
+            if length < _LENGTH_MIN or header.magic != MAGIC:
+                _header_at(chunk, at, position)  # raises, and says why
+            following = at + length + LOG_OVERHEAD
             if following > len(chunk):
                 break
             yield position + at, header, chunk[at:following]
