@@ -12,10 +12,14 @@ from ottla.broker.handlers import (
     describe_configs,
     describe_quorum,
     describe_topic_partitions,
+    fetch,
     find_coordinator,
     init_producer_id,
     list_groups,
+    list_offsets,
     metadata,
+    offset_for_leader_epoch,
+    produce,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
 from ottla.broker.network.routing import Route, RouteTable
@@ -32,10 +36,14 @@ HANDLERS: tuple[RoutesOf, ...] = (
     describe_configs.routes,
     describe_quorum.routes,
     describe_topic_partitions.routes,
+    fetch.routes,
     find_coordinator.routes,
     init_producer_id.routes,
     list_groups.routes,
+    list_offsets.routes,
     metadata.routes,
+    offset_for_leader_epoch.routes,
+    produce.routes,
 )
 
 

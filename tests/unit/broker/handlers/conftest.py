@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +23,7 @@ from ottla.proto import controller_pb2
 from ottla.quorum.listener import QuorumDescription
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import BrokerView, EndpointView, PartitionView, TopicView
+from ottla.runtime.clock import SystemClock
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.broker.network.conftest import FakeTransport
@@ -101,12 +103,12 @@ class Site:
         self.config = ServerConfig(texts | {name.replace("_", "."): text for name, text in settings.items()})
         self.broker = BrokerContext(
             config=self.config,
-            host=cast(Any, None),
-            timers=cast(Any, None),
+            host=cast(Any, SimpleNamespace(clock=SystemClock())),
+            timers=cast(Any, SimpleNamespace(now_ms=None, call_later_ms=None)),
             image=self.image,
             controller=cast(Any, self.controller),
             quorum=cast(Any, None),
-            replicas=cast(Any, None),
+            replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None)),  # the data path has its own tests
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
             node_id=1,
