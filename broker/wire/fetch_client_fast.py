@@ -29,7 +29,6 @@ from ottla.broker.wire.primitives import (
     read_compact_string,
     skip_tags,
     tag_of_size,
-    truncated,
     unexpected_null,
 )
 from ottla.broker.wire.produce_fast import NodeEndpoint
@@ -113,11 +112,9 @@ def walk_fetch_response(view: memoryview, pos: int, version: int) -> FetchRespon
             topic_id = bytes(view[pos : pos + 16])
             partitions, pos = walk_partitions(view, pos + 16)
             topics.append((topic_id, partitions))
-        endpoints, pos = walk_node_endpoints(view, pos, version)
+        endpoints = walk_node_endpoints(view, pos, version)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise WireError(f"bytes are not a Fetch response of version {version}: {error}") from error
-    if pos > len(view):
-        raise truncated()
     return throttle_time_ms, error_code, session_id, topics, endpoints
 
 
@@ -182,16 +179,16 @@ def walk_partition_tags(view: memoryview, pos: int, first: int) -> tuple[list[Ep
     return pairs, pos
 
 
-def walk_node_endpoints(view: memoryview, pos: int, version: int) -> tuple[list[NodeEndpoint], int]:
+def walk_node_endpoints(view: memoryview, pos: int, version: int) -> list[NodeEndpoint]:
     """The response's tagged section."""
     endpoints: list[NodeEndpoint] = []
-    tags, pos = read_tags(view, pos + 1, view[pos])
+    tags, _ = read_tags(view, pos + 1, view[pos])
     for tag, start, end in tags:
         if tag == 0 and version >= 16:
             endpoints, last = walk_endpoint_list(view, start)
             if last != end:
                 raise tag_of_size(tag, end - start)
-    return endpoints, pos
+    return endpoints
 
 
 def walk_endpoint_list(view: memoryview, pos: int) -> tuple[list[NodeEndpoint], int]:

@@ -90,18 +90,15 @@ def walk_flexible(view: memoryview, pos: int, version: int) -> FetchRequestTuple
         topics, pos = walk_topics(view, pos, version)
     else:
         pos += 1
-    if view[pos] == 1 and view[pos + 1] == 1 and view[pos + 2] == 0:
-        pos += 3  # no forgotten topics, an empty rack id, no tagged fields
-    else:
+    # Most requests end with no forgotten topics, an empty rack id and no tagged fields.
+    if view[pos] != 1 or view[pos + 1] != 1 or view[pos + 2] != 0:
         forgotten, pos = walk_forgotten(view, pos, version)
         rack, pos = read_compact_string(view, pos)
         if rack is None:
             raise unexpected_null()
         rack_id = rack
-        cluster_id, replica, pos = walk_request_tags(view, pos + 1, view[pos], version)
+        cluster_id, replica = walk_request_tags(view, pos + 1, view[pos], version)
         replica_id, replica_epoch = replica or (replica_id, -1)
-    if pos > len(view):
-        raise truncated()
     head = (replica_id, replica_epoch, wait_ms, min_bytes, max_bytes, isolation, session, epoch)
     return *head, topics, forgotten, rack_id, cluster_id
 
@@ -198,10 +195,10 @@ def walk_partition_tags(view: memoryview, pos: int, first: int, version: int) ->
 
 def walk_request_tags(
     view: memoryview, pos: int, first: int, version: int
-) -> tuple[str | None, tuple[int, int] | None, int]:
-    """The cluster id, the replica's (id, epoch), and the position behind."""
+) -> tuple[str | None, tuple[int, int] | None]:
+    """The cluster id, and the replica's (id, epoch)."""
     cluster_id, replica = None, None
-    tags, pos = read_tags(view, pos, first)
+    tags, _ = read_tags(view, pos, first)
     for tag, start, end in tags:
         if tag == 0:
             cluster_id, last = read_compact_string(view, start)
@@ -212,7 +209,7 @@ def walk_request_tags(
             continue
         if last != end:
             raise tag_of_size(tag, end - start)
-    return cluster_id, replica, pos
+    return cluster_id, replica
 
 
 def encode_fetch_response(

@@ -136,9 +136,8 @@ def walk_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequestTupl
                 pos += 1
         pos = skip_tags(view, pos + 1, view[pos]) if view[pos] else pos + 1
         topics.append((topic, partitions))
-    pos = skip_tags(view, pos + 1, view[pos]) if view[pos] else pos + 1
-    if pos > limit:
-        raise truncated()
+    if view[pos]:
+        skip_tags(view, pos + 1, view[pos])
     return transactional_id, acks, timeout_ms, topics
 
 

@@ -92,6 +92,21 @@ def test_elements_without_fields_count_as_a_byte_each() -> None:
     assert minimum_size(schema, 1, "Empty") == 4
 
 
+def test_a_struct_that_may_be_null_takes_a_byte_at_least() -> None:
+    lines = ["  items []Holder 0+", "    held Held 0+ nullable 1+", "      number int64 0+"]
+    schema = parse_message("message X type data versions 0-1", lines)
+
+    assert minimum_size(schema, 0, "Holder") == 8
+    assert minimum_size(schema, 1, "Holder") == 1
+
+
+def test_more_tagged_fields_than_bytes_are_refused() -> None:
+    api = b"\x00\x00" + b"\x01" + bytes(4)
+
+    with pytest.raises(WireError, match="array of 4294967295 does not fit"):
+        decode("ApiVersionsResponse", 3, api + b"\xff\xff\xff\xff\x0f" + bytes(20))
+
+
 def test_bytes_that_are_not_utf_8_are_refused() -> None:
     with pytest.raises(WireError, match="not a HeartbeatRequest of version 0"):
         decode("HeartbeatRequest", 0, b"\x00\x01\xff" + bytes(6))

@@ -18,6 +18,7 @@ from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
 from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
 from ottla.broker.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.broker.wire.messages.transaction_log_value import TransactionLogValue
 from ottla.broker.wire.primitives import UNCOPIED_MIN
 from ottla.broker.wire.schema import message, message_names
 from ottla.runtime.errors import ErrorCode
@@ -135,6 +136,13 @@ def test_strings_of_more_than_an_int16_are_refused_on_encoding(version: int) -> 
         encoder(JoinGroupRequest, version)(request)
     request.group_id = "x" * 32767
     assert request == decode("JoinGroupRequest", version, encode(request, version))[0]
+
+
+def test_tagged_fields_go_out_in_the_order_of_their_tags() -> None:
+    # In the schema the field of tag 3 stands before that of tag 2.
+    value = TransactionLogValue(next_producer_epoch=5, client_transaction_version=2)
+
+    assert encode(value, 1).endswith(b"\x02" + b"\x02\x02\x00\x02" + b"\x03\x02\x00\x05")
 
 
 def test_a_version_that_does_not_exist_is_unsupported() -> None:

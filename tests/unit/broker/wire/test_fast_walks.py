@@ -267,7 +267,7 @@ def test_damaged_bytes_are_read_or_refused_as_the_codec_does(name: str, make_mes
         for _ in range(150):
             data = bytearray(encode(make_message(name, version, rng), version)[: rng.choice([30, 100, 1000, 100_000])])
             for _ in range(rng.randint(0, 2)):
-                at = rng.randrange(min(len(data), 60))
+                at = rng.randrange(min(len(data), rng.choice([60, 10_000])))
                 data[at : at + 1] = rng.choice([b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", rng.randbytes(1)])
             try:
                 value = decoder(name, version)(memoryview(data), 0)[0]
@@ -280,3 +280,125 @@ def test_damaged_bytes_are_read_or_refused_as_the_codec_does(name: str, make_mes
                 assert walk(memoryview(data), 0, version) == as_tuple(value, version)
 
     assert min(read, refused) > len(versions) * 10
+
+
+HUGE_COMPACT = b"\xff\xff\xff\xff\x0f"
+HUGE = b"\x7f\xff\xff\xff"
+HEADS: dict[str, tuple[int, bytes]] = {
+    "produce topics": (9, b"\x00" + bytes(6) + HUGE_COMPACT),
+    "produce partitions": (9, b"\x00" + bytes(6) + b"\x02" + b"\x02t" + HUGE_COMPACT),
+    "produce partitions by id": (13, b"\x00" + bytes(6) + b"\x02" + bytes(16) + HUGE_COMPACT),
+    "produce topics, old": (3, b"\xff\xff" + bytes(6) + HUGE),
+    "produce partitions, old": (3, b"\xff\xff" + bytes(6) + b"\x00\x00\x00\x01" + b"\x00\x01t" + HUGE),
+    "fetch topics": (12, bytes(25) + HUGE_COMPACT),
+    "fetch partitions": (12, bytes(25) + b"\x02" + b"\x02t" + HUGE_COMPACT),
+    "fetch forgotten": (15, bytes(21) + b"\x01" + HUGE_COMPACT),
+    "fetch forgotten partitions": (15, bytes(21) + b"\x01" + b"\x02" + bytes(16) + HUGE_COMPACT),
+    "fetch tags": (15, bytes(21) + b"\x01\x01\x01" + HUGE_COMPACT),
+    "fetch topics, old": (4, bytes(17) + HUGE),
+    "fetch partitions, old": (4, bytes(17) + b"\x00\x00\x00\x01" + b"\x00\x01t" + HUGE),
+    "fetch forgotten, old": (7, bytes(25) + bytes(4) + HUGE),
+    "response topics": (13, bytes(10) + HUGE_COMPACT),
+    "response partitions": (13, bytes(10) + b"\x02" + bytes(16) + HUGE_COMPACT),
+}
+"""Requests and responses that end in a count of two or four thousand millions, by version."""
+
+
+@pytest.mark.parametrize("what", HEADS)
+def test_a_count_that_cannot_fit_is_refused_by_the_walks(what: str) -> None:
+    version, data = HEADS[what]
+    walk = {"produce": produce_fast.walk_produce, "fetch": fetch_fast.walk_fetch}.get(
+        what.split()[0], fetch_client_fast.walk_fetch_response
+    )
+
+    with pytest.raises(WireError, match=r"array of (2147483647|429496729[45]) does not fit in the"):
+        walk(memoryview(data + bytes(30)), 0, version)
+
+
+def follower_request(version: int, **changes: Any) -> bytes:
+    partition = (0, 1, 2, 3, 4, 5, bytes(range(16)), 77)
+    limits = {"max_wait_ms": 1, "min_bytes": 2, "max_bytes": 3}
+    return fetch_client_fast.encode_fetch_request(version, [(bytes(16), [partition])], **{**limits, **changes})
+
+
+def test_a_tag_means_nothing_in_the_versions_before_it() -> None:
+    def directory_and_watermark(data: bytes, version: int) -> tuple[Any, ...]:
+        return fetch_fast.walk_fetch(memoryview(data), 0, version)[8][0][1][0][-2:]
+
+    newest = follower_request(18)
+
+    assert directory_and_watermark(newest, 18) == (bytes(range(16)), 77)
+    assert directory_and_watermark(newest, 17) == (bytes(range(16)), 2**63 - 1)
+    assert directory_and_watermark(newest, 16) == (bytes(16), 2**63 - 1)
+    assert directory_and_watermark(follower_request(17), 18) == (bytes(range(16)), 2**63 - 1)
+    assert directory_and_watermark(follower_request(16), 18) == (bytes(16), 2**63 - 1)
+
+
+def test_the_replica_of_a_version_before_15_is_not_tagged() -> None:
+    state = b"\x01\x01\x0d" + bytes(12) + b"\x00"
+    data = encode(FetchRequest(replica_id=4), 14)[:-1] + state
+
+    assert fetch_fast.walk_fetch(memoryview(data), 0, 14)[:2] == (4, -1)
+    assert fetch_fast.walk_fetch(memoryview(encode(FetchRequest(), 15)[:-1] + state), 0, 15)[:2] == (0, 0)
+
+
+def test_node_endpoints_are_known_from_version_16_on() -> None:
+    endpoint: produce_fast.NodeEndpoint = (2, "host", 9092, "rack")
+    newer = b"".join(fetch_fast.encode_fetch_response(16, [], node_endpoints=[endpoint]))
+    older = b"".join(fetch_fast.encode_fetch_response(15, [], node_endpoints=[endpoint]))
+
+    assert fetch_client_fast.walk_fetch_response(memoryview(newer), 0, 16)[-1] == [endpoint]
+    assert fetch_client_fast.walk_fetch_response(memoryview(newer), 0, 15)[-1] == []
+    assert older == encode(FetchResponse(), 15)
+
+
+def test_a_tagged_part_at_its_default_is_not_sent() -> None:
+    nobody = (-1, -1)
+    ack = (0, 0, 1, -1, 0, (), None)
+    fetched = (0, 0, 5, 5, 0, None, -1, None)
+
+    assert produce_fast.encode_produce_response(10, [("t", [(*ack, nobody)])]) == produce_fast.encode_produce_response(
+        10, [("t", [(*ack, None)])]
+    )
+    assert fetch_fast.encode_fetch_response(12, [("t", [(*fetched, nobody, nobody, nobody)])]) == (
+        fetch_fast.encode_fetch_response(12, [("t", [(*fetched, None, None, None)])])
+    )
+    assert fetch_client_fast.encode_fetch_request(17, [], max_wait_ms=0, min_bytes=0, max_bytes=1) == encode(
+        FetchRequest(max_bytes=1), 17
+    )
+
+
+@pytest.mark.parametrize("size", [b"\x0d", b"\x7f"])
+def test_a_tag_of_the_wrong_size_is_refused_by_the_walks(size: bytes) -> None:
+    endpoints = b"\x02" + bytes(4) + b"\x01" + bytes(4) + b"\x00" + b"\x00"
+    right = bytes(10) + b"\x01" + b"\x01\x00" + bytes((len(endpoints),)) + endpoints
+    wrong = bytes(10) + b"\x01" + b"\x01\x00" + size + endpoints + b"\x00"
+
+    assert fetch_client_fast.walk_fetch_response(memoryview(right), 0, 16)[-1] == [(0, "", 0, None)]
+    with pytest.raises(WireError, match=r"does not fill|beyond"):
+        fetch_client_fast.walk_fetch_response(memoryview(wrong), 0, 16)
+
+
+def test_a_request_may_not_leave_its_rack_null() -> None:
+    null_rack = encode(FetchRequest(), 11)[:-2] + b"\xff\xff"
+    compact = bytes(21) + b"\x01\x01\x00\x00"
+
+    for data, version in [(null_rack, 11), (compact, 15)]:
+        with pytest.raises(WireError, match="null"):
+            fetch_fast.walk_fetch(memoryview(data), 0, version)
+
+
+def test_a_topic_may_not_leave_its_name_null() -> None:
+    for data, version in [
+        (b"\x00" + bytes(6) + b"\x02" + b"\x00" * 9, 9),
+        (b"\xff" * 2 + bytes(9) + b"\x01\xff\xff", 3),
+    ]:
+        with pytest.raises(WireError, match="null"):
+            produce_fast.walk_produce(memoryview(data + bytes(8)), 0, version)
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(WireError, match="32767"):
+        produce_fast.encode_produce_ack(3, "t" * 32768, 0, 0, 0, 0, 0)
+    with pytest.raises(WireError, match="32767"):
+        produce_fast.encode_produce_ack(9, "t" * 32768, 0, 0, 0, 0, 0)
