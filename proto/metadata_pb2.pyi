@@ -26,7 +26,6 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class MetadataRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    CAUSE_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
     UNREGISTER_BROKER_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -42,10 +41,6 @@ class MetadataRecord(_message.Message):
     BEGIN_TRANSACTION_FIELD_NUMBER: _builtins.int
     END_TRANSACTION_FIELD_NUMBER: _builtins.int
     ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def cause(self) -> Global___Cause:
-        """Why this batch was written; only on the first record of a batch (`ottla metadata blame` reads it)."""
-
     @_builtins.property
     def register_broker(self) -> Global___RegisterBroker: ...
     @_builtins.property
@@ -79,7 +74,6 @@ class MetadataRecord(_message.Message):
     def __init__(
         self,
         *,
-        cause: Global___Cause | None = ...,
         register_broker: Global___RegisterBroker | None = ...,
         unregister_broker: Global___UnregisterBroker | None = ...,
         topic: Global___Topic | None = ...,
@@ -96,45 +90,15 @@ class MetadataRecord(_message.Message):
         end_transaction: Global___EndTransaction | None = ...,
         abort_transaction: Global___AbortTransaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "cause", b"cause", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "cause", b"cause", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "partition_change", "config", "broker_registration_change", "remove_topic", "feature_level", "producer_ids", "no_op", "register_controller", "begin_transaction", "end_transaction", "abort_transaction"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___MetadataRecord: _TypeAlias = MetadataRecord  # noqa: Y015
-
-@_typing.final
-class Cause(_message.Message):
-    """What made the controller write a batch: a request (kind is its name) or an event of its own."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KIND_FIELD_NUMBER: _builtins.int
-    BROKER_ID_FIELD_NUMBER: _builtins.int
-    DETAIL_FIELD_NUMBER: _builtins.int
-    kind: _builtins.str
-    """"create_topics", "alter_partition", "session_expired", "activation" ..."""
-    broker_id: _builtins.int
-    """who asked or whom it is about; -1: nobody"""
-    detail: _builtins.str
-    """free text for people, at most 200 characters"""
-    def __init__(
-        self,
-        *,
-        kind: _builtins.str = ...,
-        broker_id: _builtins.int = ...,
-        detail: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "detail", b"detail", "kind", b"kind"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Cause: _TypeAlias = Cause  # noqa: Y015
 
 @_typing.final
 class Endpoint(_message.Message):
