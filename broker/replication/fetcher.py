@@ -292,6 +292,8 @@ class LeaderFetcher:
             case TruncateTo():
                 logger.info("Truncating %s to %d", partition, instruction.offset)
                 partition.log.truncate_to(instruction.offset)
+                # Even if no record goes: as a leader we may have begun an epoch here and written nothing in it.
+                partition.log.epochs.truncate_from_end(instruction.offset)
                 self._moved(key, partition, follower)
             case RestartAt():
                 logger.info("Restarting %s at %d", partition, instruction.offset)
