@@ -1,12 +1,14 @@
 """Walking the records of a batch at speed: the inner loops of compaction.
 
 Each function goes over the bytes of a batch's records (decompressed) and reads no more of each than it must; nothing is made
-for a record that can be a slice of the batch. One-byte varints, the usual case, are decoded in place.
+for a record that can be a slice of the batch. Varints are decoded in place.
 All raise RecordError when the bytes are not ``count`` records: such a batch is kept as it is.
 """
 
 from ottla.log.cleaner_map import ALIVE, DEAD, KEY_BYTES_MAX, TOMBSTONE, KeyMap, map_key
 from ottla.log.records import RecordError, read_varint
+
+_SHIFT_END = 35  # a length is an int32: five bytes
 
 
 def note_keys(block: bytes, count: int, keymap: KeyMap) -> None:
@@ -16,13 +18,16 @@ def note_keys(block: bytes, count: int, keymap: KeyMap) -> None:
     try:
         for current in range(ordinal, ordinal + count):
             byte = block[at]
-            if byte < 0x80:
-                following = at + 1 + (byte >> 1)
-                at += 2
-            else:
-                length, at = read_varint(block, at)
-                following = at + length
+            length = byte & 0x7F
+            at += 1
+            shift = 7
+            while byte > 0x7F and shift < _SHIFT_END:
+                byte = block[at]
+                length |= (byte & 0x7F) << shift
                 at += 1
+                shift += 7
+            following = at + (length >> 1)
+            at += 1
             while block[at] > 0x7F:  # timestamp delta
                 at += 1
             at += 1
@@ -54,13 +59,16 @@ def fates_by_key(block: bytes, count: int, keys: dict[bytes, int]) -> bytearray:
     try:
         for current in range(count):
             byte = block[at]
-            if byte < 0x80:
-                following = at + 1 + (byte >> 1)
-                at += 2
-            else:
-                length, at = read_varint(block, at)
-                following = at + length
+            length = byte & 0x7F
+            at += 1
+            shift = 7
+            while byte > 0x7F and shift < _SHIFT_END:
+                byte = block[at]
+                length |= (byte & 0x7F) << shift
                 at += 1
+                shift += 7
+            following = at + (length >> 1)
+            at += 1
             while block[at] > 0x7F:
                 at += 1
             at += 1
@@ -94,13 +102,16 @@ def surviving_bytes(block: bytes, fates: bytes | bytearray) -> tuple[list[bytes]
         for fate in fates:
             begin = at
             byte = block[at]
-            if byte < 0x80:
-                at += 1 + (byte >> 1)
-                body = begin + 2
-            else:
-                length, body = read_varint(block, at)
-                at = body + length
-                body += 1
+            length = byte & 0x7F
+            at += 1
+            shift = 7
+            while byte > 0x7F and shift < _SHIFT_END:
+                byte = block[at]
+                length |= (byte & 0x7F) << shift
+                at += 1
+                shift += 7
+            body = at + 1
+            at += length >> 1
             if fate == DEAD:
                 if run_start >= 0:
                     runs.append(block[run_start:begin])
