@@ -53,6 +53,8 @@ def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
     if kind == BROKER_RESOURCE:
         return _broker(broker, name)
     if kind in _PLAIN:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource has no name")
         return plain_entries(broker.image.configs.get((kind, name), {}), _PLAIN[kind])
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} cannot be described here")
 

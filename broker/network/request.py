@@ -21,7 +21,7 @@ _JOIN_BYTES_MAX = 2048
 
 
 class RequestContext:
-    """A request between its handler and the wire. Answered exactly once, now or later; answers leave in request order."""
+    """A request between its handler and the wire. Answered once, now or later; answers leave in request order."""
 
     __slots__ = (
         "_close_callback",

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 
 from ottla.broker.network.connection import Connection
@@ -13,6 +14,7 @@ logger = logging.getLogger(__name__)
 
 _SWEEPS_PER_IDLE_TIME = 4
 _SWEEP_SECONDS_MAX = 30.0
+_LAST_ANSWERS_SECONDS = 1.0
 
 
 class _Visitor:
@@ -37,6 +39,7 @@ class NetworkServer:
         self._per_address: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._refused = 0
+        self._all_gone: asyncio.Event | None = None
 
     @property
     def connection_count(self) -> int:
@@ -66,7 +69,7 @@ class NetworkServer:
         self._schedule_sweep()
 
     async def stop(self) -> None:
-        """Closes the listeners and all connections; answers already given still leave."""
+        """Closes the listeners and all connections. Answers already given leave, if their clients take them in a second."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
@@ -75,7 +78,10 @@ class NetworkServer:
             server.close()
         for connection in list(self._visitors):
             connection.close()
-        await asyncio.sleep(0)  # lets the transports notice
+        if self._visitors:
+            self._all_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), _LAST_ANSWERS_SECONDS)
         for connection in list(self._visitors):
             connection.abort()
 
@@ -109,6 +115,8 @@ class NetworkServer:
         visitor = self._visitors.pop(connection, None)
         if visitor is None:
             return
+        if self._all_gone is not None and not self._visitors:
+            self._all_gone.set()
         left = self._per_address[visitor.address] - 1
         if left:
             self._per_address[visitor.address] = left

@@ -90,6 +90,25 @@ def measure(port: int, pipe: Pipe, request: bytes, in_flight: int, seconds: floa
         return count / elapsed, (pipe.recv() - cpu) / count * 1e6
 
 
+def measure_many(port: int, pipe: Pipe, request: bytes, count: int, seconds: float) -> tuple[float, float]:
+    """As ``measure``, with one request in flight on each of ``count`` connections."""
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    pipe.send("cpu")
+    cpu, start, done = pipe.recv(), time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        for connection in connections:
+            connection.sendall(request)
+        for connection in connections:
+            connection.recv(4096)
+        done += count
+    elapsed = time.perf_counter() - start
+    pipe.send("cpu")
+    used = pipe.recv() - cpu
+    for connection in connections:
+        connection.close()
+    return done / elapsed, used / done * 1e6
+
+
 def open_many(port: int, count: int) -> float:
     """Seconds until ``count`` connections, opened one after another, have each been answered."""
     request = frame(API_VERSIONS, VERSION, encoder(ApiVersionsRequest, VERSION)(ApiVersionsRequest("a", "1"))[0])
@@ -132,6 +151,8 @@ def main() -> None:
         rate, cpu = measure(port, ours, request, in_flight, seconds)
         size = rate * len(request) / 1e6
         say(f"{name:46} {rate:10,.0f} requests/s {cpu:8.2f} us of server CPU each {size:8,.0f} MB/s")
+    rate, cpu = measure_many(port, ours, tiny, 200, seconds)
+    say(f"{'ApiVersions, 1 in flight on 200 connections':46} {rate:10,.0f} requests/s {cpu:8.2f} us of server CPU each")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     say(f"{'1,000 connections opened and answered':46} {open_many(port, 1000):10.3f} s")
     ours.send("stop")

@@ -118,7 +118,7 @@ def test_the_empty_broker_name_means_what_was_set_for_all(site: Site) -> None:
     assert {name: (each.value, each.config_source) for name, each in entries.items()} == {"log.retention.ms": ("9", 3)}
 
 
-@pytest.mark.parametrize(("kind", "name"), [(BROKER, "2"), (BROKER, "one"), (8, "1"), (99, "x")])
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "2"), (BROKER, "one"), (8, "1"), (99, "x"), (GROUP, "")])
 def test_what_this_broker_cannot_tell_is_refused(site: Site, kind: int, name: str) -> None:
     result = describe(site, kind, name)
     assert result.error_code == ErrorCode.INVALID_REQUEST

@@ -193,6 +193,22 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_an_answer_on_its_way_arrives_though_the_server_stops(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> None:
+        async with serving() as site:
+            client = await site.connect()
+            client.writer.write(frame(ECHO, bytes(3_000_000)))
+            head = await client.reader.readexactly(10)
+            stopping = asyncio.ensure_future(site.server.stop())
+            assert len(head + await client.rest()) == 3_000_008
+            await stopping
+
+    run(main(), loop_factory)
+
+
 def test_stopping_closes_every_connection_after_its_last_answer() -> None:
     async def main() -> None:
         async with serving() as site:
