@@ -62,6 +62,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self.limit_ns: int | None = None
         self._steps_this_instant = 0
         self._putting_away = False
+        self._kept: list[asyncio.Task[Any]] = []
         self._runnable: list[Process] = []
         self._owners: weakref.WeakKeyDictionary[asyncio.Task[Any], Process] = weakref.WeakKeyDictionary()
         self.network = Network(self)
@@ -326,12 +327,16 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     # --- the end
 
+    def keep_unfinished_tasks(self) -> None:
+        """Before garbage is collected again: a task that only waits for itself is garbage, and would be unwound."""
+        self._kept = list(asyncio.all_tasks(self))
+
     def close(self) -> None:
         """Ends every process and puts its coroutines away; what their `finally` blocks do then has no effect."""
         if self.is_closed():
             return
         self._putting_away = True
-        remains: list[object] = [entry[3] for entry in self._timers]
+        remains: list[object] = [*self._kept, *(entry[3] for entry in self._timers)]
         for node in self.nodes.values():
             node.shut_down()
             remains += node.take_remains()
@@ -339,6 +344,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
             if isinstance(thing, asyncio.Task):
                 _put_away(thing)
         self._timers.clear()
+        self._kept.clear()
         super().close()
 
 

@@ -33,7 +33,8 @@ class Pipe:
         self.target: SimulatedTransport
         self.unread_bytes = 0
         self._acknowledgements_held = 0
-        self._held: list[Segment] = []
+        self._held: list[tuple[int, Segment]] = []
+        self._segments = 0
         self._last_arrival_ns = 0
         self._growing: list[bytes] | None = None  # the segment that writes of this very instant join
         self._growing_ns = -1
@@ -61,18 +62,19 @@ class Pipe:
         self._dispatch(end)
 
     def _dispatch(self, segment: Segment) -> None:
-        if self._link.cut or self._held:
-            self._hold(segment)
+        self._segments += 1
+        if self._link.cut:
+            self._hold(self._segments, segment)
         elif self.target.process.dead:
             self._knock()
         else:
-            self._schedule(segment, self._link.draw_delay_ns())
+            self._schedule(self._segments, segment, self._link.draw_delay_ns())
 
-    def _schedule(self, segment: Segment, delay_ns: int) -> None:
+    def _schedule(self, number: int, segment: Segment, delay_ns: int) -> None:
         arrival_ns = max(self._loop.now_ns + delay_ns, self._last_arrival_ns + 1)
         self._last_arrival_ns = arrival_ns
         target = self.target
-        self._loop.at_ns(arrival_ns, target.process, self._arrive, segment, context=target.context)
+        self._loop.at_ns(arrival_ns, target.process, self._arrive, number, segment, context=target.context)
 
     def _knock(self) -> None:
         """Sent to a process that is gone: its machine says so, if it is there."""
@@ -94,9 +96,9 @@ class Pipe:
 
     # --- the receiver's side
 
-    def _arrive(self, segment: Segment) -> None:
-        if self._link.cut or self._held:
-            self._hold(segment)
+    def _arrive(self, number: int, segment: Segment) -> None:
+        if self._link.cut:
+            self._hold(number, segment)
             return
         if segment is self._growing:
             self._growing = None
@@ -120,20 +122,21 @@ class Pipe:
 
     # --- a cut link
 
-    def _hold(self, segment: Segment) -> None:
-        self._held.append(segment)
+    def _hold(self, number: int, segment: Segment) -> None:
+        self._held.append((number, segment))
         self._link.hold(self)
 
     def release(self) -> None:
         """One of the two links is whole again."""
         if not self._link.cut:
-            held, self._held = self._held, []
+            # What was on its way when the link was cut is held when it would arrive, after what was sent later.
+            held, self._held = sorted(self._held, key=lambda numbered: numbered[0]), []
             delay_ns = self._link.draw_retransmission_ns()
             if self.target.process.dead and (held or self.unread_bytes):
                 self.machine_is_back()
                 return
-            for segment in held:
-                self._schedule(segment, delay_ns)
+            for number, segment in held:
+                self._schedule(number, segment, delay_ns)
         if not self._back.cut and self._acknowledgements_held:
             count, self._acknowledgements_held = self._acknowledgements_held, 0
             self.consumed(count)

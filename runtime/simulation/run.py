@@ -35,5 +35,6 @@ def run_on(loop: SimulationLoop, program: Program[T], *, limit_s: float = _LIMIT
         with guarded(loop):
             return loop.run_until_complete(program(loop))
     finally:
+        loop.keep_unfinished_tasks()
         if collecting:
             gc.enable()

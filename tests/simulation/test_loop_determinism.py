@@ -21,6 +21,7 @@ from ottla.runtime.simulation.faults import KINDS, generate, schedule
 from ottla.runtime.simulation.guards import ForbiddenError
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import run_on, simulate
+from ottla.runtime.simulation.trace import Trace
 
 NAMES = ("a", "b", "c")
 
@@ -87,6 +88,18 @@ def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
     assert elsewhere("0") == elsewhere("12345") == f"{trace_of(3)}\n"
+
+
+def test_the_trace_sees_whose_step_it_was_and_what_the_bytes_were() -> None:
+    def digest(node: int, name: str, data: bytes) -> int:
+        trace = Trace()
+        trace.step(1, node)
+        trace.event(2, name, "kill")
+        trace.bytes_moved(3, "a", 1, data)
+        return trace.digest
+
+    variants = [(0, "a", b"x"), (1, "a", b"x"), (0, "b", b"x"), (0, "a", b"y")]
+    assert len({digest(*variant) for variant in variants}) == 4
 
 
 def test_one_more_draw_for_one_purpose_changes_nothing_for_another() -> None:

@@ -304,6 +304,53 @@ def test_a_cut_link_holds_data_one_way_and_delivers_it_in_order_when_mended() ->
         simulate(program, seed)
 
 
+def test_what_is_on_its_way_when_the_link_is_cut_keeps_its_place() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        client, server, node = await connected(loop)
+        harness = loop.nodes["harness"]
+        loop.network.link(harness, node).delay_ns = (1_000_000_000, 1_000_000_001)
+        client.transport.write(b"1")
+        await asyncio.sleep(0.1)
+        loop.network.cut(harness, node)
+        client.transport.write(b"2")
+        await asyncio.sleep(5)
+        assert server.data == b""
+        loop.network.mend(harness, node)
+        await asyncio.sleep(5)
+        assert server.data == b"12"
+
+    simulate(program, 5)
+
+
+def test_closing_with_unread_data_resets_the_peer() -> None:
+    async def program(loop: SimulationLoop) -> list[str]:
+        client, server, _ = await connected(loop)
+        server.transport.pause_reading()
+        client.transport.write(b"never read")
+        await asyncio.sleep(1)
+        server.transport.close()
+        await asyncio.sleep(1)
+        return client.events
+
+    assert simulate(program, 5) == ["made", "lost ConnectionResetError"]
+
+
+def test_closing_a_server_resets_connections_that_were_not_accepted() -> None:
+    async def program(loop: SimulationLoop) -> list[str]:
+        server = await loop.create_server(pytest.fail, "localhost", 1)
+        harness = loop.nodes["harness"]
+        loop.network.link(harness, harness).delay_ns = (1_000_000_000, 1_000_000_001)
+        opening = asyncio.ensure_future(loop.create_connection(Recorder, "localhost", 1))
+        await asyncio.sleep(2.5)  # the client is connected; the server's accept comes at 3 s
+        server.close()
+        await asyncio.sleep(5)
+        client = opening.result()[1]
+        assert isinstance(client, Recorder)
+        return client.events
+
+    assert simulate(program, 5) == ["made", "eof", "lost"]
+
+
 def test_without_acknowledgements_a_sender_stops_at_its_window() -> None:
     async def program(loop: SimulationLoop) -> tuple[int, int]:
         client, server, node = await connected(loop)
@@ -318,13 +365,17 @@ def test_without_acknowledgements_a_sender_stops_at_its_window() -> None:
     assert simulate(program, 5) == (256 * 1024, 1_000_000)
 
 
-def test_connecting_over_a_cut_link_waits_for_a_retry() -> None:
+@pytest.mark.parametrize("way", ["there", "back", "both"])
+def test_connecting_over_a_cut_link_waits_for_a_retry(way: str) -> None:
     async def program(loop: SimulationLoop) -> float:
         node = serve(loop, Recorder)
         harness = loop.nodes["harness"]
         await asyncio.sleep(0.001)
         started = loop.time()
-        loop.network.cut_between([harness], [node])
+        if way != "back":
+            loop.network.cut(harness, node)
+        if way != "there":
+            loop.network.cut(node, harness)
         loop.call_later(2, loop.network.mend_all)
         await loop.create_connection(Recorder, "server", 9092)
         return loop.time() - started

@@ -11,7 +11,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
-from ottla.runtime.simulation.run import simulate
+from ottla.runtime.simulation.run import run_on, simulate
 
 
 def test_a_killed_node_runs_not_one_more_line() -> None:
@@ -28,19 +28,26 @@ def test_a_killed_node_runs_not_one_more_line() -> None:
         finally:
             log.append("finally")
 
+    async def waits_for_itself(host: Host) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            log.append("collected")
+
     async def program(loop: SimulationLoop) -> None:
-        node = loop.create_node("broker-1")
-        node.start(stubborn)
+        for number, main in enumerate((stubborn, waits_for_itself)):
+            loop.create_node(f"broker-{number}").start(main)
         await asyncio.sleep(2.5)
-        node.kill()
+        for number in range(2):
+            loop.nodes[f"broker-{number}"].kill()
         await asyncio.sleep(10)
-        gc.collect()  # its coroutine is kept: collecting it would run the finally block
+        gc.collect()  # their coroutines are kept: collecting them would run the finally blocks
         assert log == ["works"] * 3
 
     simulate(program, 1)
 
 
-def test_a_killed_node_leaves_no_complaint_behind(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_node_leaves_no_complaint_behind(caplog: pytest.LogCaptureFixture) -> None:
     async def main(host: Host) -> None:
         async def child() -> None:
             try:
@@ -61,7 +68,23 @@ def test_a_killed_node_leaves_no_complaint_behind(capfd: pytest.CaptureFixture[s
 
     simulate(program, 1)
     gc.collect()
-    assert capfd.readouterr().err == ""
+    assert caplog.text == ""
+
+
+def test_a_task_that_only_waits_for_itself_lives_to_the_end_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(host: Host) -> None:
+        await asyncio.get_running_loop().create_future()  # nothing but this coroutine refers to it
+
+    async def program(loop: SimulationLoop) -> None:
+        loop.create_node("broker-1").start(main)
+        await asyncio.sleep(1)
+
+    loop = SimulationLoop(1)
+    run_on(loop, program)
+    gc.collect()
+    loop.close()
+    gc.collect()
+    assert caplog.text == ""
 
 
 def test_the_dead_cannot_reach_the_living() -> None:
@@ -107,6 +130,34 @@ def test_the_dead_cannot_reach_the_living() -> None:
 
     assert simulate(program, 1) == b""
     assert log == []
+
+
+def test_a_crash_loses_what_was_not_synced_and_a_kill_does_not() -> None:
+    async def main(host: Host) -> None:
+        host.disk.write_atomically("/file", b"synced")
+        host.disk.open("/file").write_at([b"unsynced"], 0)
+        host.disk.lock("/.lock")
+        await asyncio.Event().wait()
+
+    async def program(loop: SimulationLoop, crash: bool) -> bytes:
+        node = loop.create_node("broker-1")
+        node.start(main)
+        await asyncio.sleep(1)
+        assert node.host is not None
+        disk = node.host.disk
+        if crash:
+            node.crash()
+        else:
+            node.kill()
+        with pytest.raises(SimulatedCrash):
+            disk.exists("/file")
+        node.boot()
+        assert node.host is not None
+        node.host.disk.lock("/.lock")
+        return node.host.disk.read_bytes("/file")
+
+    assert {simulate(partial(program, crash=False), seed) for seed in range(20)} == {b"unsynced"}
+    assert {b"synced", b"unsynced"} < {simulate(partial(program, crash=True), seed) for seed in range(20)}
 
 
 def test_a_node_that_kills_itself_stops_at_that_line() -> None:
