@@ -1,0 +1,72 @@
+"""A log directory's condition, shared by all logs in it: whether it takes data, whether it failed, what must be saved."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.log.config import FOREVER
+from ottla.log.errors import NO_ROOM, StorageError
+from ottla.log.names import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+class DirectoryState:
+    """One of ``log.dirs``. ``writable`` is one attribute, because every append reads it."""
+
+    __slots__ = (
+        "condemned",
+        "directory_id",
+        "failure",
+        "full",
+        "on_failure",
+        "path",
+        "recovery_points",
+        "rolled",
+        "save_recovery_points",
+        "watermarks_moved",
+        "writable",
+    )
+
+    def __init__(self, path: str, directory_id: bytes = bytes(16)) -> None:
+        self.path = path
+        self.directory_id = directory_id
+        self.writable = True
+        self.full = False
+        self.failure: OSError | None = None
+        self.on_failure: Callable[[DirectoryState], None] | None = None
+        self.watermarks_moved = False
+        self.rolled: dict[Log, None] = {}  # logs with closed segments that are not on stable storage yet
+        self.condemned: dict[Log, None] = {}  # logs with files to unlink
+        self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
+        self.save_recovery_points: Callable[[], None] | None = None
+
+    def refuse(self) -> NoReturn:
+        """Raises the StorageError that tells why the directory takes nothing."""
+        if self.failure is not None:
+            raise StorageError(f"{self.path}: failed: {self.failure}")
+        raise StorageError(f"{self.path}: no space left above the floor")
+
+    def failed(self, error: OSError) -> StorageError:
+        """Notes an error of the disk; returns what to raise. Without room the directory is full, otherwise it is lost."""
+        if error.errno in NO_ROOM:
+            self.full, self.writable = True, False
+            return StorageError(f"{self.path}: no space left: {error}")
+        if self.failure is None:
+            self.failure, self.writable = error, False
+            if self.on_failure is not None:
+                self.on_failure(self)
+        return StorageError(f"{self.path}: {error}")
+
+    def set_full(self, full: bool) -> None:
+        self.full = full
+        self.writable = not full and self.failure is None
+
+    def saved_recovery_point(self, partition: TopicPartition) -> int:
+        """The recovery point that the checkpoint file has; unlimited where nobody keeps one."""
+        return FOREVER if self.save_recovery_points is None else self.recovery_points.get(partition, 0)
+
+    def before_truncation(self, partition: TopicPartition, offset: int) -> None:
+        """Makes sure that a crash after the truncation scans from ``offset``, not from a point that now lies above it."""
+        if self.recovery_points.get(partition, -1) > offset and self.save_recovery_points is not None:
+            self.save_recovery_points()

@@ -1,0 +1,31 @@
+"""Whether a log may lack offsets. Compaction makes gaps, and whoever replicates a compacted log inherits them.
+
+Where none are expected a missing offset is damage, and reading it an error rather than a silent jump. That a log has gaps
+outlives its settings (a topic may change from compact to delete), so an empty marker file says it.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.log.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+MARKER = "ottla.gaps"
+
+
+def allow(log: "Log") -> None:
+    """From now on the log may have gaps. OSError passes through."""
+    log.gaps_allowed = True
+    log.disk.open(f"{log.directory}/{MARKER}", create=True).close()
+    log.names_changed()
+
+
+def allow_where_seen(log: "Log", batches: list[tuple[int, BatchHeader]]) -> None:
+    """Marks the log when the batches, about to be appended, leave offsets out."""
+    expected = log.log_end_offset
+    for _, header in batches:
+        if header.base_offset != expected:
+            allow(log)
+            return
+        expected = header.base_offset + header.last_offset_delta + 1

@@ -1,0 +1,179 @@
+"""The two sparse indexes of a segment, byte for byte Kafka's: by offset and by time.
+
+An entry is added for about every ``index.interval.bytes`` of data. Offset index, 8 bytes: the last offset of a batch, relative
+to the segment's base offset (int32), and where that batch begins (int32). Time index, 12 bytes: the largest timestamp so far
+(int64) and the last offset, relative, of the batch that holds it (int32). Both only rise.
+
+Entries live in flat arrays while their segment is in use, and are written in small chunks. The files are never synced: an
+index is checked when it is loaded and each entry again when it is used, and what is wrong is rebuilt from the segment.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import lt
+from struct import Struct
+
+from ottla.runtime.disk import Disk
+
+OFFSET_SUFFIX = ".index"
+TIME_SUFFIX = ".timeindex"
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+ENTRIES_PER_WRITE = 64
+
+_TIME_ENTRY = Struct(">qi")
+_RELATIVE_MAX = 2**31 - 1
+
+
+class IndexCorruptError(Exception):
+    """An index that cannot be right. Not an error of the log: its owner rebuilds the index."""
+
+
+class OffsetIndex:
+    """Relative last offset -> position of the batch."""
+
+    __slots__ = ("_written", "offsets", "path", "positions")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offsets = array("I")
+        self.positions = array("I")
+        self._written = 0  # entries that the file has
+
+    def load(self, disk: Disk, size: int) -> None:
+        """Reads the file of a segment of ``size`` bytes. Raises IndexCorruptError; FileNotFoundError when there is none."""
+        data = disk.read_bytes(self.path)
+        if len(data) % OFFSET_ENTRY_BYTES:
+            raise IndexCorruptError(f"{self.path}: {len(data)} bytes are no whole entries")
+        both = array("I", data)
+        both.byteswap()
+        offsets, positions = both[0::2], both[1::2]
+        if not _rising(offsets) or not _rising(positions) or (positions and positions[-1] >= size):
+            raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's {size} bytes")
+        if offsets and offsets[-1] > _RELATIVE_MAX:
+            raise IndexCorruptError(f"{self.path}: negative offset")
+        self.offsets, self.positions, self._written = offsets, positions, len(offsets)
+
+    def add(self, relative_offset: int, position: int) -> None:
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def floor(self, relative_offset: int) -> int:
+        """The number of the last entry at or below the offset; -1 when there is none."""
+        return bisect_right(self.offsets, relative_offset) - 1
+
+    def floor_of_position(self, position: int) -> int:
+        """The number of the last entry whose batch begins at or before ``position``; -1 when there is none."""
+        return bisect_right(self.positions, position) - 1
+
+    def cut(self, disk: Disk, position: int) -> None:
+        """Drops the entries of batches that begin at or behind ``position``, in the file as well."""
+        keep = bisect_left(self.positions, position)
+        del self.offsets[keep:], self.positions[keep:]
+        if self._written > keep:
+            self._written = keep
+            _cut_file(disk, self.path, keep * OFFSET_ENTRY_BYTES)
+
+    def clear(self, disk: Disk) -> None:
+        """Empties it, memory and file (created if need be): it is about to be built anew."""
+        self.offsets, self.positions, self._written = array("I"), array("I"), 0
+        _cut_file(disk, self.path, 0)
+
+    @property
+    def unwritten(self) -> int:
+        return len(self.offsets) - self._written
+
+    def write(self, disk: Disk) -> None:
+        """Appends to the file the entries that it lacks."""
+        count = len(self.offsets) - self._written
+        if not count:
+            return
+        both = array("I", bytes(count * OFFSET_ENTRY_BYTES))
+        both[0::2] = self.offsets[self._written :]
+        both[1::2] = self.positions[self._written :]
+        both.byteswap()
+        _write_at(disk, self.path, both.tobytes(), self._written * OFFSET_ENTRY_BYTES)
+        self._written += count
+
+
+class TimeIndex:
+    """Largest timestamp so far -> relative last offset of the batch that has it."""
+
+    __slots__ = ("_written", "offsets", "path", "timestamps")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.timestamps = array("q")
+        self.offsets = array("I")
+        self._written = 0
+
+    def load(self, disk: Disk, relative_end: int) -> None:
+        """Reads the file of a segment that ends before ``relative_end``. Raises as `OffsetIndex.load`."""
+        data = disk.read_bytes(self.path)
+        if len(data) % TIME_ENTRY_BYTES:
+            raise IndexCorruptError(f"{self.path}: {len(data)} bytes are no whole entries")
+        timestamps, offsets = array("q"), array("I")
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            if offset < 0:
+                raise IndexCorruptError(f"{self.path}: negative offset")
+            timestamps.append(timestamp)
+            offsets.append(offset)
+        if not _rising(timestamps) or not _rising(offsets) or (offsets and offsets[-1] >= relative_end):
+            raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's end")
+        self.timestamps, self.offsets, self._written = timestamps, offsets, len(offsets)
+
+    def add(self, timestamp: int, relative_offset: int) -> None:
+        """Adds an entry, unless its time is not later than the last one's, or is none."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def floor(self, timestamp: int) -> int:
+        """The number of the last entry whose time is before ``timestamp``; -1 when there is none."""
+        return bisect_left(self.timestamps, timestamp) - 1
+
+    def cut(self, disk: Disk, relative_offset: int) -> None:
+        """Drops the entries at or behind the offset, in the file as well."""
+        keep = bisect_left(self.offsets, relative_offset)
+        del self.timestamps[keep:], self.offsets[keep:]
+        if self._written > keep:
+            self._written = keep
+            _cut_file(disk, self.path, keep * TIME_ENTRY_BYTES)
+
+    def clear(self, disk: Disk) -> None:
+        self.timestamps, self.offsets, self._written = array("q"), array("I"), 0
+        _cut_file(disk, self.path, 0)
+
+    def write(self, disk: Disk) -> None:
+        count = len(self.offsets) - self._written
+        if not count:
+            return
+        entries = zip(
+            islice(self.timestamps, self._written, None), islice(self.offsets, self._written, None), strict=True
+        )
+        data = b"".join(_TIME_ENTRY.pack(*entry) for entry in entries)
+        _write_at(disk, self.path, data, self._written * TIME_ENTRY_BYTES)
+        self._written += count
+
+
+def _rising(numbers: "array[int]") -> bool:
+    return all(map(lt, numbers, islice(numbers, 1, None)))
+
+
+def _write_at(disk: Disk, path: str, data: bytes, at: int) -> None:
+    # Opened each time: it is once in 64 entries, and a descriptor for each index would be two more for each partition.
+    file = disk.open(path, create=True)
+    try:
+        file.write_at([data], at)
+    finally:
+        file.close()
+
+
+def _cut_file(disk: Disk, path: str, size: int) -> None:
+    file = disk.open(path, create=True)
+    try:
+        if file.size() > size:
+            file.truncate(size)
+    finally:
+        file.close()

@@ -1,0 +1,165 @@
+"""Reading by offset: where bytes lie, and the bytes.
+
+Nothing is decoded and nothing is copied: a read is one `pread` of whole batches. Where it ended is remembered, because the same
+reader comes back there; otherwise the index and a short walk over headers find the place.
+"""
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import DamagedLogError
+from ottla.log.results import LogRead, LogSlice
+from ottla.log.segment import Segment
+from ottla.log.transactions import AbortedTransaction
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+_PLACES_MAX = 64
+
+_Place = tuple[Segment | None, int, int, int]  # segment, start, end, next offset
+
+
+def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogRead:
+    """See `Log.read`."""
+    try:
+        segment, start, end, next_offset = _locate(log, offset, max_bytes, limit_offset, minimum_one)
+        if segment is None:
+            return LogRead(b"", next_offset)
+        handle = segment.handle
+        file = handle.file
+        if file is None:
+            file = handle.open()
+        data = file.read_at(end - start, start)
+    except OSError as error:
+        raise log.root.failed(error) from error
+    if len(data) != end - start or not segment.trusts(start, end):
+        segment.verify(data, start, segment.base_offset, next_offset)
+    return LogRead(data, next_offset)
+
+
+def locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogSlice:
+    """See `Log.locate`."""
+    try:
+        segment, start, end, next_offset = _locate(log, offset, max_bytes, limit_offset, minimum_one)
+    except OSError as error:
+        raise log.root.failed(error) from error
+    if segment is None:
+        return LogSlice(None, 0, 0, next_offset, True)
+    return LogSlice(segment.handle, start, end - start, next_offset, segment.trusts(start, end))
+
+
+def _locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
+    log_end_offset = log.log_end_offset
+    if not log.log_start_offset <= offset <= log_end_offset:
+        message = f"{log.partition}: offset {offset} is outside {log.log_start_offset}..{log_end_offset}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    limit_offset = min(limit_offset, log_end_offset)
+    if offset >= limit_offset:
+        return None, 0, 0, offset
+    segment, following = log.active, log_end_offset
+    start = log.places.get(offset)
+    if offset < segment.base_offset:
+        segment, following = _closed_segment(log, offset)
+    if start is None:
+        segment, following, start = _find_start(log, segment, following, offset)
+    if limit_offset >= following:
+        stop, stop_offset = segment.size, following
+    else:
+        stop, stop_offset = _position_of(log, segment, limit_offset), limit_offset
+    if start >= stop:
+        return None, 0, 0, offset
+    end, next_offset = stop, stop_offset
+    if stop - start > max_bytes:
+        end, next_offset = _whole_batches(segment, start, max_bytes, minimum_one)
+        if end == start:
+            return None, 0, 0, offset
+    if next_offset < following or segment is log.active:
+        _remember(log, next_offset, end)
+    return segment, start, end, next_offset
+
+
+def _whole_batches(segment: Segment, start: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
+    """(end, next offset) of what fits into ``max_bytes``; the first batch anyway if one must be given."""
+    end, next_offset = segment.boundary(start, start + max_bytes, segment.base_offset)
+    if end == start and minimum_one:
+        header = next(segment.walk_from(start))[1]
+        return start + header.size_bytes, header.next_offset
+    return end, next_offset
+
+
+def _remember(log: "Log", offset: int, position: int) -> None:
+    places = log.places
+    if len(places) >= _PLACES_MAX:
+        places.clear()
+    places[offset] = position
+
+
+def _position_of(log: "Log", segment: Segment, offset: int) -> int:
+    position = log.places.get(offset)
+    return segment.find(offset)[0] if position is None else position
+
+
+def _closed_segment(log: "Log", offset: int) -> tuple[Segment, int]:
+    number = bisect_right(log.segments, offset, key=_base_offset) - 1
+    return log.segments[number], log.segments[number + 1].base_offset
+
+
+def segment_before(segments: list[Segment], offset: int) -> Segment:
+    """The last segment that begins at or before ``offset``; the first one if none does."""
+    return segments[max(0, bisect_right(segments, offset, key=_base_offset) - 1)]
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _find_start(log: "Log", segment: Segment, following: int, offset: int) -> tuple[Segment, int, int]:
+    """(segment, where it ends, position) of the first batch that ends at ``offset`` or later.
+
+    Raises DamagedLogError where a log that should have no gaps lacks the offset.
+    """
+    while True:
+        position, base_offset = segment.find(offset)
+        missing = base_offset < 0 or base_offset > offset
+        if missing and not log.gaps_allowed:
+            raise DamagedLogError(segment.path, position, offset, "the offset is missing")
+        if base_offset >= 0 or segment is log.active:
+            return segment, following, position
+        offset = following
+        segment, following = log.segment_of(offset), log.next_base_offset(log.segment_of(offset))
+
+
+def bytes_between(log: "Log", start_offset: int, end_offset: int) -> int:
+    """See `Log.bytes_between`."""
+    if start_offset >= end_offset:
+        return 0
+    first, last = log.segment_of(start_offset), log.segment_of(end_offset - 1)
+    start, end = _about(log, first, start_offset), _about(log, last, end_offset)
+    if first is not last:
+        numbers = log.segments.index(first), log.segments.index(last)
+        end += sum(segment.size for segment in log.segments[numbers[0] : numbers[1]])
+    return max(end - start, 1)
+
+
+def _about(log: "Log", segment: Segment, offset: int) -> int:
+    if offset >= log.next_base_offset(segment):
+        return segment.size
+    position = log.places.get(offset)
+    if position is not None:
+        return position
+    index = segment.offset_index()
+    number = index.floor(offset - segment.base_offset)
+    return index.positions[number] if number >= 0 else 0
+
+
+def aborted_transactions(log: "Log", start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """See `Log.aborted_transactions`."""
+    found: list[AbortedTransaction] = []
+    for segment in log.segments[log.segments.index(log.segment_of(start_offset)) :]:
+        overlapping, complete = segment.transactions().aborted_between(start_offset, end_offset)
+        found.extend(overlapping)
+        if complete:
+            break
+    return found

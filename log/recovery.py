@@ -1,0 +1,207 @@
+"""Opening a log: after a clean shutdown it is taken as it is; after a crash what may be torn is read, batch by batch.
+
+The first bad byte ends the log: the file is cut there and later segments go. Everything below the recovery point was synced and
+is not scanned; an index that is missing or wrong is rebuilt when it is used. Source: Kafka's LogLoader (kraft.md 4.5).
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.log import gaps, truncation
+from ottla.log.batch import BatchHeader, CorruptBatchError, check_crc
+from ottla.log.checkpoints import CheckpointError, PartitionMetadata, read_epochs
+from ottla.log.cleaner_output import CLEANED_SUFFIX
+from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
+from ottla.log.errors import DamagedLogError
+from ottla.log.index import IndexCorruptError
+from ottla.log.scan import scan_batches
+from ottla.log.segment import DELETED, LOG_SUFFIX, SUFFIXES, Segment, base_offset_of, segment_size
+from ottla.runtime.disk import Disk
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+_IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in memory
+
+
+def recover(
+    log: "Log", recovery_point: int, log_start_offset: int, now_ms: int, *, clean: bool, topic_id: bytes | None
+) -> None:
+    """Fills an empty `Log` with what its directory holds. OSError passes through."""
+    new = not log.disk.exists(log.directory)
+    if new:
+        log.disk.make_directories(log.directory)
+    names = _sweep(log.disk, log.directory)
+    log.gaps_allowed = log.gaps_allowed or gaps.MARKER in names
+    _read_topic_id(log, topic_id)
+    bases = _sweep_orphans(log, names)
+    if not bases:
+        _create_first(log, log_start_offset)
+    else:
+        _recover_segments(log, bases, recovery_point, log_start_offset, clean=clean)
+    replay_from = log.producers.load(
+        log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+    )
+    truncation.replay_producers(log, replay_from)
+    log.high_watermark = log.log_start_offset
+    truncation.set_roll_time(log)
+    if len(log.active.offset_index().offsets) > _IDLE_INDEX_ENTRIES:
+        log.active.forget_indexes()
+
+
+def _sweep(disk: Disk, directory: str) -> list[str]:
+    """Finishes or undoes what a crash interrupted; returns the names that remain."""
+    names = disk.list_directory(directory)
+    for name in names:
+        if name.endswith((DELETED, ".tmp")):
+            disk.unlink(f"{directory}/{name}")
+    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+        recover_swaps(disk, directory)
+    return disk.list_directory(directory)
+
+
+def _read_topic_id(log: "Log", topic_id: bytes | None) -> None:
+    try:
+        log.topic_id = PartitionMetadata.read(log.disk, log.directory) or topic_id
+    except CheckpointError:
+        log.topic_id = topic_id  # torn: it was never synced, so nothing else of this partition was
+
+
+def _sweep_orphans(log: "Log", names: list[str]) -> list[int]:
+    """The base offsets of the segments, rising. Indexes without batches are removed."""
+    bases = [base for name in names if (base := base_offset_of(name)) is not None]
+    stems = {name.removesuffix(LOG_SUFFIX): None for name in names if name.endswith(LOG_SUFFIX)}
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix in SUFFIXES and stem not in stems:
+            log.disk.unlink(f"{log.directory}/{name}")
+    return sorted(bases)
+
+
+def _create_first(log: "Log", log_start_offset: int) -> None:
+    segment = Segment(log.files, log.directory, log_start_offset, log.config)
+    segment.create_files()
+    log.names_changed()
+    log.set_segments([segment])
+    log.log_start_offset = log.log_end_offset = log.recovery_point = log_start_offset
+
+
+def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, *, clean: bool) -> None:
+    log.set_segments(
+        [
+            Segment(
+                log.files, log.directory, base, log.config, segment_size(log.disk, f"{log.directory}/{base:020d}.log")
+            )
+            for base in bases
+        ]
+    )
+    _restore_epochs(log)
+    if clean:
+        end = _clean_end(log)
+        log.recovery_point = end
+    else:
+        end = _scan(log, recovery_point)
+        log.recovery_point = min(recovery_point, end)
+    log.log_end_offset = end
+    log.log_start_offset = max(log_start_offset, bases[0])
+    if end < log.log_start_offset:
+        truncation.truncate_fully_and_start_at(log, log.log_start_offset)
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+
+
+def _restore_epochs(log: "Log") -> None:
+    try:
+        log.set_epochs(read_epochs(log.disk, log.directory))
+    except CheckpointError:
+        log.set_epochs(())
+        for segment in log.segments:
+            _note_epochs(log, segment)
+
+
+def _note_epochs(log: "Log", segment: Segment) -> None:
+    """Epochs from the batch headers, for want of a checkpoint that can be read."""
+    try:
+        for _, header in segment.walk_from(0):
+            _note_epoch(log, header)
+    except DamagedLogError:
+        return
+
+
+def _note_epoch(log: "Log", header: BatchHeader) -> None:
+    if header.leader_epoch > log.epochs.latest_epoch:
+        log.epochs.assign(header.leader_epoch, header.base_offset)
+
+
+def _clean_end(log: "Log") -> int:
+    """The log end offset after a clean shutdown. If the last segment is not whole after all, it is scanned."""
+    try:
+        return log.active.load_tail()
+    except DamagedLogError:
+        return _scan(log, log.active.base_offset)
+
+
+def _scan(log: "Log", recovery_point: int) -> int:
+    """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one; returns the log end offset."""
+    segments = log.segments
+    first = segments.index(log.segment_of(recovery_point))
+    end = segments[first].base_offset
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset < end or (segment.base_offset > end and number > first and not log.gaps_allowed):
+            # A segment lost its end, at a batch boundary by chance, or it is from before a truncation.
+            _drop_from(log, number)
+            return end
+        end, position = _scan_segment(log, segment, recovery_point)
+        if position < segment.size:
+            _drop_from(log, number + 1)
+            log.epochs.truncate_from_end(end)
+            segment.truncate(position)
+            return end
+    return end
+
+
+def _drop_from(log: "Log", number: int) -> None:
+    """Unlinks segments, the last one first, each durably: after another crash there is no hole."""
+    for segment in reversed(log.segments[number:]):
+        segment.unlink()
+        log.disk.sync_directory(log.directory)
+    log.set_segments(log.segments[:number])
+
+
+def _scan_segment(log: "Log", segment: Segment, recovery_point: int) -> tuple[int, int]:
+    """(offset after the last sound batch, position after it). Builds the indexes anew from the recovery point on."""
+    position, end = _scan_start(segment, recovery_point)
+    start = position
+    epoch = -1
+    try:
+        for at, header, batch in scan_batches(segment.handle.open(), position, segment.size):
+            check_crc(batch, header)
+            if header.base_offset < end or header.last_offset_delta < 0 or header.leader_epoch < epoch:
+                # Valid in itself, but not of this history: a truncation that the disk forgot.
+                raise CorruptBatchError(
+                    f"batch {header.base_offset} of epoch {header.leader_epoch} is out of order", at
+                )
+            segment.note(at, header)
+            _note_epoch(log, header)
+            epoch = header.leader_epoch
+            position, end = at + header.size_bytes, header.next_offset
+    except CorruptBatchError:
+        pass
+    segment.trust_from(start)
+    return end, position
+
+
+def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
+    """(position to scan from, lowest offset there)."""
+    if segment.base_offset < recovery_point:
+        try:
+            position, _ = segment.find(recovery_point)
+            end = segment.last_offset_before(position) + 1
+            segment.cut_indexes(position)
+        except (DamagedLogError, IndexCorruptError):
+            pass
+        else:
+            return position, end
+    segment.clear_indexes()
+    segment.transactions().reset()
+    return 0, segment.base_offset

@@ -1,0 +1,50 @@
+"""What a log answers: small values, one for each append or read."""
+
+import msgspec
+
+from ottla.log.files import CachedFile
+
+
+class AppendInfo(msgspec.Struct, gc=False):
+    """What became of appended batches. Of a ``duplicate`` nothing was written: the offsets are the earlier batch's.
+
+    ``log_append_time_ms`` is -1 unless the topic stamps its own times; ``first_offset`` is -1 when nothing was appended.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    size_bytes: int
+
+
+class LogSlice(msgspec.Struct):
+    """Whole batches lying together in one segment: ``length`` bytes at ``position`` of ``file``.
+
+    The first batch may begin before the offset that was asked for; clients skip what precedes it. ``next_offset`` is what to
+    ask for next. Pin the file (`CachedFile.pin`) to read it later or on a thread. ``trusted``: this process wrote these
+    bytes, or checked them before; others must pass `Log.verify` before they are served.
+    """
+
+    file: CachedFile | None
+    position: int
+    length: int
+    next_offset: int
+    trusted: bool
+
+
+class LogRead(msgspec.Struct, gc=False):
+    """Whole batches, empty when there is nothing below the limit; ``next_offset`` is what to ask for next."""
+
+    data: bytes
+    next_offset: int
+
+
+class TimestampAndOffset(msgspec.Struct, frozen=True, gc=False):
+    """A record found by its time (milliseconds since 1970) and the leader epoch that wrote it."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int

@@ -1,0 +1,138 @@
+"""Cutting a log's end off, so that a crash at any moment leaves either more or exactly what was wanted, never a mix."""
+
+from typing import TYPE_CHECKING
+
+from ottla.log import producer_snapshot
+from ottla.log.batch import CorruptBatchError
+from ottla.log.config import FOREVER
+from ottla.log.records import RecordError
+from ottla.log.scan import scan_batches
+from ottla.log.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def truncate_to(log: "Log", offset: int) -> bool:
+    """See `Log.truncate_to`.
+
+    The recovery point goes down first (on disk, if it must): what is appended after the cut is scanned after a crash. Then
+    later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
+    """
+    if offset >= log.log_end_offset:
+        return False
+    if offset <= log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return True
+    try:
+        _lower_recovery_point(log, offset)
+        _unlink_behind(log, offset)
+        segment = log.active
+        position, _ = segment.find(offset)
+        segment.truncate(position)
+        log.log_end_offset = segment.last_offset_before(position) + 1
+        log.truncated()
+        _forget_behind(log)
+        set_roll_time(log)
+    except OSError as error:
+        raise log.root.failed(error) from error
+    return True
+
+
+def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
+    """See `Log.truncate_fully_and_start_at`."""
+    try:
+        _lower_recovery_point(log, offset)
+        for segment in reversed(log.segments):
+            _unlink(log, segment)
+        for snapshot in producer_snapshot.offsets(log.disk, log.directory):
+            log.disk.unlink(producer_snapshot.path_of(log.directory, snapshot))
+        _start_at(log, offset)
+        log.sync_names()
+        log.producers.clear()
+        log.epochs.clear()
+        log.write_epochs()
+    except OSError as error:
+        raise log.root.failed(error) from error
+    log.log_start_offset = log.log_end_offset = log.high_watermark = log.recovery_point = offset
+    log.root.watermarks_moved = True
+    log.truncated()
+
+
+def restart_empty_at(log: "Log", offset: int) -> None:
+    """Replaces an empty active segment by one that begins at ``offset``."""
+    _unlink(log, log.active)
+    old = log.segments[:-1]
+    _start_at(log, offset)
+    log.set_segments([*old, log.active])
+
+
+def _start_at(log: "Log", offset: int) -> None:
+    segment = Segment(log.files, log.directory, offset, log.config)
+    segment.create_files()
+    log.names_changed()
+    log.set_segments([segment])
+
+
+def _lower_recovery_point(log: "Log", offset: int) -> None:
+    log.recovery_point = min(log.recovery_point, offset)
+    log.root.before_truncation(log.partition, offset)
+
+
+def _unlink_behind(log: "Log", offset: int) -> None:
+    """Removes segments that begin behind ``offset``; the one that holds it becomes the active one."""
+    while log.active.base_offset > offset:
+        _unlink(log, log.active)
+        log.set_segments(log.segments[:-1])
+
+
+def _unlink(log: "Log", segment: Segment) -> None:
+    segment.unlink()
+    # One by one: after a crash there may be too many segments, but never one missing before another.
+    log.disk.sync_directory(log.directory)
+
+
+def _forget_behind(log: "Log") -> None:
+    """Brings all that is remembered of the log back to its new end."""
+    end = log.log_end_offset
+    log.recovery_point = min(log.recovery_point, end)
+    log.log_start_offset = min(log.log_start_offset, end)
+    log.set_high_watermark(min(log.high_watermark, end))
+    log.epochs.truncate_from_end(end)
+    log.write_epochs()
+    snapshots = producer_snapshot.offsets(log.disk, log.directory)
+    replay_from = log.producers.truncate_to(
+        log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=end
+    )
+    if snapshots and snapshots[-1] > end:
+        log.disk.sync_directory(log.directory)  # or a snapshot of what was cut off comes back with a crash
+    replay_producers(log, replay_from)
+
+
+def replay_producers(log: "Log", from_offset: int) -> None:
+    """Updates the producer state with the batches from ``from_offset`` to the log end. Stops where the log is damaged."""
+    if from_offset >= log.log_end_offset:
+        return
+    for segment in log.segments[log.segments.index(log.segment_of(from_offset)) :]:
+        start = segment.find(from_offset)[0] if segment.base_offset < from_offset else 0
+        try:
+            for _, header, batch in scan_batches(segment.handle.open(), start, segment.size):
+                if header.producer_id >= 0:
+                    completed = log.producers.replay(batch, header)
+                    if completed is not None:
+                        log.note_completed(completed)
+        except (CorruptBatchError, RecordError):
+            continue  # whoever reads there is told; what follows may still be good
+
+
+def set_roll_time(log: "Log", first_ms: int | None = None) -> None:
+    """From when on the active segment is too old to take more: ``segment.ms`` after its first batch, less the jitter."""
+    segment = log.active
+    if not segment.size:
+        segment.roll_after_ms = FOREVER
+        return
+    if first_ms is None:
+        first_ms = next(segment.walk_from(0))[1].max_timestamp
+    if first_ms < 0:
+        first_ms = log.disk.modified_ms(segment.path)
+    segment.roll_after_ms = first_ms + log.config.segment_ms - log.jitter_ms(segment.base_offset)
