@@ -9,7 +9,7 @@ from ottla.broker.wire import fetch_client_fast, fetch_fast, produce_fast
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.fetch_tuples import FetchedPartition
-from ottla.broker.wire.messages.fetch_request import FetchRequest
+from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import ProduceRequest
 from ottla.broker.wire.messages.produce_response import ProduceResponse
@@ -332,6 +332,19 @@ def test_a_tag_means_nothing_in_the_versions_before_it() -> None:
     assert directory_and_watermark(newest, 16) == (bytes(16), 2**63 - 1)
     assert directory_and_watermark(follower_request(17), 18) == (bytes(range(16)), 2**63 - 1)
     assert directory_and_watermark(follower_request(16), 18) == (bytes(16), 2**63 - 1)
+
+
+def test_a_follower_sends_no_tag_that_the_version_lacks() -> None:
+    def codecs(version: int) -> bytes:
+        fields: dict[str, Any] = {"replica_directory_id": bytes(range(16))} if version >= 17 else {}
+        partition = FetchPartition(0, 1, 2, 3, 4, 5, **fields)
+        return encode(
+            FetchRequest(max_wait_ms=1, min_bytes=2, max_bytes=3, topics=[FetchTopic("", bytes(16), [partition])]),
+            version,
+        )
+
+    assert follower_request(16) == codecs(16)
+    assert follower_request(17) == codecs(17)
 
 
 def test_the_replica_of_a_version_before_15_is_not_tagged() -> None:
