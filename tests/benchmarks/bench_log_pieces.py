@@ -1,0 +1,106 @@
+"""What the log's own checks cost, and how fast a worker compacts: ``python tests/benchmarks/bench_log_pieces.py``.
+
+Compaction is measured in its own process, as brokers run it: MB/s of 100-byte keyed records, wall time, start of the
+interpreter included. Targets: 50 MB/s for a worker; a few microseconds and the CRC to check a batch; one for its producer.
+"""
+
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from ottla.log.batch import read_header
+from ottla.log.cleaner import CleaningJob
+from ottla.log.cleaner_plan import SegmentInfo
+from ottla.log.cleaner_worker import CleanerProcess
+from ottla.log.config import LogConfig
+from ottla.log.producer_state import ProducerStateManager
+from ottla.log.records import Record, encode_batch
+from ottla.log.validation import validate_client_batch
+
+ROUNDS = 5
+RECORDS = 1_000_000
+NOW = 1_700_000_000_000
+
+
+def microseconds(call: Callable[[], Any], number: int = 20_000) -> float:
+    """The least time of one call."""
+    return min(timeit.repeat(call, number=number, repeat=ROUNDS)) / number * 1e6
+
+
+def batch_of(count: int, size: int, keys: Random, key_count: int, base: int = 0) -> bytearray:
+    records = [
+        Record(base + i, NOW + base + i, b"key-%08d" % keys.randrange(key_count), b"v" * (size - 20))
+        for i in range(count)
+    ]
+    return encode_batch(records, base_offset=base)
+
+
+def validation() -> None:
+    keys = Random(1)
+    for count in (1, 140):
+        batch = memoryview(batch_of(count, 100, keys, 1000))
+        for name, config in (("header only", LogConfig()), ("keys required", LogConfig(cleanup_policy=("compact",)))):
+            time = microseconds(lambda batch=batch, config=config: validate_client_batch(batch, config, NOW), 2000)  # type: ignore[misc]
+            print(f"validate {count:4d} records, {name:14s} {time:8.2f} us")
+
+
+def producer_state() -> None:
+    header = read_header(encode_batch([Record(0, 0, None, b"")], producer_id=7, producer_epoch=0, base_sequence=0))
+    headers = [header._replace(base_sequence=sequence) for sequence in range(20_000)]
+
+    def run() -> None:
+        producers = ProducerStateManager()
+        for each in headers:
+            producers.check(each)
+            producers.update(each, 5)
+
+    print(f"producer state, idempotent batch    {microseconds(run, 1) / len(headers):8.2f} us")
+
+
+def compaction(batch_records: int, key_count: int) -> None:
+    """``key_count`` keys, drawn at random; segments of 50 MB."""
+    keys = Random(1)
+    with TemporaryDirectory() as name:
+        segments: list[SegmentInfo] = []
+        offset = 0
+        while offset < RECORDS:
+            base, data = offset, bytearray()
+            while len(data) < 50_000_000 and offset < RECORDS:
+                data += batch_of(batch_records, 100, keys, key_count, offset)
+                offset += batch_records
+            (Path(name) / f"{base:020d}.log").write_bytes(data)
+            segments.append(SegmentInfo(base, offset, len(data)))
+        job = CleaningJob(
+            directory=name,
+            segments=segments,
+            first_dirty=0,
+            now_ms=NOW,
+            delete_retention_ms=0,
+            segment_bytes=1 << 30,
+            segment_index_bytes=10 << 20,
+            index_interval_bytes=4096,
+            dedupe_buffer_bytes=128 << 20,
+        )
+        size = sum(segment.size_bytes for segment in segments)
+        times = []
+        for _ in range(3):
+            started = perf_counter()
+            outcome = CleanerProcess(job).wait()
+            times.append(perf_counter() - started)
+        assert outcome.result is not None, outcome
+        kept = outcome.result.written_bytes / size
+        print(
+            f"compact {size / 1e6:4.0f} MB, {batch_records:4d} records a batch, {key_count:7d} keys: "
+            f"{size / min(times) / 1e6:5.0f} MB/s, {kept:4.0%} kept"
+        )
+
+
+if __name__ == "__main__":
+    validation()
+    producer_state()
+    for batch_records, key_count in ((140, 1000), (140, 300_000), (1400, 300_000), (1, 300_000)):
+        compaction(batch_records, key_count)
