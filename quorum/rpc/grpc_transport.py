@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.quorum.rpc.channel import Channel, LinkEvents
 from ottla.quorum.rpc.gate import Gate
 from ottla.quorum.rpc.session import Session
-from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, RpcChannel, RpcServer, Service
+from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, PerConnection, RpcChannel, RpcServer, Service
 
 if TYPE_CHECKING:
     import grpc  # otherwise where it is used: see gate.py
@@ -142,7 +142,9 @@ class _GrpcLink:
             events.on_lost(reason)
 
 
-async def _serve_stream(service: Service, handler: Handler, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+async def _serve_stream(
+    service: Service, handler: Handler | PerConnection, context: "grpc.aio.ServicerContext[bytes, bytes]"
+) -> None:
     """Answers one client's stream until it ends."""
     import grpc
 
@@ -174,7 +176,7 @@ async def _write_replies(outbox: _Outbox, context: "grpc.aio.ServicerContext[byt
 class _Server:
     """`RpcServer`: a gate, and the gRPC server behind it from the first connection on."""
 
-    def __init__(self, handlers: Mapping[Service, Handler]) -> None:
+    def __init__(self, handlers: Mapping[Service, Handler | PerConnection]) -> None:
         self._handlers = handlers
         self._gate = Gate(self._start)
         self._server: grpc.aio.Server | None = None
@@ -211,7 +213,7 @@ class GrpcTransport:
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         self._tasks = _Tasks()
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler]) -> RpcServer:
+    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         server = _Server(handlers)
         await server.open(host, port)
         return server
@@ -228,7 +230,7 @@ class GrpcTransport:
         await self._tasks.wait()
 
 
-def _generic_handler(service: Service, handler: Handler) -> "grpc.GenericRpcHandler":
+def _generic_handler(service: Service, handler: Handler | PerConnection) -> "grpc.GenericRpcHandler":
     import grpc
 
     async def exchange(_requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:

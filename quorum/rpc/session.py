@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
-from ottla.quorum.rpc.transport import OUTSTANDING_MAX, Handler, Response, Service
+from ottla.quorum.rpc.transport import OUTSTANDING_MAX, Conversation, Handler, PerConnection, Response, Service
 
 _logger = logging.getLogger(__name__)
 
@@ -14,10 +14,20 @@ class Session:
     """The requests of one connection. ``send`` writes a response; ``on_room`` tells that reading may go on."""
 
     def __init__(
-        self, service: Service, handler: Handler, peer: str, send: Callable[[bytes], None], on_room: Callable[[], None]
+        self,
+        service: Service,
+        handler: Handler | PerConnection,
+        peer: str,
+        send: Callable[[bytes], None],
+        on_room: Callable[[], None],
     ) -> None:
         self._service = service
-        self._handler = handler
+        self._conversation: Conversation | None = None
+        if isinstance(handler, PerConnection):
+            self._conversation = handler.open()
+            self._handler: Handler = self._conversation.handle
+        else:
+            self._handler = handler
         self._peer = peer
         self._send = send
         self._on_room = on_room
@@ -63,4 +73,7 @@ class Session:
 
     def close(self) -> None:
         """The connection is gone: replies that come now are dropped."""
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            if self._conversation is not None:
+                self._conversation.ended()

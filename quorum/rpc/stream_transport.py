@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.quorum.rpc.channel import Channel, LinkEvents
 from ottla.quorum.rpc.session import Session
-from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, RpcChannel, RpcServer, Service
+from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, PerConnection, RpcChannel, RpcServer, Service
 
 _GREETING = b"OTTLA/1 "
 _GREETING_BYTES_MAX = 128
@@ -122,7 +122,11 @@ class _ClientLink(asyncio.Protocol):
 class _ServerConnection(asyncio.Protocol):
     """One incoming connection."""
 
-    def __init__(self, handlers: Mapping[str, tuple[Service, Handler]], connections: "dict[_ServerConnection, None]"):
+    def __init__(
+        self,
+        handlers: Mapping[str, tuple[Service, Handler | PerConnection]],
+        connections: "dict[_ServerConnection, None]",
+    ):
         self._handlers = handlers
         self._connections = connections
         self._frames = _Frames()
@@ -217,7 +221,7 @@ class _Server:
 class StreamTransport:
     """Length-prefixed protobuf messages over the running loop's own connections."""
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler]) -> RpcServer:
+    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         by_name = {service.name: (service, handler) for service, handler in handlers.items()}
         connections: dict[_ServerConnection, None] = {}
         loop = asyncio.get_running_loop()

@@ -27,6 +27,25 @@ Handler = Callable[[Request, Reply], None]
 """Takes a request on the loop; calls ``reply`` at most once, now or later. An exception closes the connection."""
 
 
+class Conversation(Protocol):
+    """A service's side of one connection, for those who must know when it ends."""
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """As `Handler`."""
+        ...
+
+    def ended(self) -> None:
+        """The connection is gone. Told once; no request comes afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PerConnection:
+    """In a `Handler`'s place: ``open`` makes a `Conversation` for each connection."""
+
+    open: Callable[[], Conversation]
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """A kind of conversation. ``name`` is the full protobuf name of the service; its one method is ``Exchange``."""
@@ -64,7 +83,7 @@ class RpcServer(Protocol):
 class RpcTransport(Protocol):
     """Makes servers and channels."""
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler]) -> RpcServer:
+    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         """Answers the services on ``port`` (0: any free one). OSError when the address cannot be had."""
         ...
 

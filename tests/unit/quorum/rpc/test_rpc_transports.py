@@ -12,7 +12,16 @@ import pytest
 from ottla.proto import controller_pb2
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
 from ottla.quorum.rpc.stream_transport import StreamTransport
-from ottla.quorum.rpc.transport import OUTSTANDING_MAX, Handler, Request, RpcChannel, RpcServer, RpcTransport, Service
+from ottla.quorum.rpc.transport import (
+    OUTSTANDING_MAX,
+    Handler,
+    PerConnection,
+    Request,
+    RpcChannel,
+    RpcServer,
+    RpcTransport,
+    Service,
+)
 
 SERVICE = Service("ottla.controller.Controller", controller_pb2.ControllerRequest, controller_pb2.ControllerResponse)
 OTHER = Service("ottla.other.Other", controller_pb2.ControllerRequest, controller_pb2.ControllerResponse)
@@ -324,3 +333,34 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_stored(caplog: pytest.
 
     asyncio.run(scenario())
     assert "a message of 2147483648 bytes is too long" in caplog.text
+
+
+class Witness:
+    """A conversation that tells when it is over."""
+
+    def __init__(self, told: asyncio.Queue[str]) -> None:
+        self._told = told
+
+    def handle(self, request: Request, reply: Callable[[Any], None]) -> None:
+        self._told.put_nowait("asked")
+        reply(controller_pb2.ControllerResponse())
+
+    def ended(self) -> None:
+        self._told.put_nowait("ended")
+
+
+def test_a_conversation_is_told_once_that_its_connection_ended(run: Callable[[Scenario], None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        told: asyncio.Queue[str] = asyncio.Queue()
+        server = await bench.transport.serve("127.0.0.1", 0, {SERVICE: PerConnection(lambda: Witness(told))})
+        bench.servers.append(server)
+        channel = bench.channel(server.port)
+        channel.call(controller_pb2.ControllerRequest(), lambda _response: None, 5000)
+        assert await told.get() == "asked"
+
+        channel.close()
+
+        assert await told.get() == "ended"
+        assert told.empty()
+
+    run(scenario)
