@@ -77,7 +77,11 @@ class SimulatedFile:
 
     def sync(self) -> None:
         platter = self._platter("sync")
-        platter.perform("sync", self.path, lambda share: platter.synced(self._inode) if share > 0 else None)
+        try:
+            platter.perform("sync", self.path, lambda share: platter.synced(self._inode) if share > 0 else None)
+        except OSError:
+            self._inode.sync_failed()
+            raise
 
     def fileno(self) -> int:
         return -1

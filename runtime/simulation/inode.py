@@ -9,7 +9,8 @@ class Inode:
     """``data`` is the page cache: what reads answer. What the last sync promised is kept as the difference to it.
 
     Bytes beyond ``_durable_size`` are unsynced; below it, ``_overwritten`` holds the promised contents of every page
-    that was changed since.
+    that was changed since. ``_dropped`` pages were dirty when a sync failed: the kernel calls them clean, reads show
+    them, and no later sync writes them ("fsyncgate"), unless they are written again.
     """
 
     def __init__(self, modified_ms: int) -> None:
@@ -17,6 +18,7 @@ class Inode:
         self.modified_ms = modified_ms
         self._durable_size = 0
         self._overwritten: dict[int, bytes] = {}
+        self._dropped: dict[int, None] = {}
         self._last_write = (0, 0)
 
     def write(self, data: bytes, offset: int) -> None:
@@ -24,6 +26,9 @@ class Inode:
         if offset > len(self.data):
             self.data.extend(bytes(offset - len(self.data)))
         self.data[offset : offset + len(data)] = data
+        if self._dropped:
+            for page in _pages(offset, offset + len(data)):
+                self._dropped.pop(page, None)
         self._last_write = (offset, offset + len(data))
 
     def truncate(self, size: int) -> None:
@@ -34,14 +39,19 @@ class Inode:
             self.data.extend(bytes(size - len(self.data)))
 
     def sync(self) -> None:
+        promised = {page: self._overwritten.get(page, b"") for page in self._dropped}
         self._durable_size = len(self.data)
-        self._overwritten.clear()
+        self._overwritten = promised
         self._last_write = (0, 0)
+
+    def sync_failed(self) -> None:
+        """The disk refused: what was unsynced will never be written, and no later sync will say so."""
+        self._dropped.update(dict.fromkeys([*self._overwritten, *_pages(self._durable_size, len(self.data))]))
 
     def _remember(self, start: int, end: int) -> None:
         """Keeps the promised contents of the pages of a range before they change for the first time."""
         end = min(end, self._durable_size)
-        for page in range(start // PAGE_BYTES, -(-end // PAGE_BYTES) if end > start else 0):
+        for page in _pages(start, end):
             if page not in self._overwritten:
                 first = page * PAGE_BYTES
                 self._overwritten[page] = bytes(self.data[first : min(first + PAGE_BYTES, self._durable_size)])
@@ -56,12 +66,14 @@ class Inode:
         if self.dirty:
             fate = rng.choice((self._lose, _keep, self._tear, self._scatter))
             fate(rng)
+        self._dropped.clear()
         self.sync()
 
     def _promised(self) -> bytearray:
         old = bytearray(self.data[: self._durable_size].ljust(self._durable_size, b"\0"))
         for page, contents in self._overwritten.items():
-            old[page * PAGE_BYTES : page * PAGE_BYTES + len(contents)] = contents
+            first, last = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(old))
+            old[first:last] = contents[: max(0, last - first)].ljust(max(0, last - first), b"\0")
         return old
 
     def _lose(self, rng: Random) -> None:
@@ -82,11 +94,16 @@ class Inode:
         """The kernel writes pages back in any order; one that was not is old, or zeros where there was none."""
         old = self._promised()
         pages = list(self._overwritten)
-        pages += range(self._durable_size // PAGE_BYTES, -(-len(self.data) // PAGE_BYTES))
+        pages += _pages(self._durable_size, len(self.data))
         for page in dict.fromkeys(pages):
             if rng.random() < 0.5:
                 first, last = page * PAGE_BYTES, min((page + 1) * PAGE_BYTES, len(self.data))
                 self.data[first:last] = old[first:last].ljust(last - first, b"\0")
+
+
+def _pages(start: int, end: int) -> range:
+    """The numbers of the pages that the bytes from ``start`` to ``end`` touch."""
+    return range(start // PAGE_BYTES, -(-end // PAGE_BYTES) if end > start else 0)
 
 
 def _keep(rng: Random) -> None:

@@ -174,6 +174,29 @@ def test_planted_failures_come_where_they_were_planted() -> None:
     bad.sync()
 
 
+def test_what_was_dirty_when_a_sync_failed_is_lost_though_the_next_sync_succeeds() -> None:
+    def left(rewritten: bool) -> set[bytes]:
+        seen = set()
+        for seed in range(40):
+            platter = Platter.seeded(seed)
+            file = durable_file(SimulatedDisk(platter), b"old")
+            file.write_at([b"new and longer"], 0)
+            stop_failing = platter.fail("/file", errno.EIO, ("sync",))
+            with pytest.raises(OSError, match="Input/output error"):
+                file.sync()
+            stop_failing()
+            if rewritten:
+                file.write_at([b"new and longer"], 0)
+            file.sync()
+            assert file.read_at(100, 0) == b"new and longer"
+            platter.power_loss()
+            seen.add(SimulatedDisk(platter).read_bytes("/file"))
+        return seen
+
+    assert b"old\0\0\0\0\0\0\0\0\0\0\0" in left(rewritten=False)
+    assert left(rewritten=True) == {b"new and longer"}
+
+
 def test_a_crash_after_every_operation_reaches_every_state() -> None:
     """The way the keepers are tested: count the operations, then crash in each of them."""
 

@@ -67,6 +67,28 @@ def test_faults_of_one_kind_that_overlap_last_as_long_as_the_longest() -> None:
     simulate(program, 1)
 
 
+def test_a_program_that_gave_up_on_its_disk_is_started_again_when_the_disk_is_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(host: Host) -> None:
+        while True:
+            host.disk.write_atomically("/state", b"x")
+            await asyncio.sleep(1)
+
+    async def program(loop: SimulationLoop) -> list[bool]:
+        node = loop.create_node("a")
+        node.start(main)
+        schedule(loop, [Fault(500, "broken-disk", ("a", "/", "sync"), 5000), Fault(3000, "kill", ("a",), 5500)])
+        alive = []
+        for _ in range(5):
+            await asyncio.sleep(2)
+            alive.append(node.process is not None)
+        return alive
+
+    assert simulate(program, 1) == [False, False, False, False, True]
+    assert "Input/output error" in caplog.text
+
+
 def test_a_bundle_survives_its_journey_through_a_file() -> None:
     drawn = generate(Random(5), NODES, count=50, until_ms=60_000, kinds=tuple(KINDS))
     bundle = Bundle("quorum", 5, tuple(drawn), "two leaders in epoch 3")

@@ -382,3 +382,31 @@ def test_code_called_from_outside_belongs_to_the_node_it_is_run_as() -> None:
 
     simulate(program, 1)
     assert log == ["lives on"]
+
+
+def test_a_sync_in_the_background_promises_at_its_end_and_nothing_when_the_node_dies_first() -> None:
+    async def program(loop: SimulationLoop, wait_s: float) -> tuple[bytes, list[object]]:
+        answers: list[object] = []
+
+        async def main(host: Host) -> None:
+            file = host.disk.open("/log", create=True)
+            file.sync()
+            host.disk.sync_directory("/")
+            file.write_at([b"record"], 0)
+            host.sync_later.sync(file, answers.append)
+            assert not answers
+            await asyncio.Event().wait()
+
+        node = loop.create_node("broker-1")
+        node.start(main)
+        await asyncio.sleep(wait_s)
+        node.crash()
+        node.boot()
+        assert node.host is not None
+        return node.host.disk.read_bytes("/log"), answers
+
+    late = [simulate(partial(program, wait_s=0.01), seed) for seed in range(20)]
+    assert late == [(b"record", [None])] * 20
+    early = [simulate(partial(program, wait_s=0.00001), seed) for seed in range(20)]
+    assert {data for data, _ in early} > {b"", b"record"}
+    assert all(answers == [] for _, answers in early)
