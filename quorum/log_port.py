@@ -44,6 +44,10 @@ class MetadataLog(Protocol):
 
     def set_high_watermark(self, offset: int) -> object: ...
 
+    def mark_synced(self, synced: int) -> object:
+        """``active_file`` was synced since the log ended there."""
+        ...
+
     def flush(self) -> object:
         """Makes everything durable before it returns."""
         ...

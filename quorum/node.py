@@ -308,9 +308,12 @@ class QuorumNode:
 
     def _synced(self, end_offset: int, error: OSError | None) -> None:
         self._syncs -= 1
+        if self._stopped or self._failure is not None:
+            return  # whoever owns the log may have closed it
         if error is not None:
             self._fail(QuorumFailure(f"the metadata log cannot be synced: {error}"), error)
             return
+        self._log.mark_synced(end_offset)
         self._handle(LogSynced(end_offset))
         if self._accumulator:
             self._flush()

@@ -138,7 +138,9 @@ def _arm_at_start(state: RaftState) -> None:
     elif isinstance(role, Candidate):
         state.arm(Timer.ELECTION, state.election_timeout_ms())
     else:
-        state.arm(Timer.ELECTION, state.random_ms(settings.startup_election_min_ms, settings.startup_election_max_ms))
+        state.arm(
+            Timer.ELECTION, state.random_between(settings.startup_election_min_ms, settings.startup_election_max_ms)
+        )
 
 
 def _take_the_lead(state: RaftState) -> None:

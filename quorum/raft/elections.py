@@ -97,7 +97,7 @@ def hurry_if_hopeless(state: RaftState) -> None:
     reachable = [voter for voter in role.tally.unanswered() if voter not in state.backing_off]
     if rules.election_result(len(role.tally.voters), len(role.tally.granting()), len(reachable)) is VoteResult.LOST:
         longest = min(state.settings.election_backoff_max_ms, CANDIDATE_BACKOFF_MS << min(state.candidacies, 8))
-        state.arm_earlier(Timer.ELECTION, state.random_ms(state.settings.retry_backoff_ms // 2, longest))
+        state.arm_earlier(Timer.ELECTION, state.random_between(state.settings.retry_backoff_ms // 2, longest))
 
 
 def give_up_pre_vote(state: RaftState) -> None:

@@ -1,6 +1,6 @@
 """The follower's side of replication: fetch, cut what diverges, append, sync, fetch again (KIP-595; kraft.md 1.5)."""
 
-from ottla.quorum.raft import commitment, rules
+from ottla.quorum.raft import commitment, observing, rules
 from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.instructions import AppendBatches, Fault, FaultKind, Sync, TruncateTo
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -13,14 +13,20 @@ from ottla.runtime.errors import ErrorCode
 
 
 def wanted_fetch(state: RaftState) -> None:
-    """One fetch at a time over all connections: two could bring the same records twice."""
+    """One fetch at a time over all connections: two could bring the same records twice. Voters ask the leader only: their
+    fetches are acknowledgements, and their log is more than what is committed."""
     role = state.role
-    if not isinstance(role, Follower) or role.download is not None or _is_fetching(state):
+    if _is_fetching(state) or (isinstance(role, Follower) and role.download is not None):
         return
     offset = rules.fetch_offset(state.log)
-    if offset is None or not state.may_send(role.leader_id, FetchRequest):
+    if offset is None:
         return
-    send_fetch(state, role.leader_id, role.endpoint, offset)
+    if not state.is_voter:
+        source = observing.choose_source(state)
+        if source is not None:
+            send_fetch(state, source.key.id, source.endpoint, offset)
+    elif isinstance(role, Follower) and state.may_send(role.leader_id, FetchRequest):
+        send_fetch(state, role.leader_id, role.endpoint, offset)
 
 
 def _is_fetching(state: RaftState) -> bool:
@@ -112,4 +118,4 @@ def suspect_leader(state: RaftState) -> None:
         state.settings.election_backoff_max_ms, state.settings.disconnect_jitter_ms << min(state.disconnects, 8)
     )
     state.disconnects += 1
-    state.arm_earlier(Timer.FETCH, state.random_ms(1, longest))
+    state.arm_earlier(Timer.FETCH, state.random_between(1, longest))

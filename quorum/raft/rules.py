@@ -175,6 +175,11 @@ def observer_limit(high_watermark: int) -> int:
     return high_watermark
 
 
+def may_serve_observers(has_fetched: bool, leader_suspected: bool) -> bool:
+    """Only a follower in touch with its leader: another would keep its observers in the past without knowing."""
+    return has_fetched and not leader_suspected
+
+
 # --- leadership -------------------------------------------------------------------------------------------------------
 
 

@@ -46,9 +46,14 @@ def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> Erro
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if isinstance(state.role, Leader):
         return ErrorCode.NONE
-    if isinstance(state.role, Follower) and state.is_voter and not rules.is_voter(state.voters.latest, sender):
-        return ErrorCode.NONE
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE if _serves_observer(state, sender) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _serves_observer(state: RaftState, sender: ReplicaKey) -> bool:
+    role = state.role
+    if not isinstance(role, Follower) or not state.is_voter or rules.is_voter(state.voters.latest, sender):
+        return False
+    return rules.may_serve_observers(role.has_fetched, role.leader_suspected)
 
 
 def _acknowledge(state: RaftState, request: FetchRequest) -> None:

@@ -160,10 +160,10 @@ class RaftState:
     def disarm(self, timer: Timer) -> None:
         self.timers.pop(timer, None)
 
-    def random_ms(self, low: int, high: int) -> int:
-        """Uniform over [low, high]."""
+    def random_between(self, low: int, high: int) -> int:
+        """Uniform over [low, high]; with jitter, milliseconds."""
         return low + self.rng.randrange(high - low + 1) if high > low else low
 
     def election_timeout_ms(self) -> int:
         base = self.settings.election_timeout_ms
-        return self.random_ms(base, 2 * base)
+        return self.random_between(base, 2 * base)

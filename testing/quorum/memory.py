@@ -100,6 +100,8 @@ class MemoryLog:
     def set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
 
+    def mark_synced(self, synced: int) -> None: ...
+
     def flush(self) -> None: ...
 
 

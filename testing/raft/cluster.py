@@ -79,6 +79,7 @@ class RaftCluster:
         self.rng = Random(seed)
         self.weather = weather or Weather()
         self.settings = settings or RaftSettings(cluster_id=CLUSTER_ID)
+        self.observer_settings = msgspec.structs.replace(self.settings, can_vote=False, fetch_from_any_voter=True)
         self.now_us = 0
         self.events = 0
         self.invariants = Invariants()
@@ -132,7 +133,8 @@ class RaftCluster:
             return
         node.life += 1
         key, rng = ReplicaKey(node.id, bytes([node.id]) * 16), Random(self.rng.getrandbits(64))
-        node.replica = MemoryReplica(self.settings, key, endpoint_of(node.id), rng, node.storage)
+        settings = self.settings if self.static.get(node.id) else self.observer_settings
+        node.replica = MemoryReplica(settings, key, endpoint_of(node.id), rng, node.storage)
         self.note(f"node {node.id} starts")
         self.deliver(node, node.life, Started())
 

@@ -1,0 +1,32 @@
+"""Whom an observer fetches from. Committed records are the same everywhere, so any voter in touch with the leader will do."""
+
+from ottla.quorum.raft.messages import FetchRequest
+from ottla.quorum.raft.roles.follower import Follower
+from ottla.quorum.raft.roles.unattached import Unattached
+from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.voters import ReplicaKey, Voter
+
+
+def choose_source(state: RaftState) -> Voter | None:
+    """A plain broker stays with one voter, drawn at random among those on its own host or else among all, until that fails.
+    A controller that may yet vote asks the leader. Without a leader, or when it fails, any voter tells who leads now."""
+    role = state.role
+    if isinstance(role, Follower):
+        leader = Voter(ReplicaKey(role.leader_id), role.endpoint)
+        if not state.settings.fetch_from_any_voter:
+            return leader if state.may_send(role.leader_id, FetchRequest) else _draw(state)
+        if role.source is None or not _usable(state, role.source):
+            drawn = _draw(state)
+            role.source = None if drawn is None else drawn.key.id
+        return None if role.source is None else state.voters.latest.get(role.source) or leader
+    return _draw(state) if isinstance(role, Unattached) else None
+
+
+def _usable(state: RaftState, voter_id: int) -> bool:
+    return state.voters.latest.get(voter_id) is not None and state.may_send(voter_id, FetchRequest)
+
+
+def _draw(state: RaftState) -> Voter | None:
+    usable = [voter for voter in state.voters.latest.others(state.key.id) if _usable(state, voter.key.id)]
+    near = [voter for voter in usable if voter.endpoint.host == state.endpoint.host] or usable
+    return near[state.random_between(0, len(near) - 1)] if near else None
