@@ -79,7 +79,7 @@ class ProduceHandler:
         elif acks == ACKS_NONE:
             request.no_response()
         else:
-            parked = ParkedProduce(partial(self._acknowledge, request, topic, index, info))
+            parked = ParkedProduce(partial(self._acknowledge_parked, request, topic, index, info))
             partition.await_committed(info.last_offset, parked)
             self._park(request, parked, timeout_ms)
 
@@ -89,6 +89,13 @@ class ProduceHandler:
             request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
         request.respond([ack])
+
+    def _acknowledge_parked(
+        self, request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]
+    ) -> None:
+        # One fetch of a follower commits many batches, often of one producer: their answers leave together.
+        request.connection.gather()
+        self._acknowledge(request, topic, index, info, errors)
 
     def _park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
         parked.park(self._schedule, max(timeout_ms, 0))
@@ -128,6 +135,7 @@ class ProduceHandler:
         awaited: list[tuple[list[PartitionAck], int]],
         errors: Sequence[int],
     ) -> None:
+        request.connection.gather()
         for (acknowledged, place), error in zip(awaited, errors, strict=True):
             if error:
                 index, _, *rest = acknowledged[place]

@@ -172,6 +172,12 @@ class Connection(asyncio.BufferedProtocol):
             if self._blocked:
                 self._adjust()
 
+    def gather(self) -> None:
+        """What is answered until this turn of the loop ends leaves with one write: for answers that come due together."""
+        if not self._handling and not self._closed:
+            self._handling = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
     def fail(self, reason: str) -> None:
         """Closes with one log line. What was answered before still leaves."""
         if not self._closed:
@@ -321,6 +327,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     # The way out.
+
+    def _end_turn(self) -> None:
+        self._handling = False
+        self._flush()
+        if self._blocked:
+            self._adjust()
 
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes
