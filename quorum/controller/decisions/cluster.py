@@ -1,0 +1,233 @@
+"""Brokers register, keep their sessions, are fenced and unfenced, and leave (kraft.md 2.4)."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.features import check_ranges
+from ottla.quorum.controller.decisions.partitions import bring_back, leads_any, lose_directories, take_out
+from ottla.quorum.controller.decisions.sessions import NEVER
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.views import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    BrokerView,
+)
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+_RESERVED_DIRECTORIES = (DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
+
+
+# --- registration -----------------------------------------------------------------------------------------------------
+
+
+def register_broker(
+    state: ControllerState, request: rpc.RegisterBrokerRequest, next_offset: int, now_ms: int
+) -> Decision[rpc.RegisterBrokerResponse]:
+    """Registers an incarnation, fenced; the same incarnation again amends its registration and keeps its epoch.
+
+    ``next_offset``: that of the first record of this decision. Raises KafkaError: INCONSISTENT_CLUSTER_ID,
+    DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    """
+    if request.cluster_id != state.settings.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is the cluster {state.settings.cluster_id}, the broker belongs to {request.cluster_id}",
+        )
+    known = state.image.brokers.get(request.broker_id)
+    is_new = known is None or known.incarnation_id != request.incarnation_id
+    if known is not None and is_new and state.sessions.is_alive(known.id, known.epoch, now_ms):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another broker with the id {request.broker_id} is running: give each node an id of its own",
+        )
+    _check_directories(state, request)
+    check_ranges(state, request.features, f"broker {request.broker_id}")
+    records: list[Record] = []
+    if known is not None and is_new:
+        records = take_out(state, known.id)
+    # The registration comes last: a controller that fails in between leaves a broker that simply registers again.
+    epoch = next_offset + len(records) if known is None or is_new else known.epoch
+    records.append(_registration(request, epoch, None if is_new else known))
+    return Decision(rpc.RegisterBrokerResponse(broker_epoch=epoch), records, atomic=False)
+
+
+def _check_directories(state: ControllerState, request: rpc.RegisterBrokerRequest) -> None:
+    directories = list(request.directories)
+    if any(len(each) != 16 or each in _RESERVED_DIRECTORIES for each in directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "a directory id is reserved or not 16 bytes long")
+    if len(dict.fromkeys(directories)) != len(directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "a directory id comes twice")
+    for other in state.image.brokers.values():
+        if other.id != request.broker_id and any(each in other.directories for each in directories):
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION, f"broker {other.id} has a directory with the same id: was it copied?"
+            )
+
+
+def _registration(request: rpc.RegisterBrokerRequest, epoch: int, known: BrokerView | None) -> Record:
+    body = pb.RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        endpoints=request.endpoints,
+        features=request.features,
+        fenced=known.fenced if known is not None else True,
+        in_controlled_shutdown=known.in_controlled_shutdown if known is not None else False,
+        directories=request.directories,
+    )
+    if request.HasField("rack"):
+        body.rack = request.rack
+    return Record(register_broker=body)
+
+
+def unregister_broker(
+    state: ControllerState, request: rpc.UnregisterBrokerRequest
+) -> Decision[rpc.UnregisterBrokerResponse]:
+    """Forgets a broker. Raises KafkaError (BROKER_ID_NOT_REGISTERED)."""
+    broker = state.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
+    gone = pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
+    records = [*take_out(state, broker.id), Record(unregister_broker=gone)]
+    return Decision(rpc.UnregisterBrokerResponse(), records, atomic=False)
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------------------
+
+
+class BrokerLife(Enum):
+    """Where a broker stands; the first three are what its registration says."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the next state of a broker depends on."""
+
+    life: BrokerLife
+    want_shut_down: bool
+    want_fence: bool
+    is_caught_up: bool
+    leads_any: bool
+    others_have_seen: bool  # every active broker has read the records that moved its leaderships away
+
+
+def next_life(situation: Situation) -> BrokerLife:
+    """The table of kraft.md 2.4."""
+    match situation:
+        case Situation(life=BrokerLife.FENCED, want_shut_down=True):
+            return BrokerLife.SHUTDOWN_NOW
+        case Situation(life=BrokerLife.FENCED, want_fence=False, is_caught_up=True):
+            return BrokerLife.UNFENCED
+        case Situation(life=BrokerLife.FENCED):
+            return BrokerLife.FENCED
+        case Situation(life=BrokerLife.UNFENCED, want_shut_down=True, want_fence=True):
+            return BrokerLife.SHUTDOWN_NOW
+        case Situation(life=BrokerLife.UNFENCED, want_fence=True):
+            return BrokerLife.FENCED
+        case Situation(life=BrokerLife.UNFENCED, want_shut_down=True, leads_any=True):
+            return BrokerLife.CONTROLLED_SHUTDOWN
+        case Situation(life=BrokerLife.UNFENCED, want_shut_down=True):
+            return BrokerLife.SHUTDOWN_NOW
+        case Situation(life=BrokerLife.CONTROLLED_SHUTDOWN, leads_any=False, others_have_seen=True):
+            return BrokerLife.SHUTDOWN_NOW
+    return situation.life
+
+
+def broker_heartbeat(
+    state: ControllerState, request: rpc.BrokerHeartbeatRequest
+) -> Decision[rpc.BrokerHeartbeatResponse]:
+    """What a heartbeat changes. The caller notes the contact before, whatever comes of it, and the shutdown offset after
+    (`shutdown_begins`). Raises KafkaError (STALE_BROKER_EPOCH)."""
+    broker = state.registered(request.broker_id, request.broker_epoch)
+    is_caught_up = request.current_metadata_offset >= broker.epoch
+    life = _life(broker)
+    shutting_down = request.want_shut_down or life is BrokerLife.CONTROLLED_SHUTDOWN
+    after = next_life(
+        Situation(
+            life,
+            request.want_shut_down,
+            request.want_fence,
+            is_caught_up,
+            leads_any=shutting_down and leads_any(state, broker.id),
+            others_have_seen=shutting_down and _others_have_seen(state, broker.id),
+        )
+    )
+    response = rpc.BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up,
+        is_fenced=after in (BrokerLife.FENCED, BrokerLife.SHUTDOWN_NOW),
+        should_shut_down=after is BrokerLife.SHUTDOWN_NOW,
+    )
+    if after is not life:
+        records = _transition(state, broker, life, after)
+    else:  # with a transition, lost directories wait for the next heartbeat, which names them again
+        records = _directories_lost(state, broker, tuple(request.offline_directories))
+    return Decision(response, records, atomic=False)
+
+
+def _life(broker: BrokerView) -> BrokerLife:
+    if broker.fenced:
+        return BrokerLife.FENCED
+    return BrokerLife.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerLife.UNFENCED
+
+
+def _others_have_seen(state: ControllerState, broker_id: int) -> bool:
+    offset = state.sessions.shutdown_offset(broker_id)
+    if offset == NEVER:
+        return False
+    others = (each.id for each in state.image.brokers.values() if each.is_active and each.id != broker_id)
+    return all(state.sessions.metadata_offset(each) >= offset for each in others)
+
+
+def shutdown_begins(state: ControllerState, broker_id: int) -> bool:
+    """Whether the broker is in controlled shutdown without a shutdown offset (also after a change of controllers)."""
+    broker = state.image.brokers.get(broker_id)
+    shutting_down = broker is not None and _life(broker) is BrokerLife.CONTROLLED_SHUTDOWN
+    return shutting_down and state.sessions.shutdown_offset(broker_id) == NEVER
+
+
+def _transition(state: ControllerState, broker: BrokerView, before: BrokerLife, after: BrokerLife) -> list[Record]:
+    if after is BrokerLife.UNFENCED:
+        return [_change(broker, fenced=False), *bring_back(state, broker.id)]
+    if after is BrokerLife.CONTROLLED_SHUTDOWN:
+        return [_change(broker, in_controlled_shutdown=True), *take_out(state, broker.id)]
+    return [] if before is BrokerLife.FENCED else fence(state, broker)
+
+
+def _change(broker: BrokerView, fenced: bool | None = None, in_controlled_shutdown: bool | None = None) -> Record:
+    body = pb.BrokerRegistrationChange(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=in_controlled_shutdown
+    )
+    return Record(broker_registration_change=body)
+
+
+def fence(state: ControllerState, broker: BrokerView) -> list[Record]:
+    """Takes a broker out of service. Its fencing comes last: a controller that fails in between leaves a broker whose
+    session expires again."""
+    return [*take_out(state, broker.id), _change(broker, fenced=True)]
+
+
+def fence_first_expired(state: ControllerState, now_ms: int) -> tuple[int, list[Record]] | None:
+    """The broker whose session is over, and the records that fence it; one at a time. None when there is none."""
+    for broker in state.image.brokers.values():
+        if not broker.fenced and not state.sessions.is_alive(broker.id, broker.epoch, now_ms):
+            return broker.id, fence(state, broker)
+    return None
+
+
+def _directories_lost(state: ControllerState, broker: BrokerView, offline: tuple[bytes, ...]) -> list[Record]:
+    lost = tuple(each for each in offline if each in broker.directories)
+    if not lost:
+        return []
+    body = pb.BrokerRegistrationChange(broker_id=broker.id, broker_epoch=broker.epoch)
+    body.directories.SetInParent()
+    body.directories.ids.extend(each for each in broker.directories if each not in lost)
+    return [*lose_directories(state, broker.id, lost), Record(broker_registration_change=body)]

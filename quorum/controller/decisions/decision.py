@@ -1,0 +1,32 @@
+"""What a decider answers: the records that would make a change, and the response that tells of it."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ottla.proto import metadata_pb2 as pb
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+R = TypeVar("R")
+
+Record = pb.MetadataRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """Nothing has changed yet: only replaying ``records`` changes the state.
+
+    ``atomic``: all of them take effect, or none; otherwise each batch of them must leave a state that a later decision
+    can complete.
+    """
+
+    response: R
+    records: list[Record] = field(default_factory=list)
+    atomic: bool = True
+
+
+def code_and_message(error: KafkaError) -> tuple[int, str]:
+    """As responses carry them."""
+    return int(error.code), error.message or error.code.name
+
+
+NO_ERROR = int(ErrorCode.NONE)

@@ -1,0 +1,128 @@
+"""Feature levels: what every node of the cluster can read, so that nobody meets a record it does not know (kraft.md 2.9)."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+METADATA_VERSION = "metadata.version"
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+class Levels(NamedTuple):
+    """What this version of Ottla reads, and what a new cluster starts with (0: not finalized)."""
+
+    lowest: int
+    highest: int
+    initial: int
+
+
+SUPPORTED: Mapping[str, Levels] = {
+    # Kafka's numbers: 25 is 4.0-IV3, 30 is 4.3-IV0. Clients and tools see them; our records have not changed yet.
+    METADATA_VERSION: Levels(25, 30, 30),
+    "group.version": Levels(0, 1, 1),
+    "transaction.version": Levels(0, 2, 2),
+}
+
+FIRST_LEVEL_OF_RECORD: Mapping[str, int] = {}
+"""Kinds of records (names in MetadataRecord) that came after the lowest level, with the metadata.version that brought
+them: the controller does not write them below it."""
+
+
+def supported_ranges() -> list[pb.FeatureRange]:
+    """What a node of this version registers with."""
+    return [
+        pb.FeatureRange(name=name, min_version=levels.lowest, max_version=levels.highest)
+        for name, levels in SUPPORTED.items()
+    ]
+
+
+def bootstrap_records() -> list[Record]:
+    """The first records of a new cluster."""
+    return [
+        Record(feature_level=pb.FeatureLevel(name=name, level=levels.initial))
+        for name, levels in SUPPORTED.items()
+        if levels.initial
+    ]
+
+
+def check_ranges(state: ControllerState, ranges: Iterable[pb.FeatureRange], who: str) -> None:
+    """Raises KafkaError (UNSUPPORTED_VERSION) unless ``who`` reads every finalized level."""
+    by_name = {each.name: each for each in ranges}
+    for name, level in state.image.features.items():
+        known = by_name.get(name)
+        if known is None or not known.min_version <= level <= known.max_version:
+            reads = f"{known.min_version} to {known.max_version}" if known is not None else "none of its levels"
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the cluster uses {name} at level {level}, {who} reads {reads}"
+            )
+
+
+def register_controller(
+    state: ControllerState, request: rpc.RegisterControllerRequest
+) -> Decision[rpc.RegisterControllerResponse]:
+    """Notes what a controller node can read. The same incarnation again changes nothing."""
+    check_ranges(state, request.features, f"controller {request.controller_id}")
+    known = state.image.controllers.get(request.controller_id)
+    if known is not None and known.incarnation_id == request.incarnation_id:
+        return Decision(rpc.RegisterControllerResponse())
+    body = pb.RegisterController(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        endpoints=request.endpoints,
+        features=request.features,
+    )
+    return Decision(rpc.RegisterControllerResponse(), [Record(register_controller=body)])
+
+
+def update_features(state: ControllerState, request: rpc.UpdateFeaturesRequest) -> Decision[rpc.UpdateFeaturesResponse]:
+    """Raises or lowers levels: all of them or none. Raises KafkaError: INVALID_UPDATE_VERSION, INVALID_REQUEST."""
+    records = []
+    seen: dict[str, None] = {}
+    for update in request.updates:
+        if update.name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.name} is named twice")
+        seen[update.name] = None
+        _check_update(state, update)
+        level = pb.FeatureLevel(name=update.name, level=update.max_version_level)
+        records.append(Record(feature_level=level))
+    return Decision(rpc.UpdateFeaturesResponse(), [] if request.validate_only else records)
+
+
+def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Update) -> None:
+    name, level = update.name, update.max_version_level
+    levels = SUPPORTED.get(name)
+    if levels is None:
+        raise _refused(f"{name} is not known")
+    lowest = levels.lowest if name == METADATA_VERSION else 0
+    if not lowest <= level <= levels.highest:
+        raise _refused(f"{name} has the levels {lowest} to {levels.highest}, not {level}")
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.upgrade_type} is no kind of upgrade")
+    current = state.image.features.get(name, 0)
+    if level < current and update.upgrade_type == UPGRADE:
+        raise _refused(f"{name} is at {current}: to go back to {level}, ask for a downgrade")
+    if level > current and update.upgrade_type != UPGRADE:
+        raise _refused(f"{name} is at {current}: {level} is no downgrade")
+    if update.upgrade_type == UNSAFE_DOWNGRADE and name == METADATA_VERSION:
+        raise _refused("metadata.version has no unsafe downgrade")
+    if level:
+        _check_everybody_reads(state, name, level)
+
+
+def _check_everybody_reads(state: ControllerState, name: str, level: int) -> None:
+    nodes = [("broker", each.id, each.features) for each in state.image.brokers.values()]
+    nodes += [("controller", each.id, each.features) for each in state.image.controllers.values()]
+    for role, node_id, features in nodes:
+        known = features.get(name)
+        if known is None or not known.min_version <= level <= known.max_version:
+            raise _refused(f"{role} {node_id} does not read level {level} of {name}")
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,110 @@
+"""How a partition changes: the one place where leaders are chosen and reassignments completed (kraft.md 2.5, without ELR)."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.metadata.delta import PartitionKey
+from ottla.quorum.metadata.views import NO_LEADER, RECOVERING, PartitionView
+
+
+class Election(Enum):
+    """Who is preferred, and how far down the list to go."""
+
+    ONLINE = "keep the leader, else the first valid replica"
+    PREFERRED = "the first replica if it is valid, else as online"
+    UNCLEAN = "as online, else any live replica, in sync or not"
+
+
+class PartitionChangeBuilder:
+    """Set what should change, then `build`."""
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        partition: PartitionView,
+        can_lead: Callable[[int], bool],
+        directory_for_new_replica: Callable[[int], bytes],
+        election: Election = Election.ONLINE,
+    ) -> None:
+        """``can_lead``: whether a broker is fit to lead this partition, apart from being in sync."""
+        self._key = key
+        self._before = partition
+        self._can_lead = can_lead
+        self._directory_for_new_replica = directory_for_new_replica
+        self._election = election
+        self.isr = partition.isr
+        self.replicas = partition.replicas
+        self.adding = partition.adding
+        self.removing = partition.removing
+        self.leader_recovery_state = partition.leader_recovery_state
+
+    def build(self) -> Record | None:
+        """The record with the fields that change; None when nothing does."""
+        self._complete_reassignment()
+        leader = self._elect()
+        if leader is None and self._removes_a_replica():
+            leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
+        change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
+        self._put_lists(change)
+        if self.leader_recovery_state != self._before.leader_recovery_state:
+            change.leader_recovery_state = self.leader_recovery_state
+        has_changes = any(field.name not in ("topic_id", "partition_id") for field, _ in change.ListFields())
+        return Record(partition_change=change) if has_changes else None
+
+    def _complete_reassignment(self) -> None:
+        """A reassignment is done when the new replicas are in sync and somebody stays (kraft.md 2.7)."""
+        if not self.adding and not self.removing:
+            return
+        target = tuple(each for each in self.replicas if each not in self.removing)
+        staying = tuple(each for each in self.isr if each not in self.removing)
+        if not staying or any(each not in staying for each in self.adding):
+            return
+        shrinks = len(self.removing) > len(self.adding)
+        if shrinks and any(each not in staying for each in target):
+            return
+        self.replicas, self.isr, self.adding, self.removing = target, staying, (), ()
+
+    def _elect(self) -> int | None:
+        """The new leader, NO_LEADER for none; None when the leader stays. An unclean one changes the ISR."""
+        leader = next((each for each in self._candidates() if self._is_valid(each)), NO_LEADER)
+        if leader == NO_LEADER and self._election is Election.UNCLEAN:
+            leader = next((each for each in self.replicas if self._can_lead(each)), NO_LEADER)
+            if leader != NO_LEADER:
+                # Its log is the truth from now on; nobody else's may be ahead of it.
+                self.isr = (leader,)
+                self.leader_recovery_state = RECOVERING
+        return None if leader == self._before.leader else leader
+
+    def _candidates(self) -> tuple[int, ...]:
+        if self._election is Election.PREFERRED:
+            return (*self.replicas[:1], self._before.leader, *self.replicas[1:])
+        return (self._before.leader, *self.replicas)
+
+    def _is_valid(self, broker_id: int) -> bool:
+        return broker_id in self.replicas and broker_id in self.isr and self._can_lead(broker_id)
+
+    def _removes_a_replica(self) -> bool:
+        return any(each not in self.replicas for each in self._before.replicas)
+
+    def _put_lists(self, change: pb.PartitionChange) -> None:
+        before = self._before
+        if self.isr and self.isr != before.isr:  # the last member stays: it has what was acknowledged
+            change.isr.ids.extend(self.isr)
+        if self.replicas != before.replicas:
+            change.replicas.ids.extend(self.replicas)
+            change.directories.ids.extend(self._directories())
+        if self.adding != before.adding:
+            change.adding_replicas.SetInParent()
+            change.adding_replicas.ids.extend(self.adding)
+        if self.removing != before.removing:
+            change.removing_replicas.SetInParent()
+            change.removing_replicas.ids.extend(self.removing)
+
+    def _directories(self) -> list[bytes]:
+        before = self._before
+        return [
+            before.directory_of(each) if each in before.replicas else self._directory_for_new_replica(each)
+            for each in self.replicas
+        ]

@@ -1,0 +1,82 @@
+"""Replicas move: begun and given up here, completed in whatever changes the partition next (`partition_change`).
+
+Source: kraft.md 2.7. While a reassignment runs, the replicas are the new list followed by those that will go.
+"""
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.assignments import check_by_hand
+from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
+from ottla.quorum.controller.decisions.partition_change import Election
+from ottla.quorum.controller.decisions.partitions import change_builder
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.delta import PartitionKey
+from ottla.quorum.metadata.views import PartitionView
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+_Asked = rpc.AlterPartitionReassignmentsRequest.Partition
+
+
+def alter_partition_reassignments(
+    state: ControllerState, request: rpc.AlterPartitionReassignmentsRequest
+) -> Decision[rpc.AlterPartitionReassignmentsResponse]:
+    """Each partition is judged by itself."""
+    response = rpc.AlterPartitionReassignmentsResponse()
+    records: list[Record] = []
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name).partitions
+        for asked in topic.partitions:
+            result = results.add(partition_index=asked.partition_index)
+            try:
+                record = _alter(state, topic.name, asked, request.allow_replication_factor_change)
+            except KafkaError as error:
+                result.error_code, result.error_message = code_and_message(error)
+            else:
+                records += [record] if record is not None else []
+    return Decision(response, records, atomic=False)
+
+
+def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: bool) -> Record | None:
+    topic = state.topic_named(name)
+    partition = topic.partitions.get(asked.partition_index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has no partition {asked.partition_index}")
+    key = (topic.id, asked.partition_index)
+    if asked.cancel:
+        return _cancel(state, key, partition)
+    target = tuple(asked.replicas)
+    check_by_hand(state, target, None)
+    settled = [each for each in partition.replicas if each not in partition.adding]
+    if not factor_may_change and len(target) != len(settled):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"{name}-{asked.partition_index} has {len(settled)} replicas"
+        )
+    return _begin(state, key, partition, target)
+
+
+def _begin(
+    state: ControllerState, key: PartitionKey, partition: PartitionView, target: tuple[int, ...]
+) -> Record | None:
+    builder = change_builder(state, key, partition)
+    removing = tuple(sorted(each for each in partition.replicas if each not in target))
+    is_new = [each for each in target if each not in partition.replicas or each in partition.adding]
+    builder.replicas = (*target, *removing)
+    builder.removing, builder.adding = removing, tuple(sorted(is_new))
+    return builder.build()
+
+
+def _cancel(state: ControllerState, key: PartitionKey, partition: PartitionView) -> Record | None:
+    if not partition.adding and not partition.removing:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is under way")
+    isr = tuple(each for each in partition.isr if each not in partition.adding)
+    election = None
+    if not isr:
+        if not state.allows_unclean_election(key[0]):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "none of the old replicas is in sync: giving up would lose records",
+            )
+        election = Election.UNCLEAN
+    builder = change_builder(state, key, partition, election=election)
+    builder.replicas = tuple(each for each in partition.replicas if each not in partition.adding)
+    builder.isr, builder.adding, builder.removing = isr, (), ()
+    return builder.build()

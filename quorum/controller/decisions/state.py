@@ -1,0 +1,140 @@
+"""What the controller decides on: committed and pending records together, and who was heard from."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
+from ottla.quorum.controller.decisions.sessions import BrokerSessions
+from ottla.quorum.controller.decisions.topic_name_index import TopicNameIndex
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import (
+    BROKER_RESOURCE,
+    DIRECTORY_UNASSIGNED,
+    TOPIC_RESOURCE,
+    BrokerView,
+    PartitionView,
+    TopicView,
+)
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+
+class ConfigRules(Protocol):
+    """What may be configured. Resource types are Kafka's (2 topic, 4 broker, ...)."""
+
+    def check(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
+        """Raises KafkaError (INVALID_CONFIG) when the resource may not have these settings, all together."""
+        ...
+
+    def list_default(self, resource_type: int, name: str) -> tuple[str, ...] | None:
+        """The default of a setting that is a list; None when it is not one."""
+        ...
+
+
+class NoConfigRules:
+    """`ConfigRules` that find no fault and know no lists."""
+
+    def check(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None: ...
+
+    def list_default(self, resource_type: int, name: str) -> tuple[str, ...] | None:
+        return None
+
+
+class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller takes from its node's configuration; the names are Kafka's where it has one."""
+
+    cluster_id: str
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    session_timeout_ms: int = 9000  # broker.session.timeout.ms
+    topic_defaults: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Topic settings as this node's file has them, for topics that do not set them."""
+    config_rules: ConfigRules = NoConfigRules()
+    partitions_per_request_max: int = 10_000
+    records_per_batch_max: int = 1000
+    batch_bytes_max: int = 1 << 20
+    rebalance_interval_ms: int = (
+        300_000  # leader.imbalance.check.interval.seconds; 0: auto.leader.rebalance.enable=false
+    )
+
+
+class ControllerState:
+    """A fork of the committed image in which what is appended is applied at once, with what hangs on it.
+
+    It lives as long as one leadership. When that ends the whole object is dropped, and with it everything that was not
+    committed; the committed image never saw it. So nothing has to be undone, and nothing can be forgotten in undoing.
+    """
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, rng: Random) -> None:
+        """``image``: the committed one, which is forked. ``rng``: for placement and ids."""
+        self.image = image.fork()
+        self.settings = settings
+        self.rng = rng
+        self.sessions = BrokerSessions(settings.session_timeout_ms)
+        self.replicas = ReplicaIndex(self.image)
+        self.names = TopicNameIndex(self.image)
+
+    def replay(self, record: pb.MetadataRecord) -> None:
+        """The only way in which the state changes. Raises UnreadableRecordError: then the decider was wrong."""
+        delta = MetadataDelta()
+        self.image.apply(record, delta)
+        self.replicas.update(delta)
+        self.names.update(delta)
+        for broker_id in delta.brokers:
+            if broker_id not in self.image.brokers:
+                self.sessions.remove(broker_id)
+
+    def registered(self, broker_id: int, epoch: int) -> BrokerView:
+        """The broker of that epoch. Raises KafkaError (STALE_BROKER_EPOCH) for any other."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
+        if broker.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has the epoch {broker.epoch}, not {epoch}"
+            )
+        return broker
+
+    def topic_named(self, name: str) -> TopicView:
+        """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+        topic = self.image.topics_by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return topic
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether it may lead and be in sync."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def can_lead(self, partition: PartitionView, broker_id: int) -> bool:
+        """Whether it may lead that partition, apart from being in sync: active, and the replica's directory is there."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active and self.has_replica_online(partition, broker)
+
+    def has_replica_online(self, partition: PartitionView, broker: BrokerView) -> bool:
+        """Whether the directory of the broker's replica is readable; of a replica that is only being added, unknown: yes."""
+        return broker.id not in partition.replicas or broker.has_directory(partition.directory_of(broker.id))
+
+    def directory_for_new_replica(self, broker_id: int) -> bytes:
+        """The broker's only directory; a broker with several decides and tells."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None and len(broker.directories) == 1:
+            return broker.directories[0]
+        return DIRECTORY_UNASSIGNED
+
+    def topic_config(self, topic_name: str, name: str, default: str) -> str:
+        """A topic's effective setting: topic, then cluster-wide dynamic, then this node's file, then the default."""
+        configs = self.image.configs
+        for values in (configs.get((TOPIC_RESOURCE, topic_name)), configs.get((BROKER_RESOURCE, ""))):
+            if values is not None and name in values:
+                return values[name]
+        return self.settings.topic_defaults.get(name, default)
+
+    def allows_unclean_election(self, topic_id: bytes) -> bool:
+        topic = self.image.topics_by_id[topic_id]
+        return self.topic_config(topic.name, "unclean.leader.election.enable", "false").lower() == "true"

@@ -1,0 +1,48 @@
+"""Which decider answers which request."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions import cluster
+from ottla.quorum.controller.decisions.alter_partition import alter_partition
+from ottla.quorum.controller.decisions.configs import incremental_alter_configs
+from ottla.quorum.controller.decisions.decision import Decision
+from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.controller.decisions.features import register_controller, update_features
+from ottla.quorum.controller.decisions.producer_ids import allocate_producer_ids
+from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.topics import create_partitions, create_topics, delete_topics
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+Decider = Callable[[ControllerState, Any], Decision[Any]]
+
+DECIDERS: dict[str, Decider] = {
+    "broker_heartbeat": cluster.broker_heartbeat,
+    "create_topics": create_topics,
+    "delete_topics": delete_topics,
+    "create_partitions": create_partitions,
+    "alter_partition": alter_partition,
+    "allocate_producer_ids": allocate_producer_ids,
+    "incremental_alter_configs": incremental_alter_configs,
+    "unregister_broker": cluster.unregister_broker,
+    "elect_leaders": elect_leaders,
+    "update_features": update_features,
+    "alter_partition_reassignments": alter_partition_reassignments,
+    "register_controller": register_controller,
+}
+
+
+def decide(
+    state: ControllerState, name: str | None, request: rpc.ControllerRequest, next_offset: int, now_ms: int
+) -> Decision[Any]:
+    """What the request ``name`` (the body's field) comes to. Raises KafkaError."""
+    if name == "register_broker":
+        return cluster.register_broker(state, request.register_broker, next_offset, now_ms)
+    decider = DECIDERS.get(name or "")
+    if name is None or decider is None:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "this controller does not know the request: it is an older version"
+        )
+    return decider(state, getattr(request, name))
