@@ -1,7 +1,8 @@
 """The features this program can run, as brokers register them and ApiVersions tells them."""
 
+from ottla.quorum.controller.decisions.features import SUPPORTED
+
 SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
-    # Kafka's levels from 3.3-IV3 to 4.3-IV0: the records are ours, the behaviour behind a level is Kafka's.
-    "metadata.version": (7, 30),
+    name: (levels.lowest, levels.highest) for name, levels in SUPPORTED.items()
 }
 """Lowest and highest level by name."""
