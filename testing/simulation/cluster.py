@@ -1,0 +1,95 @@
+"""A cluster of production servers on simulated machines: formatted disks, one process a node, restarts on what is left."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.broker.server import Server
+from ottla.log.checkpoints import MetaProperties
+from ottla.quorum.rpc.stream_transport import StreamTransport
+from ottla.runtime.host import Host
+from ottla.runtime.identifiers import id_to_text, random_id
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.node import SimulatedNode
+
+CLIENT_PORT = 9092
+CONTROLLER_PORT = 9093
+DATA = "/data"
+
+# Shorter than in production, so that a run of seconds sees sessions end and replicas fall behind.
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "400",
+    "broker.session.timeout.ms": "1600",
+    "replica.lag.time.max.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.request.timeout.ms": "1000",
+    "log.segment.bytes": "1048576",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+}
+
+
+class SimulatedCluster:
+    """Nodes ``node-1`` to ``node-N``, each controller and broker. `start` switches them on; faults may then hit them."""
+
+    def __init__(self, loop: SimulationLoop, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        """``settings``: Kafka's names, for every node, on top of `SETTINGS`."""
+        self.loop = loop
+        self.nodes: dict[int, SimulatedNode] = {number: loop.create_node(f"node-{number}") for number in range(1, nodes + 1)}
+        self.servers: dict[int, Server] = {}
+        self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
+        self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}
+        rng = loop.rng("format")
+        cluster_id = id_to_text(random_id(rng))
+        for number, node in self.nodes.items():
+            disk = SimulatedDisk(node.platter)
+            disk.make_directories(DATA)
+            disk.sync_directory("/")
+            MetaProperties(cluster_id, number, random_id(rng)).write(disk, DATA)
+
+    def _config(self, number: int, settings: Mapping[str, str]) -> ServerConfig:
+        host = self.nodes[number].name
+        voters = ",".join(f"{each}@{node.name}:{CONTROLLER_PORT}" for each, node in self.nodes.items())
+        texts = {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://{host}:{CLIENT_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": DATA,
+        }
+        return ServerConfig({**settings, **texts}, host)
+
+    @property
+    def brokers(self) -> list[tuple[str, int]]:
+        """Where clients find the brokers."""
+        return [(node.name, CLIENT_PORT) for node in self.nodes.values()]
+
+    def start(self) -> None:
+        """Starts every node's program. They come up by themselves, in virtual time."""
+        for number, node in self.nodes.items():
+            node.start(lambda host, number=number: self._main(number, host))  # type: ignore[misc]
+
+    async def _main(self, number: int, host: Host) -> None:
+        """A node's program: the server until it fails. A restart runs it again on what the disk holds."""
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.lives[number] += 1
+
+        def fail(error: Exception) -> None:
+            if not failed.done():
+                failed.set_exception(error)
+
+        server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail)
+        await server.start()
+        await failed
+
+    def running(self, number: int) -> Server | None:
+        """The server of a node whose process lives (perhaps paused, perhaps still starting)."""
+        return self.servers.get(number) if self.nodes[number].process is not None else None
+
+    def number_of(self, node: SimulatedNode) -> int:
+        """The broker id of a machine."""
+        return int(node.name.removeprefix("node-"))
