@@ -74,13 +74,13 @@ class ProduceHandler:
         except KafkaError as error:
             self._answer(request, acks, [(topic, [self._refusal(topic, index, error)])])
             return
-        if acks == ACKS_LEADER or (acks == ACKS_ALL and partition.has_committed(info.last_offset)):
-            self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
-        elif acks == ACKS_NONE:
+        if acks == ACKS_NONE:
             request.no_response()
+        elif _is_done(partition, acks, info):
+            self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
         else:
             parked = ParkedProduce(partial(self._acknowledge_parked, request, topic, index, info))
-            partition.await_committed(info.last_offset, parked)
+            _await(partition, acks, info, parked)
             self._park(request, parked, timeout_ms)
 
     @staticmethod
@@ -120,9 +120,9 @@ class ProduceHandler:
                     acknowledged.append(self._refusal(topic, index, error))
                     continue
                 acknowledged.append(_ack(index, info, ErrorCode.NONE))
-                if acks == ACKS_ALL and not partition.has_committed(info.last_offset):
+                if acks != ACKS_NONE and not _is_done(partition, acks, info):
                     awaited.append((acknowledged, len(acknowledged) - 1))
-                    partition.await_committed(info.last_offset, parked)
+                    _await(partition, acks, info, parked)
         if awaited:
             self._park(request, parked, timeout_ms)
         else:
@@ -180,6 +180,18 @@ class ProduceHandler:
             request.fail_connection(f"a Produce with acks=0 failed: {ErrorCode(failed[0]).name}")
         else:
             request.no_response()
+
+
+def _is_done(partition: Partition, acks: int, info: Appended) -> bool:
+    """Whether the client may be told of success right after the append."""
+    return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
+
+
+def _await(partition: Partition, acks: int, info: Appended, parked: ParkedProduce) -> None:
+    if acks == ACKS_LEADER:
+        partition.await_stable(info.last_offset, parked)
+    else:
+        partition.await_committed(info.last_offset, parked)
 
 
 def _ack(index: int, info: Appended, error: int) -> PartitionAck:

@@ -24,6 +24,7 @@ from ottla.broker.replication.decisions.follower import (
 )
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
 from ottla.broker.replication.decisions.truncation import Diverging
+from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.leader_offsets import find_offsets
 from ottla.broker.replication.partition import Partition
@@ -65,12 +66,14 @@ class LeaderFetcher:
         leader_id: int,
         settings: FetcherSettings,
         timers: LoopTimers,
+        durability: Durability,
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader_id = leader_id
         self.address: tuple[str, int] | None = None  # not known yet
         self._settings = settings
         self._timers = timers
+        self._durability = durability
         self._broker_epoch = broker_epoch
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
@@ -323,8 +326,23 @@ class LeaderFetcher:
         partition.learn_high_watermark(instruction.high_watermark)
         if instruction.log_start_offset > log.log_start_offset:
             log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
-        if records:
+        if records and partition.must_sync:
+            self._sync_first(key, partition, follower)
+        elif records:
             self._session.put(key, self._wanted(partition, follower))
+
+    def _sync_first(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
+        """To fetch from the new end would acknowledge what a power cut could take: the partition pauses until it is synced."""
+        self._session.remove(key)
+
+        def stable(offset: int) -> None:
+            if offset >= follower.fetch_offset and self._is_current(key, partition, follower):
+                self._ask(key, partition)
+
+        self._durability.follow(partition.log, stable)
+
+    def _is_current(self, key: Key, partition: Partition, follower: PartitionFollower) -> bool:
+        return self._followed.get(key) is partition and partition.follower is follower
 
     def _moved(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         follower.truncated(partition.log.log_end_offset, partition.log.epochs.latest_epoch)
@@ -334,14 +352,14 @@ class LeaderFetcher:
         self._session.remove(key)
 
         def again() -> None:
-            if self._followed.get(key) is partition and partition.follower is follower:
+            if self._is_current(key, partition, follower):
                 self._ask(key, partition)
 
         self._timers.call_later_ms(delay.delay_ms, again)
 
     def _find_offsets(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         def found(offsets: tuple[int, int] | None) -> None:
-            if self._followed.get(key) is not partition or partition.follower is not follower:
+            if not self._is_current(key, partition, follower):
                 return
             if offsets is None:
                 self._delay(key, partition, follower, follower.delay())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetcher import FetcherSettings, LeaderFetcher
 from ottla.broker.replication.partition import Partition
 from ottla.runtime.timers import LoopTimers
@@ -10,9 +11,16 @@ from ottla.runtime.timers import LoopTimers
 class Fetchers:
     """Makes fetchers when they are needed and ends them when they follow nothing any more."""
 
-    def __init__(self, settings: FetcherSettings, timers: LoopTimers, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: FetcherSettings,
+        timers: LoopTimers,
+        durability: Durability,
+        broker_epoch: Callable[[], int],
+    ) -> None:
         self._settings = settings
         self._timers = timers
+        self._durability = durability
         self._broker_epoch = broker_epoch
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of: dict[Partition, LeaderFetcher] = {}
@@ -21,7 +29,7 @@ class Fetchers:
         """Fetches the partition from ``leader_id``; waits while nobody knows its address."""
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
-            fetcher = LeaderFetcher(leader_id, self._settings, self._timers, self._broker_epoch)
+            fetcher = LeaderFetcher(leader_id, self._settings, self._timers, self._durability, self._broker_epoch)
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)
         self._of[partition] = fetcher

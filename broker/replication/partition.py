@@ -12,6 +12,7 @@ from ottla.broker.replication.decisions.follower import PartitionFollower
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
+from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.ports import Appended, PartitionLog
 from ottla.broker.replication.purgatory import ParkedProduce, WakeQueue
 from ottla.log.config import LogConfig
@@ -24,10 +25,18 @@ NO_LEADER = -1
 class PartitionEvents:
     """What partitions report to the replica manager. Dictionaries are sets that keep their order."""
 
-    __slots__ = ("behind", "incomplete", "on_proposal", "wakes")
+    __slots__ = ("behind", "durability", "incomplete", "now_ms", "on_proposal", "wakes")
 
-    def __init__(self, wakes: WakeQueue, on_proposal: "Callable[[Partition, Proposal], None]") -> None:
+    def __init__(
+        self,
+        wakes: WakeQueue,
+        durability: Durability,
+        now_ms: Callable[[], int],
+        on_proposal: "Callable[[Partition, Proposal], None]",
+    ) -> None:
         self.wakes = wakes
+        self.durability = durability
+        self.now_ms = now_ms
         self.on_proposal = on_proposal
         self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
         self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand
@@ -40,6 +49,7 @@ class Partition:
         "_events",
         "_wakes",
         "commit_watches",
+        "durable_waiters",
         "end_watches",
         "follower",
         "index",
@@ -69,6 +79,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
         self.produce_waiters: deque[tuple[int, ParkedProduce, int]] = deque()
+        self.durable_waiters: deque[tuple[int, ParkedProduce, int]] = deque()  # acks=1 on topics that sync first
         # Each of these is told once and then forgotten, so that a session nobody uses costs one touch.
         self.end_watches: dict[SessionPartition, None] = {}  # followers, waiting for records
         self.commit_watches: dict[SessionPartition, None] = {}  # consumers, waiting for committed records
@@ -105,6 +116,7 @@ class Partition:
             replicas=replicas,
             min_insync_replicas=log.config.min_insync_replicas,
             log_end_offset=log.log_end_offset,
+            stable_end_offset=log.recovery_point if log.config.flush_before_ack else log.log_end_offset,
             high_watermark=log.high_watermark,
             now_ms=now_ms,
         )
@@ -120,6 +132,8 @@ class Partition:
             self._committed(leader)
         if leader.high_watermark < leader.log_end_offset:
             self._events.behind[self] = None
+        if leader.stable_end_offset < leader.log_end_offset:
+            self._events.durability.follow(log, self._stable)
         return True
 
     def follow(
@@ -193,13 +207,44 @@ class Partition:
             )
         info = self.log.append_as_leader(records, leader.epoch, wall_ms)
         if not info.duplicate:
-            if leader.appended(info.last_offset + 1, now_ms):
+            stable = not self.log.config.flush_before_ack
+            if leader.appended(info.last_offset + 1, now_ms, stable=stable):
                 self._committed(leader)
             else:
                 self._events.behind[self] = None
             if self.end_watches:
                 self._touch(self.end_watches)
+            if not stable:
+                self._events.durability.follow(self.log, self._stable)
         return info
+
+    @property
+    def must_sync(self) -> bool:
+        """Whether a record counts only once it is on stable storage (``ottla.flush.before.ack``)."""
+        return self.log.config.flush_before_ack
+
+    def await_stable(self, last_offset: int, parked: ParkedProduce) -> None:
+        """Settles ``parked`` once this broker's own copy is on stable storage: acks=1 on topics that sync first."""
+        place = parked.add()
+        leader = self.leader
+        if leader is None:
+            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.stable_end_offset > last_offset:
+            parked.settle(place, ErrorCode.NONE)
+        else:
+            _drop_done(self.durable_waiters)
+            self.durable_waiters.append((last_offset + 1, parked, place))
+
+    def _stable(self, offset: int) -> None:
+        leader = self.leader
+        if leader is None:
+            return
+        if leader.synced(offset, self._events.now_ms()):
+            self._committed(leader)
+        waiters = self.durable_waiters
+        while waiters and (waiters[0][0] <= offset or waiters[0][1].done):
+            _, parked, place = waiters.popleft()
+            parked.settle(place, ErrorCode.NONE)
 
     def has_committed(self, last_offset: int) -> bool:
         """Whether acks=all may be told at once, and nothing but success."""
@@ -215,7 +260,7 @@ class Partition:
         elif leader.high_watermark > last_offset:
             parked.settle(place, self._outcome(leader))
         else:
-            self._drop_done_waiters()
+            _drop_done(self.produce_waiters)
             # Appends come in order, so the list is sorted; only the repetition of an older batch may wait a little longer.
             self.produce_waiters.append((last_offset + 1, parked, place))
 
@@ -223,14 +268,10 @@ class Partition:
     def _outcome(leader: PartitionLeader) -> ErrorCode:
         return ErrorCode.NONE if leader.had_enough_in_sync() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def _drop_done_waiters(self) -> None:
-        # Those that timed out or whose connection went, so that a partition that commits nothing gathers none.
-        waiters = self.produce_waiters
-        while waiters and waiters[0][1].done:
-            waiters.popleft()
-
     def fail_waiters(self, error: ErrorCode) -> None:
-        waiters, self.produce_waiters = self.produce_waiters, deque()
+        waiters = (*self.produce_waiters, *self.durable_waiters)
+        self.produce_waiters.clear()
+        self.durable_waiters.clear()
         for _, parked, place in waiters:
             parked.settle(place, error)
         self._touch_all()
@@ -352,3 +393,9 @@ class Partition:
         for entry in self.news_watches:
             entry.session.dirty[entry] = None
         self.news_watches.clear()
+
+
+def _drop_done(waiters: deque[tuple[int, ParkedProduce, int]]) -> None:
+    """Forgets those that timed out or whose connection went, so that a partition that commits nothing gathers none."""
+    while waiters and waiters[0][1].done:
+        waiters.popleft()

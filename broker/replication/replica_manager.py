@@ -14,6 +14,7 @@ from ottla.broker.replication.alter_partition import AlterPartitionQueue, Contro
 from ottla.broker.replication.decisions.fetch_session import SessionCache
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.ports import LogStore
@@ -28,6 +29,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import BROKER_RESOURCE, NO_LEADER, BrokerView, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers, Timer
 
 JOIN_RETRY_MS = 500
@@ -59,6 +61,7 @@ class ReplicaManager:
         controller: Controller,
         rng: Random,
         wakes: WakeQueue,
+        sync_later: SyncLater,
     ) -> None:
         self.node_id = config.node_id
         self.broker_epoch = -1  # set by the lifecycle when the broker is registered
@@ -73,8 +76,9 @@ class ReplicaManager:
         self._logs = logs
         self._image: MetadataImage | None = None
         self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
-        self._events = PartitionEvents(wakes, self._propose)
-        self._fetchers = Fetchers(self.settings.fetcher, timers, self._epoch)
+        durability = Durability(sync_later)
+        self._events = PartitionEvents(wakes, durability, timers.now_ms, self._propose)
+        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
         self._offline: dict[tuple[str | bytes, int], None] = {}
         self._timers: list[Timer] = []
 

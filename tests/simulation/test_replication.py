@@ -103,7 +103,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         timers = LoopTimers(loop)
         self.image = MetadataImage()
-        self.manager = ReplicaManager(config, Logs(host), timers, self, host.rng, WakeQueue(loop))
+        self.manager = ReplicaManager(config, Logs(host), timers, self, host.rng, WakeQueue(loop), host.sync_later)
         context: Any = SimpleNamespace(config=config, host=host, timers=timers, replicas=self.manager)
         broker: BrokerContext = context
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
@@ -607,6 +607,27 @@ def test_a_follower_far_behind_the_leaders_log_starts_anew() -> None:
         await cluster.brokers[3].restart()
         await cluster.until(lambda: cluster.brokers[3].log().log_end_offset == 21)
         assert cluster.brokers[3].log().log_start_offset == 20
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_topic_that_syncs_first_survives_a_power_cut_of_every_broker(acks: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(ottla_flush_before_ack="true")
+        client = await cluster.client()
+        acknowledged = 0
+        for number in range(10):
+            acknowledged += (await client.produce(b"<%d>" % number, acks=acks)).error_code == 0
+        assert acknowledged == 10
+        for broker in cluster.brokers.values():
+            if acks == -1 or broker.node_id == 1:
+                assert broker.log().recovery_point == 10
+            broker.node.crash()
+        for broker in cluster.brokers.values():
+            await broker.restart()
+        data = cluster.brokers[1].log().read(0, 1 << 20).data
+        assert all(b"<%d>" % number in data for number in range(10))
 
     run(scenario)
 

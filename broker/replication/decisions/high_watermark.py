@@ -12,6 +12,7 @@ from ottla.broker.replication.decisions.replica import BrokerStanding, ReplicaSt
 def leader_high_watermark(
     current: int,
     leader_end_offset: int,
+    leader_stable_offset: int,
     *,
     committed_isr_size: int,
     required_in_sync: int,
@@ -23,14 +24,14 @@ def leader_high_watermark(
 ) -> int:
     """The leader's high watermark given what each follower has.
 
-    The lowest log end among the leader and the replicas that count, where these count: the maximal ISR, and whoever is
+    The lowest log end among the leader (as far as it is stable, where records are synced before they are acknowledged) and the replicas that count, where these count: the maximal ISR, and whoever is
     caught up and may join (left behind now, it could never catch a busy leader). It never goes back. It does not advance
     while fewer than ``required_in_sync`` = min(min.insync.replicas, replicas) are in sync: what would be shown to consumers
     could be lost with one broker.
     """
     if committed_isr_size < required_in_sync:
         return current
-    lowest = leader_end_offset
+    lowest = leader_stable_offset
     for broker_id, replica in replicas.items():
         if replica.log_end_offset < lowest and (
             broker_id in maximal_isr

@@ -60,6 +60,7 @@ class PartitionLeader:
         "partition_epoch",
         "replicas",
         "required_in_sync",
+        "stable_end_offset",
     )
 
     def __init__(self, node_id: int, brokers: Mapping[int, BrokerStanding], lag_time_max_ms: int) -> None:
@@ -71,6 +72,7 @@ class PartitionLeader:
         self.partition_epoch = -1
         self.epoch_start_offset = -1
         self.log_end_offset = 0
+        self.stable_end_offset = 0  # how far our own log counts: all of it, unless it must be synced first
         self.high_watermark = 0
         self.required_in_sync = 1
         self.replicas: dict[int, ReplicaState] = {}
@@ -86,6 +88,7 @@ class PartitionLeader:
         replicas: Iterable[int],
         min_insync_replicas: int,
         log_end_offset: int,
+        stable_end_offset: int,
         high_watermark: int,
         now_ms: int,
     ) -> bool:
@@ -99,6 +102,7 @@ class PartitionLeader:
         self.partition_epoch = partition_epoch
         self.required_in_sync = min(min_insync_replicas, len(followers) + 1)
         self.log_end_offset = log_end_offset
+        self.stable_end_offset = stable_end_offset
         self.high_watermark = high_watermark if first_term else self.high_watermark
         if new_epoch:
             self.epoch = epoch
@@ -138,19 +142,26 @@ class PartitionLeader:
         """Whether all from earlier epochs is committed; before that the end offset clients would see may still go down."""
         return self.high_watermark >= self.epoch_start_offset
 
-    def appended(self, log_end_offset: int, now_ms: int) -> bool:
-        """The leader wrote up to ``log_end_offset``. True if the high watermark moved."""
+    def appended(self, log_end_offset: int, now_ms: int, *, stable: bool = True) -> bool:
+        """The leader wrote up to ``log_end_offset``; not ``stable`` if `synced` will say when it counts.
+
+        True if the high watermark moved.
+        """
         previous, self.log_end_offset = self.log_end_offset, log_end_offset
+        if stable:
+            self.stable_end_offset = log_end_offset
         if not self.replicas:
-            if self.required_in_sync > len(self.isr.committed) or log_end_offset <= self.high_watermark:
-                return False
-            self.high_watermark = log_end_offset
-            return True
+            return self.advance(now_ms)
         for replica in self.replicas.values():
             if replica.log_end_offset == previous:
                 replica.leader_appended(previous)
         # With another member in the ISR the lowest end is not ours, so our append cannot have moved it.
         return len(self._maximal) == 1 and self.advance(now_ms)
+
+    def synced(self, stable_end_offset: int, now_ms: int) -> bool:
+        """Our own log is on stable storage up to there. True if the high watermark moved."""
+        self.stable_end_offset = max(self.stable_end_offset, stable_end_offset)
+        return self.advance(now_ms)
 
     def fetched(
         self, broker_id: int, broker_epoch: int, offset: int, contact: FollowerContact | None, now_ms: int
@@ -184,6 +195,7 @@ class PartitionLeader:
         offset = leader_high_watermark(
             self.high_watermark,
             self.log_end_offset,
+            self.stable_end_offset,
             committed_isr_size=len(self.isr.committed),
             required_in_sync=self.required_in_sync,
             maximal_isr=self._maximal,

@@ -23,6 +23,7 @@ def committed(
     *,
     current: int = 0,
     end: int = 100,
+    stable: int | None = None,
     committed_isr_size: int | None = None,
     required: int = 1,
     brokers: Mapping[int, BrokerStanding] = BROKERS,
@@ -30,6 +31,7 @@ def committed(
     return leader_high_watermark(
         current,
         end,
+        end if stable is None else stable,
         committed_isr_size=len(isr) if committed_isr_size is None else committed_isr_size,
         required_in_sync=required,
         maximal_isr=isr,
@@ -50,6 +52,10 @@ def test_the_slowest_in_sync_replica_decides() -> None:
 
 def test_the_leaders_own_end_is_a_bound_too() -> None:
     assert committed({2: replica(120)}, (1, 2)) == 100
+
+
+def test_what_must_be_synced_first_counts_only_when_it_is() -> None:
+    assert committed({2: replica(100)}, (1, 2), stable=70) == 70
 
 
 def test_a_replica_out_of_the_isr_that_lags_is_not_waited_for() -> None:

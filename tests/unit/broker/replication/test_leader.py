@@ -26,6 +26,7 @@ def make_leader(
         replicas=replicas,
         min_insync_replicas=min_isr,
         log_end_offset=end,
+        stable_end_offset=end,
         high_watermark=high_watermark,
         now_ms=now_ms,
     )
@@ -42,6 +43,7 @@ def lead_again(
         replicas=(1, 2, 3),
         min_insync_replicas=1,
         log_end_offset=leader.log_end_offset,
+        stable_end_offset=leader.log_end_offset,
         high_watermark=0,
         now_ms=now_ms,
     )
@@ -98,6 +100,14 @@ def test_an_append_alone_commits_nothing_when_two_are_required() -> None:
     leader = make_leader(isr=(1,), replicas=(1, 2, 3), min_isr=2)
     assert not leader.appended(101, 2_000)
     assert leader.high_watermark == 0
+
+
+def test_an_append_that_must_be_synced_commits_when_it_is() -> None:
+    leader = make_leader(isr=(1,), replicas=(1,))
+    leader.advance(2_000)
+    assert not leader.appended(101, 2_000, stable=False)
+    assert leader.synced(101, 2_000)
+    assert leader.high_watermark == 101
 
 
 def test_an_append_with_followers_commits_nothing() -> None:

@@ -1,0 +1,45 @@
+"""Syncs logs behind their appends, for topics with ``ottla.flush.before.ack``: one group commit at a time for each log."""
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla.broker.replication.ports import PartitionLog, SyncTicket
+from ottla.runtime.sync_later import SyncLater
+
+OnStable = Callable[[int], None]
+
+
+class Durability:
+    """Says how far each log is on stable storage."""
+
+    def __init__(self, sync_later: SyncLater) -> None:
+        self._sync_later = sync_later
+        self._waiting: dict[PartitionLog, OnStable] = {}
+
+    def follow(self, log: PartitionLog, on_stable: OnStable) -> None:
+        """Syncs until all of the log is stable; tells ``on_stable`` up to which offset after each round.
+
+        Asked again meanwhile, the newer callback takes the older one's place. A log that cannot be synced is not heard of
+        any more: its directory failed.
+        """
+        running = log in self._waiting
+        self._waiting[log] = on_stable
+        if not running:
+            self._next(log)
+
+    def _next(self, log: PartitionLog) -> None:
+        ticket = log.unsynced()
+        if ticket is None:
+            self._waiting.pop(log)(log.recovery_point)
+        else:
+            self._sync_later.sync(ticket.file, partial(self._synced, log, ticket))
+
+    def _synced(self, log: PartitionLog, ticket: SyncTicket, error: OSError | None) -> None:
+        if error is not None:
+            del self._waiting[log]
+            log.root.failed(error)
+            return
+        log.mark_synced(ticket)
+        if log.recovery_point < log.log_end_offset:
+            self._waiting[log](log.recovery_point)
+        self._next(log)
