@@ -25,8 +25,6 @@ class Levels(NamedTuple):
 SUPPORTED: Mapping[str, Levels] = {
     # Kafka's numbers: 25 is 4.0-IV3, 30 is 4.3-IV0. Clients and tools see them; our records have not changed yet.
     METADATA_VERSION: Levels(25, 30, 30),
-    "group.version": Levels(0, 1, 1),
-    "transaction.version": Levels(0, 2, 2),
 }
 
 FIRST_LEVEL_OF_RECORD: Mapping[str, int] = {}

@@ -34,7 +34,7 @@ def place(rng: Random, brokers: Iterable[UsableBroker], partitions: int, replica
 
 
 class _Ring:
-    """Brokers in a circle; each partition starts one further on."""
+    """Brokers in a circle; where it starts moves on from time to time."""
 
     def __init__(self, rng: Random, ids: list[int]) -> None:
         self._rng = rng
@@ -50,8 +50,10 @@ class _Ring:
         self._taken += 1
         return broker_id
 
-    def advance(self) -> None:
+    def begin(self) -> None:
         self._taken = 0
+
+    def advance(self) -> None:
         if self._ids:
             self._start = (self._start + 1) % len(self._ids)
 
@@ -70,6 +72,11 @@ class _Rack:
     def next(self) -> int | None:
         broker_id = self._unfenced.next()
         return broker_id if broker_id is not None else self._fenced.next()
+
+    def begin(self) -> None:
+        """Another partition."""
+        self._unfenced.begin()
+        self._fenced.begin()
 
     def advance(self) -> None:
         self._unfenced.advance()
@@ -117,10 +124,14 @@ class _Racks:
     def _advance(self) -> None:
         self._start = (self._start + 1) % len(self._racks)
         self._placed += 1
-        for rack in self._racks:
-            rack.advance()
+        if self._placed % len(self._racks) == 0:
+            # Kafka moves the brokers on with every partition; then two racks of two would lead with one broker each.
+            for rack in self._racks:
+                rack.advance()
         if self._placed == self._unfenced_count:
             self._placed = 0
             self._rng.shuffle(self._racks)
             for rack in self._racks:
                 rack.shuffle()
+        for rack in self._racks:
+            rack.begin()
