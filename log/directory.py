@@ -20,10 +20,12 @@ class DirectoryState:
         "failure",
         "full",
         "on_failure",
+        "partitions",
         "path",
         "recovery_points",
         "rolled",
         "save_recovery_points",
+        "start_offsets",
         "watermarks_moved",
         "writable",
     )
@@ -31,6 +33,7 @@ class DirectoryState:
     def __init__(self, path: str, directory_id: bytes = bytes(16)) -> None:
         self.path = path
         self.directory_id = directory_id
+        self.partitions = 0
         self.writable = True
         self.full = False
         self.failure: OSError | None = None
@@ -39,6 +42,7 @@ class DirectoryState:
         self.rolled: dict[Log, None] = {}  # logs with closed segments that are not on stable storage yet
         self.condemned: dict[Log, None] = {}  # logs with files to unlink
         self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
+        self.start_offsets: dict[TopicPartition, int] = {}
         self.save_recovery_points: Callable[[], None] | None = None
 
     def refuse(self) -> NoReturn:
@@ -57,6 +61,12 @@ class DirectoryState:
             if self.on_failure is not None:
                 self.on_failure(self)
         return StorageError(f"{self.path}: {error}")
+
+    def forget(self, log: "Log") -> None:
+        """The log goes from this directory."""
+        self.partitions -= 1
+        self.rolled.pop(log, None)
+        self.condemned.pop(log, None)
 
     def set_full(self, full: bool) -> None:
         self.full = full

@@ -20,6 +20,7 @@ from ottla.log.names import TopicPartition
 from ottla.log.producer_state import CompletedTransaction, Duplicate, Origin, ProducerStateManager
 from ottla.log.results import AppendInfo, LogRead, LogSlice, TimestampAndOffset
 from ottla.log.segment import Segment
+from ottla.log.topic_id import sync_topic_id, write_topic_id
 from ottla.log.transactions import AbortedTransaction
 from ottla.log.validation import validate_client_batch
 from ottla.runtime.disk import Buffer, Disk, File
@@ -45,11 +46,13 @@ class Log:
 
     __slots__ = (
         "_aborts_unsynced",
+        "_directory_unsynced",
         "_epochs_changed",
         "_generation",
         "_names_unsynced",
         "_old_bytes",
         "_pinned",
+        "_topic_id_unsynced",
         "active",
         "condemned",
         "config",
@@ -97,7 +100,7 @@ class Log:
         self._old_bytes = 0  # of all segments but the active one
         self._aborts_unsynced: tuple[Segment, ...] = ()
         self._epochs_changed = False
-        self._names_unsynced = False
+        self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
         self._generation = 0
         self._pinned: tuple[CachedFile, ...] = ()
 
@@ -158,6 +161,16 @@ class Log:
         self.gaps_allowed = self.gaps_allowed or config.compacted
         self.active.configure(config)
         truncation.set_roll_time(self)
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Writes ``partition.metadata``. It becomes durable with the first sync of the log. Raises StorageError."""
+        try:
+            write_topic_id(self.disk, self.directory, topic_id)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.topic_id = topic_id
+        self._topic_id_unsynced = True
+        self.names_changed()
 
     # Appending
 
@@ -403,10 +416,11 @@ class Log:
 
     def _flush(self, end_offset: int) -> None:
         """Syncs the segments that hold anything of [recovery point, ``end_offset``)."""
-        for segment in self.segments[self.segments.index(self.segment_of(self.recovery_point)) :]:
-            if segment.base_offset < end_offset:
-                segment.write_indexes()
-                segment.sync()
+        if self.recovery_point < end_offset:
+            for segment in self.segments[self.segments.index(self.segment_of(self.recovery_point)) :]:
+                if segment.base_offset < end_offset:
+                    segment.write_indexes()
+                    segment.sync()
         self.mark_synced(end_offset)
         self.settle()
 
@@ -422,11 +436,18 @@ class Log:
     def sync_names(self) -> None:
         """Makes created and removed file names durable."""
         if self._names_unsynced:
+            if self._topic_id_unsynced:
+                sync_topic_id(self.disk, self.directory)
+                self._topic_id_unsynced = False
             self.disk.sync_directory(self.directory)
-            self._names_unsynced = False
+            if self._directory_unsynced:
+                self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+            self._names_unsynced = self._directory_unsynced = False
 
-    def names_changed(self) -> None:
+    def names_changed(self, *, created: bool = False) -> None:
+        """A file name changed; ``created``: the directory's own did."""
         self._names_unsynced = True
+        self._directory_unsynced = self._directory_unsynced or created
 
     def write_epochs(self) -> None:
         """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""

@@ -4,6 +4,7 @@ The first bad byte ends the log: the file is cut there and later segments go. Ev
 is not scanned; an index that is missing or wrong is rebuilt when it is used. Source: Kafka's LogLoader (kraft.md 4.5).
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.log import gaps, truncation
@@ -30,6 +31,7 @@ def recover(
     new = not log.disk.exists(log.directory)
     if new:
         log.disk.make_directories(log.directory)
+        log.names_changed(created=True)
     names = _sweep(log.disk, log.directory)
     log.gaps_allowed = log.gaps_allowed or gaps.MARKER in names
     _read_topic_id(log, topic_id)
@@ -107,6 +109,33 @@ def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_sta
         truncation.truncate_fully_and_start_at(log, log.log_start_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
+    _restore_first_epochs(log)
+
+
+def _restore_first_epochs(log: "Log") -> None:
+    """The epochs of the log's beginning, where the checkpoint knew a later log start than the one that survived."""
+    entries = log.epochs.entries()
+    known_from = entries[0][1] if entries else log.log_end_offset
+    if log.log_start_offset >= known_from:
+        return
+    found: list[tuple[int, int]] = []
+    for header in _headers_between(log, log.log_start_offset, known_from):
+        if header.leader_epoch > (found[-1][0] if found else -1):
+            found.append((header.leader_epoch, max(header.base_offset, log.log_start_offset)))
+    last_epoch = found[-1][0] if found else -1
+    log.set_epochs((*found, *(entry for entry in entries if entry[0] > last_epoch)))
+
+
+def _headers_between(log: "Log", start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
+    """Headers of the batches that hold anything of [start, end); ends early at damage."""
+    try:
+        for segment in log.segments[log.segments.index(log.segment_of(start_offset)) :]:
+            for _, header in segment.walk_from(segment.find(start_offset)[0]):
+                if header.base_offset >= end_offset:
+                    return
+                yield header
+    except DamagedLogError:
+        return
 
 
 def _restore_epochs(log: "Log") -> None:
@@ -144,14 +173,14 @@ def _scan(log: "Log", recovery_point: int) -> int:
     """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one; returns the log end offset."""
     segments = log.segments
     first = segments.index(log.segment_of(recovery_point))
-    end = segments[first].base_offset
+    end, epoch = segments[first].base_offset, -1
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset < end or (segment.base_offset > end and number > first and not log.gaps_allowed):
             # A segment lost its end, at a batch boundary by chance, or it is from before a truncation.
             _drop_from(log, number)
             return end
-        end, position = _scan_segment(log, segment, recovery_point)
+        end, position, epoch = _scan_segment(log, segment, recovery_point, epoch)
         if position < segment.size:
             _drop_from(log, number + 1)
             log.epochs.truncate_from_end(end)
@@ -168,11 +197,14 @@ def _drop_from(log: "Log", number: int) -> None:
     log.set_segments(log.segments[:number])
 
 
-def _scan_segment(log: "Log", segment: Segment, recovery_point: int) -> tuple[int, int]:
-    """(offset after the last sound batch, position after it). Builds the indexes anew from the recovery point on."""
+def _scan_segment(log: "Log", segment: Segment, recovery_point: int, epoch: int) -> tuple[int, int, int]:
+    """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before.
+
+    Builds the indexes anew from the recovery point on.
+    """
     position, end = _scan_start(segment, recovery_point)
     start = position
-    epoch = -1
+    log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
     try:
         for at, header, batch in scan_batches(segment.handle.open(), position, segment.size):
             check_crc(batch, header)
@@ -188,7 +220,7 @@ def _scan_segment(log: "Log", segment: Segment, recovery_point: int) -> tuple[in
     except CorruptBatchError:
         pass
     segment.trust_from(start)
-    return end, position
+    return end, position, epoch
 
 
 def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:

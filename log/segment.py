@@ -200,6 +200,8 @@ class Segment:
 
     def finish(self) -> None:
         """No more appends: the last time index entry, indexes written, the preallocated rest given back."""
+        if self.size == self._trusted_from and not self._allocated:
+            return  # nothing was appended
         if self.max_timestamp >= 0 and (self._time_index is not None or self.size > self._trusted_from):
             self.time_index().add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.write_indexes()

@@ -98,8 +98,7 @@ def _forget_behind(log: "Log") -> None:
     log.recovery_point = min(log.recovery_point, end)
     log.log_start_offset = min(log.log_start_offset, end)
     log.set_high_watermark(min(log.high_watermark, end))
-    log.epochs.truncate_from_end(end)
-    log.write_epochs()
+    log.epochs.truncate_from_end(end)  # the file may keep them: a scan from the recovery point puts it right
     snapshots = producer_snapshot.offsets(log.disk, log.directory)
     replay_from = log.producers.truncate_to(
         log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=end

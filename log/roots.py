@@ -1,0 +1,96 @@
+"""The root of a log directory: whose it is, who holds it, what lies in it."""
+
+import logging
+from typing import NamedTuple
+
+from ottla.log.checkpoints import CheckpointError, MetaProperties, OffsetCheckpoint
+from ottla.log.names import TopicPartition
+from ottla.runtime.disk import Disk, Lock
+from ottla.runtime.identifiers import id_to_text
+
+LOCK = ".lock"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+METADATA_TOPIC = "__cluster_metadata"
+_NAME_BYTES_MAX = 255
+
+_logger = logging.getLogger(__name__)
+
+
+class LogDirectoryError(Exception):
+    """A log directory that this node must not use; the message is one line that says what to do."""
+
+
+class Identities:
+    """Checks that the directories are of one cluster and node, and each its own."""
+
+    def __init__(self, cluster_id: str, node_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._seen: dict[bytes, str] = {}
+
+    def check(self, disk: Disk, path: str) -> bytes:
+        """The directory's id. Raises LogDirectoryError."""
+        try:
+            meta = MetaProperties.read(disk, path)
+        except CheckpointError as error:
+            raise LogDirectoryError(f"{error}; restore the file, or format the directory anew") from error
+        if meta is None:
+            raise LogDirectoryError(f"{path} is not formatted: run `ottla storage format`")
+        if meta.cluster_id != self._cluster_id:
+            raise LogDirectoryError(f"{path} belongs to cluster {meta.cluster_id}, this node to {self._cluster_id}")
+        if meta.node_id != self._node_id:
+            raise LogDirectoryError(f"{path} belongs to node {meta.node_id}, this is node {self._node_id}")
+        if meta.directory_id in self._seen:
+            other = self._seen[meta.directory_id]
+            raise LogDirectoryError(
+                f"{path} and {other} both have the id {id_to_text(meta.directory_id)}: one is a copy"
+            )
+        self._seen[meta.directory_id] = path
+        return meta.directory_id
+
+
+def lock(disk: Disk, path: str) -> Lock:
+    """Takes the directory's lock. Raises LogDirectoryError when another process has it; OSError passes through."""
+    try:
+        return disk.lock(f"{path}/{LOCK}")
+    except BlockingIOError as error:
+        raise LogDirectoryError(f"{path} is in use by another process (its {LOCK} is held)") from error
+
+
+class Found(NamedTuple):
+    """What lies in a directory: partitions and their paths, and directories that were condemned before a restart."""
+
+    partitions: dict[TopicPartition, str]
+    condemned: list[str]
+
+
+def find(disk: Disk, root: str) -> Found:
+    """Looks through a log directory. Names that are no partition's, strays and the metadata log are left alone."""
+    partitions: dict[TopicPartition, str] = {}
+    condemned = []
+    for name in disk.list_directory(root):
+        path = f"{root}/{name}"
+        if name.endswith(DELETE_SUFFIX) and "." in name and disk.is_directory(path):
+            condemned.append(path)
+            continue
+        topic, dash, number = name.rpartition("-")
+        if topic and dash and number.isdecimal() and topic != METADATA_TOPIC and disk.is_directory(path):
+            partitions[TopicPartition(topic, int(number))] = path
+    return Found(partitions, condemned)
+
+
+def read_checkpoint(disk: Disk, root: str, name: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint; none of a damaged one, which costs a longer recovery and nothing else."""
+    try:
+        return OffsetCheckpoint(disk, f"{root}/{name}").read()
+    except CheckpointError as error:
+        _logger.warning("%s; going on without", error)
+        return {}
+
+
+def retired_name(partition: TopicPartition, unique: str, suffix: str) -> str:
+    """``<topic>-<partition>.<32 hex digits>-delete``, the topic cut so that it stays a legal name."""
+    ending = f"-{partition.partition}.{unique}{suffix}"
+    return partition.topic[: _NAME_BYTES_MAX - len(ending)] + ending

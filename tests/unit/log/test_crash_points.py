@@ -1,0 +1,203 @@
+"""The power goes in the middle of every single I/O operation of roll, truncation, deletion and recovery itself.
+
+Whatever operation it was: what had been synced is there, and every record is of the history that was written.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.log.batch import read_header
+from ottla.log.checkpoints import MetaProperties
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record, decode_records, encode_batch
+from ottla.runtime.simulation.crash import SimulatedCrash
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+
+PARTITION = TopicPartition("flights", 0)
+TOPIC_ID = bytes(range(16))
+NOW_MS = 1_700_000_000_000
+SEEDS = 3
+BATCH_BYTES = 540  # seven fill a page and a little more: every page boundary lies in a batch
+SEGMENT_BYTES = 10 * BATCH_BYTES
+CONFIG = LogConfig(
+    segment_bytes=SEGMENT_BYTES, index_interval_bytes=1000, retention_bytes=2 * SEGMENT_BYTES, file_delete_delay_ms=1000
+)
+
+History = list[bytes]
+
+
+class Story:
+    """A log, and what must be true of it after a crash: ``histories`` any of which it may hold a first part of."""
+
+    def __init__(self) -> None:
+        self.histories: list[History] = [[]]
+        self.synced = 0  # in the last history
+
+    def begin(self, disk: SimulatedDisk) -> None:
+        self.manager = open_manager(disk)
+        self.log = self.manager.get_or_create(PARTITION, CONFIG, TOPIC_ID, now_ms=NOW_MS)
+
+    def append(self, count: int, epoch: int = 0) -> None:
+        for _ in range(count):
+            value = f"{epoch:02}:{self.log.log_end_offset:06}:".encode() * 47
+            self.histories[-1].append(value)
+            offset = self.log.log_end_offset
+            batch = encode_batch([Record(offset, NOW_MS, None, value)], base_offset=offset, leader_epoch=epoch)
+            assert len(batch) == BATCH_BYTES
+            self.log.append_as_follower(batch, epoch)
+
+    def flush(self, *, checkpoint: bool = True) -> None:
+        self.log.flush()
+        if checkpoint:
+            self.manager.checkpoint_recovery_points()
+        self.synced = self.log.log_end_offset
+
+    def truncate_to(self, offset: int) -> None:
+        self.synced = min(self.synced, offset)
+        self.histories.append(self.histories[-1][:offset])
+        self.log.truncate_to(offset)
+        del self.histories[:-1]  # the truncation is durable when it returns
+
+
+def open_manager(disk: SimulatedDisk) -> LogManager:
+    settings = ManagerSettings(cluster_id="c", node_id=1)
+    manager = LogManager(disk, ["/data"], CONFIG, settings, Random(1))
+    manager.open_all(NOW_MS)
+    return manager
+
+
+def formatted(seed: int) -> Platter:
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    MetaProperties("c", 1, bytes(15) + b"\x09").write(disk, "/data")
+    disk.sync_directory("/")
+    return platter
+
+
+def records(log: Log) -> list[tuple[int, bytes | None]]:
+    found: list[tuple[int, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20)
+        at = 0
+        while at < len(read.data):
+            header = read_header(read.data, at)
+            found += [(record.offset, record.value) for record in decode_records(read.data, header, position=at)]
+            at += header.size_bytes
+        offset = read.next_offset
+    return found
+
+
+def check(story: Story, log: Log | None) -> None:
+    if log is None:
+        assert story.synced == 0
+        return
+    assert log.log_end_offset >= story.synced
+    assert log.topic_id == TOPIC_ID or not story.synced
+    found = records(log)
+    expected = [list(enumerate(history)) for history in story.histories]
+    for offset, value in found:
+        assert value is not None
+        assert log.epochs.epoch_for_offset(offset) == int(value[:2])
+    assert any(found == history[log.log_start_offset : log.log_end_offset] for history in expected)
+    assert [offset for offset, _ in found] == list(range(log.log_start_offset, log.log_end_offset))
+
+
+def roll(story: Story) -> None:
+    story.append(25)
+    story.flush(checkpoint=False)
+    story.append(25)
+    story.flush()
+    story.log.roll()
+    story.append(5, epoch=1)
+    story.flush()
+    story.append(5, epoch=2)
+
+
+def truncate(story: Story) -> None:
+    story.append(25)
+    story.flush()
+    story.append(20, epoch=1)
+    story.truncate_to(40)
+    story.append(3, epoch=2)
+    story.truncate_to(7)  # over several segments, below the recovery point
+    story.append(13, epoch=2)  # up to where an old segment began
+    story.append(17, epoch=3)
+    story.flush()
+    story.append(3, epoch=3)
+
+
+def delete(story: Story) -> None:
+    story.append(60)
+    story.flush()
+    story.log.set_high_watermark(60)
+    story.log.delete_old_segments(NOW_MS)
+    assert story.log.log_start_offset > 0
+    story.append(4)
+    story.manager.checkpoint_recovery_points()
+    story.manager.purge(NOW_MS)
+    story.manager.purge(NOW_MS + 1000)
+    story.append(4)
+    story.flush()
+    story.log.set_high_watermark(66)
+    story.log.advance_log_start(65)
+    story.log.delete_old_segments(NOW_MS)
+    story.manager.checkpoint_recovery_points()
+
+
+def close(story: Story) -> None:
+    story.append(25)
+    story.manager.close()
+    story.synced = 25
+
+
+def operations_of(script: Callable[[Story], None]) -> int:
+    platter = formatted(0)
+    before = platter.operations
+    story = Story()
+    story.begin(SimulatedDisk(platter))
+    script(story)
+    return platter.operations - before
+
+
+@pytest.mark.parametrize("script", [roll, truncate, delete, close])
+def test_a_power_cut_in_any_operation_costs_nothing_that_was_synced(script: Callable[[Story], None]) -> None:
+    crashes = 0
+    for number in range(1, operations_of(script) + 1):
+        for seed in range(SEEDS):
+            crashes += crash(script, seed, number)
+    assert crashes > 100
+
+
+def crash(script: Callable[[Story], None], seed: int, number: int) -> int:
+    """Cuts the power in one operation of the script, then in one of the recovery, then checks; 1 if the script was cut."""
+    platter, story, cut = formatted(seed), Story(), 0
+    platter.crash_at_operation(number)
+    try:
+        story.begin(SimulatedDisk(platter))
+        script(story)
+    except SimulatedCrash:
+        cut = 1
+    platter.power_loss()
+    platter.crash_at_operation(1 + number % 7)
+    try:
+        open_manager(SimulatedDisk(platter))
+    except SimulatedCrash:
+        platter.power_loss()
+    platter.cancel_crash()
+    platter.close_sessions()
+    log = open_manager(SimulatedDisk(platter)).logs.get(PARTITION)
+    check(story, log)
+    if log is not None:
+        end = log.log_end_offset
+        batch = encode_batch([Record(end, NOW_MS, None, b"after")], base_offset=end, leader_epoch=9)
+        log.append_as_follower(batch, 9)
+        assert records(log)[-1] == (end, b"after")
+    return cut

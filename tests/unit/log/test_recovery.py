@@ -1,0 +1,276 @@
+"""What a log is after a stop: clean, by kill, by a power cut, with torn and damaged files."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.log.batch import read_header
+from ottla.log.checkpoints import LEADER_EPOCHS
+from ottla.log.log import Log
+from ottla.log.records import decode_records
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+
+OpenLog = Callable[..., Log]
+MakeBatch = Callable[..., bytearray]
+
+NOW_MS = 1_700_000_000_000
+DIRECTORY = "/data/flights-0"
+
+
+def values(log: Log) -> list[tuple[int, bytes | None]]:
+    found: list[tuple[int, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20)
+        at = 0
+        while at < len(read.data):
+            header = read_header(read.data, at)
+            found += [(record.offset, record.value) for record in decode_records(read.data, header, position=at)]
+            at += header.size_bytes
+        offset = read.next_offset
+    return found
+
+
+def fill(log: Log, make_batch: MakeBatch, count: int, *, epoch: int = 0) -> None:
+    for _ in range(count):
+        log.append_as_leader(make_batch(1, f"{log.log_end_offset}-"), epoch, NOW_MS)
+
+
+def overwrite(disk: SimulatedDisk, name: str, position: int, data: bytes) -> None:
+    file = disk.open(f"{DIRECTORY}/{name}")
+    file.write_at([data], position)
+    file.close()
+
+
+def cut(disk: SimulatedDisk, name: str, size: int) -> None:
+    file = disk.open(f"{DIRECTORY}/{name}")
+    file.truncate(size)
+    file.close()
+
+
+def log_name(base_offset: int, suffix: str = ".log") -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_closed_log_opens_as_it_was(open_log: OpenLog, make_batch: MakeBatch, clean: bool) -> None:
+    log = open_log(segment_bytes=400, index_interval_bytes=100)
+    fill(log, make_batch, 30)
+    fill(log, make_batch, 5, epoch=3)
+    expected = values(log)
+    log.close()
+    again = open_log(segment_bytes=400, index_interval_bytes=100, clean_shutdown=clean, high_watermark=20)
+    assert values(again) == expected
+    assert again.epochs.entries() == ((0, 0), (3, 30))
+    assert again.high_watermark == 20
+    assert again.recovery_point == (35 if clean else 0)
+    assert again.size_bytes == log.size_bytes
+    assert again.active.max_timestamp == NOW_MS
+    fill(again, make_batch, 3, epoch=3)
+    assert len(values(again)) == 38
+
+
+def test_a_killed_process_loses_nothing(open_log: OpenLog, make_batch: MakeBatch, platter: Platter) -> None:
+    log = open_log(segment_bytes=400)
+    fill(log, make_batch, 30)
+    platter.close_sessions()
+    assert len(values(open_log(SimulatedDisk(platter)))) == 30
+
+
+def test_a_torn_batch_at_the_end_is_cut_off(open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk) -> None:
+    log = open_log()
+    fill(log, make_batch, 3)
+    expected = values(log)
+    disk.open(log.active.path).write_at([make_batch(base_offset=3)[:-4]], log.active.size)
+    again = open_log()
+    assert values(again) == expected
+    assert disk.open(log.active.path).size() == log.active.size
+    fill(again, make_batch, 1)
+    assert values(open_log()) == values(again)
+
+
+def test_zeros_at_the_end_are_cut_off(open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk) -> None:
+    log = open_log()
+    fill(log, make_batch, 3)
+    disk.open(log.active.path).write_at([bytes(5000)], log.active.size)
+    assert open_log().log_end_offset == 3
+
+
+def test_a_bad_batch_ends_the_log_and_later_segments_go(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(segment_bytes=400)
+    fill(log, make_batch, 20)
+    bases = [segment.base_offset for segment in log.segments]
+    overwrite(disk, log_name(bases[1]), 70, b"\xff")
+    again = open_log(segment_bytes=400)
+    assert again.log_end_offset == bases[1]
+    assert [segment.base_offset for segment in again.segments] == bases[:2]
+    assert [name for name in disk.list_directory(DIRECTORY) if name.endswith(".log")] == [
+        log_name(b) for b in bases[:2]
+    ]
+
+
+def test_below_the_recovery_point_nothing_is_scanned(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(index_interval_bytes=100)
+    fill(log, make_batch, 20)
+    expected = values(log)
+    log.close()
+    overwrite(disk, log_name(0), 70, b"\xff")  # in the first batch's records
+    again = open_log(index_interval_bytes=100, recovery_point=10)
+    assert again.log_end_offset == 20
+    assert again.read(10, 1 << 20).data == log.read(10, 1 << 20).data
+    assert open_log(recovery_point=0).log_end_offset == 0
+    assert len(expected) == 20
+
+
+def test_indexes_that_are_gone_or_wrong_are_built_anew(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(segment_bytes=2000, index_interval_bytes=100)
+    fill(log, make_batch, 60)
+    expected = values(log)
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    before = disk.read_bytes(f"{DIRECTORY}/{log_name(0, '.index')}")
+    disk.unlink(f"{DIRECTORY}/{log_name(0, '.index')}")
+    overwrite(disk, log_name(bases[1], ".index"), 8, b"\xff" * 8)
+    cut(disk, log_name(bases[2], ".index"), 13)
+    overwrite(disk, log_name(bases[2], ".timeindex"), 0, bytes(24))
+    again = open_log(segment_bytes=2000, index_interval_bytes=100, clean_shutdown=True)
+    assert values(again) == expected
+    assert [again.read(offset, 1).next_offset for offset in range(60)] == list(range(1, 61))
+    assert disk.read_bytes(f"{DIRECTORY}/{log_name(0, '.index')}") == before
+
+
+def test_an_index_entry_that_points_into_a_batch_is_noticed(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(index_interval_bytes=100)
+    fill(log, make_batch, 30)
+    log.close()
+    data = bytearray(disk.read_bytes(f"{DIRECTORY}/{log_name(0, '.index')}"))
+    data[15] ^= 1  # a position, still rising
+    overwrite(disk, log_name(0, ".index"), 0, bytes(data))
+    again = open_log(index_interval_bytes=100, clean_shutdown=True)
+    assert [again.read(offset, 1).next_offset for offset in range(30)] == list(range(1, 31))
+
+
+def test_indexes_without_batches_are_swept_up(open_log: OpenLog, disk: SimulatedDisk) -> None:
+    open_log()
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        disk.open(f"{DIRECTORY}/{log_name(50, suffix)}", create=True)
+    disk.open(f"{DIRECTORY}/{log_name(50)}.deleted", create=True)
+    open_log()
+    assert [name for name in disk.list_directory(DIRECTORY) if "50" in name] == []
+
+
+def test_epochs_that_were_not_checkpointed_are_found_in_the_batches(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    log = open_log()
+    fill(log, make_batch, 5, epoch=1)
+    log.flush()
+    fill(log, make_batch, 5, epoch=4)
+    platter.close_sessions()
+    again = open_log(SimulatedDisk(platter), recovery_point=5)
+    assert again.epochs.entries() == ((1, 0), (4, 5))
+
+
+def test_a_damaged_epoch_checkpoint_is_built_anew(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log()
+    fill(log, make_batch, 5, epoch=1)
+    fill(log, make_batch, 5, epoch=2)
+    log.close()
+    disk.write_atomically(f"{DIRECTORY}/{LEADER_EPOCHS}", b"0\n7\nrubbish")
+    assert open_log(clean_shutdown=True).epochs.entries() == ((1, 0), (2, 5))
+
+
+def test_old_bytes_behind_a_forgotten_truncation_are_not_taken_for_the_log(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log()
+    fill(log, make_batch, 10, epoch=1)
+    size = log.active.size // 10
+    batch = make_batch(1, "5-", base_offset=5, leader_epoch=2)
+    assert len(batch) == size
+    overwrite(disk, log_name(0), 5 * size, bytes(batch))
+    again = open_log()
+    assert again.log_end_offset == 6
+    assert again.epochs.entries() == ((1, 0), (2, 5))
+
+
+def test_a_segment_that_lost_its_end_ends_the_log(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(segment_bytes=400)
+    fill(log, make_batch, 20)
+    first = log.segments[0]
+    cut(disk, log_name(0), first.size - first.size // log.segments[1].base_offset)
+    assert open_log(segment_bytes=400).log_end_offset == log.segments[1].base_offset - 1
+
+
+def test_a_log_that_ends_before_its_start_begins_anew(open_log: OpenLog, make_batch: MakeBatch) -> None:
+    log = open_log()
+    fill(log, make_batch, 5)
+    log.close()
+    again = open_log(log_start_offset=9)
+    assert (again.log_start_offset, again.log_end_offset) == (9, 9)
+    fill(again, make_batch, 1)
+    assert values(again) == [(9, b"9-0")]
+
+
+def test_producers_are_known_again_after_every_stop(open_log: OpenLog, make_batch: MakeBatch, platter: Platter) -> None:
+    log = open_log(segment_bytes=400)
+    for number in range(10):
+        log.append_as_leader(make_batch(1, producer_id=7, producer_epoch=1, base_sequence=number), 0, NOW_MS)
+    platter.close_sessions()
+    again = open_log(SimulatedDisk(platter), segment_bytes=400)
+    entry = again.producers.entry(7)
+    assert entry is not None
+    assert (entry.epoch, entry.last_sequence, entry.last_offset) == (1, 9, 9)
+    again.close()
+    clean = open_log(SimulatedDisk(platter), segment_bytes=400, clean_shutdown=True)
+    assert clean.producers.producer_ids == [7]
+
+
+def test_the_topic_id_is_kept_and_a_torn_one_is_none(open_log: OpenLog, disk: SimulatedDisk) -> None:
+    log = open_log()
+    log.set_topic_id(bytes(range(16)))
+    assert open_log().topic_id == bytes(range(16))
+    cut(disk, "partition.metadata", 0)
+    assert open_log().topic_id is None
+
+
+def test_a_truncation_is_durable_when_it_returns(open_log: OpenLog, make_batch: MakeBatch) -> None:
+    for seed in range(20):
+        platter = Platter.seeded(seed)
+        disk = SimulatedDisk(platter)
+        disk.make_directories("/data")
+        disk.sync_directory("/")
+        log = open_log(disk, segment_bytes=400)
+        fill(log, make_batch, 20)
+        log.flush()
+        log.truncate_to(7)
+        platter.power_loss()
+        assert open_log(SimulatedDisk(platter), segment_bytes=400).log_end_offset == 7
+
+
+def test_a_segment_from_before_a_truncation_is_not_taken_for_the_next(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(segment_bytes=400)
+    fill(log, make_batch, 10, epoch=2)
+    second = log.segments[1].base_offset
+    old = disk.read_bytes(log.segments[1].path)
+    log.truncate_fully_and_start_at(0)
+    fill(log, make_batch, second, epoch=3)
+    disk.write_atomically(f"{DIRECTORY}/{log_name(second)}", old)
+    again = open_log(segment_bytes=400)
+    assert again.log_end_offset == second
+    assert again.epochs.entries() == ((3, 0),)
