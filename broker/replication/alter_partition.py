@@ -104,9 +104,9 @@ class AlterPartitionQueue:
         for partition, proposal in asked.items():
             if not self._apply(partition, proposal, answers.get((partition.topic_id, partition.index))):
                 again[partition] = proposal
-        self._retry(again)
         if self._waiting:
-            self._schedule(1)
+            self._schedule(1)  # what came meanwhile need not wait as long as what failed
+        self._retry(again)
 
     def _apply(
         self,

@@ -611,6 +611,76 @@ def test_a_follower_far_behind_the_leaders_log_starts_anew() -> None:
     run(scenario)
 
 
+def test_a_follower_takes_over_where_the_leaders_log_starts() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for number in range(5):
+            await client.produce(b"%d" % number)
+        cluster.brokers[1].log().advance_log_start(3)
+        await client.produce(b"five")
+        await cluster.until(lambda: cluster.brokers[2].log().log_start_offset == 3)
+
+    run(scenario)
+
+
+def test_the_first_record_of_a_later_topic_is_not_held_up_by_fetches_that_wait() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        await asyncio.sleep(5)
+        partition = pb.Partition(topic_id=TOPIC_ID, partition_id=1, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1)
+        cluster.tell(pb.MetadataRecord(partition=partition))
+        client = await cluster.client()
+        start = cluster.loop.time()
+        assert (await client.produce(b"first", index=1)).error_code == 0
+        assert cluster.loop.time() - start < 0.2
+
+    run(scenario)
+
+
+def test_a_follower_leaves_a_leader_that_does_not_answer() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(b"before")
+        cluster.brokers[1].node.pause()
+        await asyncio.sleep(8)
+        cluster.brokers[1].node.resume()
+        assert (await client.produce(b"after", timeout_ms=5_000)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_deleted_topic_is_gone_for_those_who_wait_on_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client, consumer = await cluster.client(), await cluster.client()
+        await client.produce(b"value")
+        waiting = asyncio.ensure_future(consumer.fetch(1, max_wait_ms=20_000))
+        await asyncio.sleep(0.5)
+        cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
+        assert (await waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await client.produce(b"late", acks=1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        manager = cluster.brokers[2].manager
+        assert manager is not None
+        assert not manager.partitions
+
+    run(scenario)
+
+
+def test_changed_settings_hold_from_then_on() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1,))
+        cluster.refusal = ErrorCode.INELIGIBLE_REPLICA
+        client = await cluster.client()
+        assert (await client.produce(b"value")).error_code == 0
+        config = pb.Config(resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value="2")
+        cluster.tell(pb.MetadataRecord(config=config))
+        assert (await client.produce(b"value")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_topic_that_syncs_first_survives_a_power_cut_of_every_broker(acks: int) -> None:
     async def scenario(cluster: Cluster) -> None:

@@ -1,0 +1,192 @@
+"""ISR changes on their way to the controller: batched, one request at a time, until they are answered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.replication.alter_partition import AlterPartitionQueue
+from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
+from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.partition import Partition
+from ottla.proto import controller_pb2 as pb
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
+
+TOPIC_ID = b"T" * 16
+BROKERS = {1: BrokerStanding(10, False, False), 2: BrokerStanding(20, False, False)}
+
+
+class FakeTimers(LoopTimers):
+    def __init__(self) -> None:
+        self.wheel = TimingWheel(0)
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.wheel.add(self.time_ms + delay_ms, callback)
+
+    def advance(self, ms: int) -> None:
+        self.time_ms += ms
+        self.wheel.advance(self.time_ms)
+
+
+class FakePartition:
+    """As much of a partition as the queue looks at."""
+
+    topic_id = TOPIC_ID
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.changes = 0
+        self.leader: PartitionLeader | None = PartitionLeader(1, BROKERS, 30_000)
+        self.leader.lead(
+            epoch=5,
+            partition_epoch=8,
+            isr=(1,),
+            replicas=(1, 2),
+            min_insync_replicas=1,
+            log_end_offset=0,
+            stable_end_offset=0,
+            high_watermark=0,
+            now_ms=0,
+        )
+        self.leader.fetched(2, 20, 0, None, 0)
+
+    def propose(self) -> Proposal:
+        assert self.leader is not None
+        proposal = self.leader.propose_expand(2)
+        assert proposal is not None
+        return proposal
+
+    def isr_changed(self, now_ms: int) -> None:
+        self.changes += 1
+
+
+class World:
+    def __init__(self) -> None:
+        self.timers = FakeTimers()
+        self.asked: list[tuple[pb.AlterPartitionRequest, Callable[[pb.ControllerResponse | None], None]]] = []
+        self.queue = AlterPartitionQueue(self, 1, lambda: 10, self.timers)
+
+    def call_back(
+        self, request: pb.ControllerRequest, on_done: Callable[[pb.ControllerResponse | None], None], timeout_ms: int
+    ) -> None:
+        self.asked.append((request.alter_partition, on_done))
+
+    def submit(self, index: int = 0) -> FakePartition:
+        fake = FakePartition(index)
+        partition: Any = fake
+        real: Partition = partition
+        self.queue.submit(real, fake.propose())
+        return fake
+
+    def answer(self, error: int = 0, *, top_level: int = 0) -> None:
+        request, on_done = self.asked.pop(0)
+        response = pb.ControllerResponse(error_code=top_level)
+        for topic in request.topics:
+            told = response.alter_partition.topics.add(topic_id=topic.topic_id)
+            for asked in topic.partitions:
+                told.partitions.add(
+                    partition_index=asked.partition_index,
+                    error_code=error,
+                    leader_id=1,
+                    leader_epoch=asked.leader_epoch,
+                    partition_epoch=asked.partition_epoch + 1,
+                    isr=[member.broker_id for member in asked.new_isr],
+                )
+        on_done(response)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def members(request: pb.AlterPartitionRequest) -> list[tuple[int, list[tuple[int, int]]]]:
+    return [
+        (each.partition_index, [(member.broker_id, member.broker_epoch) for member in each.new_isr])
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def test_proposals_that_come_together_leave_together(world: World) -> None:
+    world.submit(0)
+    world.submit(1)
+    assert not world.asked
+    world.timers.advance(1)
+    assert [members(request) for request, _ in world.asked] == [[(0, [(1, 10), (2, 20)]), (1, [(1, 10), (2, 20)])]]
+    assert world.asked[0][0].broker_epoch == 10
+
+
+def test_one_request_is_in_flight_at_a_time(world: World) -> None:
+    world.submit(0)
+    world.timers.advance(1)
+    world.submit(1)
+    world.timers.advance(1_000)
+    assert len(world.asked) == 1
+    world.answer()
+    world.timers.advance(1)
+    assert [members(request)[0][0] for request, _ in world.asked] == [1]
+
+
+def test_a_granted_isr_is_told_to_the_partition(world: World) -> None:
+    partition = world.submit()
+    world.timers.advance(1)
+    world.answer()
+    assert partition.changes == 1
+    assert partition.leader is not None
+    assert partition.leader.committed_isr == (1, 2)
+
+
+@pytest.mark.parametrize("top_level", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_refused_request_is_sent_again(world: World, top_level: ErrorCode) -> None:
+    world.submit()
+    world.timers.advance(1)
+    world.answer(top_level=top_level)
+    world.timers.advance(49)
+    assert not world.asked
+    world.timers.advance(1)
+    assert len(world.asked) == 1
+
+
+def test_a_request_without_answer_is_sent_again(world: World) -> None:
+    world.submit()
+    world.timers.advance(1)
+    world.asked.pop()[1](None)
+    world.timers.advance(50)
+    assert len(world.asked) == 1
+
+
+def test_a_partition_with_a_passing_error_is_sent_again(world: World) -> None:
+    world.submit()
+    world.timers.advance(1)
+    world.answer(ErrorCode.NOT_CONTROLLER)
+    world.timers.advance(50)
+    assert len(world.asked) == 1
+
+
+def test_a_partition_that_must_wait_for_metadata_is_not_sent_again(world: World) -> None:
+    partition = world.submit()
+    world.timers.advance(1)
+    world.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    world.timers.advance(1_000)
+    assert not world.asked
+    assert partition.changes == 0
+
+
+def test_a_proposal_that_metadata_overtook_is_not_sent(world: World) -> None:
+    partition = world.submit()
+    partition.leader = None
+    world.timers.advance(1)
+    assert not world.asked
+
+
+def test_nothing_is_sent_after_the_end(world: World) -> None:
+    world.submit()
+    world.queue.close()
+    world.timers.advance(1_000)
+    assert not world.asked
