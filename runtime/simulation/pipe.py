@@ -66,7 +66,8 @@ class Pipe:
         if self._link.cut:
             self._hold(self._segments, segment)
         elif self.target.process.dead:
-            self._knock()
+            if segment is not End.RESET:  # a reset is never answered: two dead ends would go on for ever
+                self._knock()
         else:
             self._schedule(self._segments, segment, self._link.draw_delay_ns())
 

@@ -38,7 +38,9 @@ class SimulatedCluster:
     def __init__(self, loop: SimulationLoop, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
         """``settings``: Kafka's names, for every node, on top of `SETTINGS`."""
         self.loop = loop
-        self.nodes: dict[int, SimulatedNode] = {number: loop.create_node(f"node-{number}") for number in range(1, nodes + 1)}
+        self.nodes: dict[int, SimulatedNode] = {
+            number: loop.create_node(f"node-{number}") for number in range(1, nodes + 1)
+        }
         self.servers: dict[int, Server] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}

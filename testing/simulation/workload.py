@@ -1,6 +1,7 @@
 """What the simulated users do: produce numbered records with acks=all and idempotence, and read everything back."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -69,6 +70,7 @@ class SimulatedProducer:
 
     def __init__(self, client: Client, topic: str, partition: int, interval_s: float) -> None:
         self.history = History(topic, partition)
+        self.on_acknowledged: Callable[[str, int, int], None] = lambda topic, partition, offset: None
         self._client = client
         self._interval_s = interval_s
         self._producer_id = -1
@@ -82,6 +84,7 @@ class SimulatedProducer:
             self.history.sent += 1
             offset = await self._send(number)
             self.history.acknowledged.append((number, offset))
+            self.on_acknowledged(self.history.topic, self.history.partition, offset)
             await asyncio.sleep(self._interval_s)
 
     async def _take_producer_id(self) -> None:

@@ -1,0 +1,254 @@
+"""What must hold while a cluster runs, looked at whenever it could have changed. Each says what a user would lose without it.
+
+The checks hang on the few methods of the servers through which the state in question passes (see observer.py), so their
+work is proportional to what changed. Nothing is raised inside a node, where the program might handle it: the first
+violation is kept, and ends the run.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.broker.replication.partition import Partition
+from ottla.log.batch import headers
+from ottla.quorum.election_store import ElectionStore
+from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import PartitionView
+from ottla.quorum.node import QuorumNode
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.testing.simulation.cluster import SimulatedCluster
+
+READ_BYTES = 4 << 20
+
+PartitionKey = tuple[bytes, int]
+
+
+class InvariantViolation(AssertionError):
+    """``invariant`` is its name; the message tells the story."""
+
+    def __init__(self, invariant: str, story: str) -> None:
+        super().__init__(f"{invariant}: {story}")
+        self.invariant = invariant
+
+
+class Batch(NamedTuple):
+    """What identifies a batch of a partition on every replica."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+
+
+class Invariants:
+    """One run's checks. Methods are called as things happen; ``first`` is the first violation."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.first: InvariantViolation | None = None
+        self.metadata = MetadataImage()  # that of the node that is furthest
+        self.on_metadata: list[Callable[[], None]] = []
+        self.on_violation: list[Callable[[], None]] = []
+        self._quorum_leaders: dict[int, int] = {}
+        self._votes: dict[int, ElectionState] = {}
+        self._metadata_log: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # by base offset
+        self._metadata_next: dict[int, int] = {}  # of each running node
+        self._leaders: dict[tuple[bytes, int, int], int] = {}  # (topic id, index, epoch) -> broker
+        self._epochs: dict[PartitionKey, list[tuple[int, int]]] = {}  # (epoch, log end when it began)
+        self._committed: dict[PartitionKey, list[Batch]] = {}
+        self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
+        self._compared: dict[tuple[int, int, PartitionKey], int] = {}
+
+    def violated(self, invariant: str, story: str) -> None:
+        if self.first is None:
+            self.first = InvariantViolation(invariant, story)
+            for callback in self.on_violation:
+                callback()
+
+    # --- the quorum
+
+    def quorum_changed(self, node: int, quorum: QuorumNode) -> None:
+        """Two leaders of one epoch would each commit metadata: a topic's creation confirmed by one is lost by the other."""
+        if quorum.is_leader:
+            epoch = quorum.leader.epoch
+            known = self._quorum_leaders.setdefault(epoch, node)
+            if known != node:
+                self.violated("one quorum leader an epoch", f"nodes {known} and {node} lead epoch {epoch}")
+
+    def vote_saved(self, node: int, state: ElectionState) -> None:
+        self._votes[node] = state
+
+    def vote_loaded(self, node: int, store: ElectionStore, state: ElectionState) -> None:
+        """A node that forgets a vote after a power cut votes twice, and two leaders are elected in one epoch."""
+        saved = self._votes.get(node)
+        if saved is not None and (state.epoch < saved.epoch or (state.epoch == saved.epoch and state != saved)):
+            self.violated("votes are remembered", f"node {node} saved {saved} and read {state} after its restart")
+
+    # --- committed metadata
+
+    def image_moved(self, image: MetadataImage) -> None:
+        """Called before anyone acts on it."""
+        if image.offset >= self.metadata.offset:
+            self.metadata = image
+            for callback in self.on_metadata:
+                callback()
+
+    def metadata_committed(self, node: int, batch: CommittedBatch) -> None:
+        """Else topics appear, vanish or differ between brokers, and clients are sent to leaders that are none."""
+        entry = (batch.last_offset, batch.epoch, tuple(batch.records))
+        known = self._metadata_log.setdefault(batch.base_offset, entry)
+        if known != entry:
+            self.violated(
+                "committed metadata is the same everywhere",
+                f"node {node} applied another batch at {batch.base_offset}: epoch {batch.epoch}, not {known[1]}",
+            )
+        expected = self._metadata_next[node]
+        if batch.base_offset > expected:
+            self.violated(
+                "committed metadata is the same everywhere",
+                f"node {node} applied offset {batch.base_offset}, its next one was {expected}",
+            )
+        self._metadata_next[node] = batch.last_offset + 1
+
+    def metadata_loaded(self, node: int, next_offset: int) -> None:
+        """The node starts from what its store holds, or from a snapshot."""
+        self._metadata_next[node] = next_offset
+
+    # --- partitions
+
+    def partition_led(self, node: int, partition: Partition) -> None:
+        """A broker begins to lead an epoch: it must have everything that was ever acknowledged."""
+        key, epoch = _key(partition), partition.leader_epoch
+        known = self._leaders.setdefault((*key, epoch), node)
+        if known != node:
+            # Both would give the same offsets to different records, and a consumer read one or the other.
+            self.violated("one leader a partition epoch", f"{partition}: brokers {known} and {node} lead epoch {epoch}")
+        begun, end = self._epochs.setdefault(key, []), partition.log.log_end_offset
+        if not begun or epoch > begun[-1][0]:
+            begun.append((epoch, end))
+        committed = self.committed_end(*key)
+        if end < committed:
+            # It makes the others delete what producers were promised.
+            self.violated(
+                "a leader has every committed record",
+                f"{partition}: broker {node} leads epoch {epoch} from {end}, {committed} records were committed",
+            )
+
+    def committed_end(self, topic_id: bytes, index: int) -> int:
+        """The offset after the last record that any leader committed."""
+        committed = self._committed.get((topic_id, index))
+        return committed[-1].last_offset + 1 if committed else 0
+
+    def high_watermark_moved(self, node: int, partition: Partition) -> None:
+        """Whatever is below the high watermark was promised: to producers as acknowledged, to consumers as readable."""
+        key = _key(partition)
+        place = (node, self.cluster.lives[node], key)
+        high_watermark = partition.log.high_watermark
+        before = self._high_watermarks.get(place, 0)
+        if high_watermark < before:
+            # A consumer would not find again what it has read.
+            self.violated("the high watermark never goes back", f"{partition} on {node}: {before} to {high_watermark}")
+        self._high_watermarks[place] = high_watermark
+        if partition.leader is not None:
+            self._check_leader_may_commit(node, partition, key, high_watermark)
+        self._compare(place, partition, key, high_watermark)
+
+    def _check_leader_may_commit(self, node: int, partition: Partition, key: PartitionKey, end: int) -> None:
+        for epoch, start in reversed(self._epochs.get(key, ())):
+            if epoch <= partition.leader_epoch:
+                break
+            if start < end:
+                # The new leader does not have the record: the producer was promised what will be deleted.
+                self.violated(
+                    "no fenced leader acknowledges",
+                    f"{partition}: broker {node} of epoch {partition.leader_epoch} commits up to {end}, "
+                    f"epoch {epoch} began at {start}",
+                )
+        view = self._view(key)
+        for member in view.isr if view is not None else ():
+            replica = self._replica(member, key)
+            if replica is not None and replica.log.log_end_offset < end:
+                # That member may be elected the next moment, and the record is gone.
+                self.violated(
+                    "every in-sync replica has what is committed",
+                    f"{partition}: broker {node} commits up to {end}, broker {member} ends at "
+                    f"{replica.log.log_end_offset}",
+                )
+
+    def _view(self, key: PartitionKey) -> PartitionView | None:
+        topic = self.metadata.topics_by_id.get(key[0])
+        return topic.partitions.get(key[1]) if topic is not None else None
+
+    def _replica(self, node: int, key: PartitionKey) -> Partition | None:
+        server = self.cluster.running(node)
+        return server.broker.replicas.partitions.get(key) if server is not None and server.broker is not None else None
+
+    def _compare(self, place: tuple[int, int, PartitionKey], partition: Partition, key: PartitionKey, end: int) -> None:
+        """Replicas equal up to the high watermark, or a consumer reads something else after a change of leaders."""
+        committed = self._committed.setdefault(key, [])
+        start = max(self._compared.get(place, 0), partition.log.log_start_offset)
+        for batch in batches(partition, start, end):
+            if committed and batch.base_offset <= committed[-1].last_offset:
+                known = _find(committed, batch.base_offset)
+                if known != batch:
+                    self.violated(
+                        "replicas are equal up to the high watermark",
+                        f"{partition}: broker {place[0]} has {batch}, committed was {known}",
+                    )
+                    return
+            else:
+                committed.append(batch)
+        self._compared[place] = end
+
+    def truncated(self, node: int, key: PartitionKey, end: int) -> None:
+        """What comes after the cut is compared anew."""
+        place = (node, self.cluster.lives[node], key)
+        for reached in (self._compared, self._high_watermarks):
+            reached[place] = min(reached.get(place, 0), end)
+
+    def acknowledged(self, topic: str, index: int, offset: int) -> None:
+        """A producer was told: from now on the record must survive any crash that leaves one in-sync replica."""
+        view = self.metadata.topics_by_name.get(topic)
+        if view is not None and offset >= self.committed_end(view.id, index):
+            # Only one broker has it for sure. It may die now.
+            self.violated("only committed records are acknowledged", f"{topic}-{index}: offset {offset}")
+
+    # --- at rest
+
+    def check_at_rest(self, topic_id: bytes) -> None:
+        """The faults are over and everyone has everything: all replicas hold the same batches, all nodes the same image."""
+        for key in [key for key in self._committed if key[0] == topic_id]:
+            for node in self.cluster.nodes:
+                replica = self._replica(node, key)
+                held = list(batches(replica, 0, replica.log.log_end_offset)) if replica is not None else None
+                if held != self._committed[key]:
+                    self.violated(
+                        "replicas are equal up to the high watermark", f"partition {key[1]} on {node} at rest"
+                    )
+
+
+def _key(partition: Partition) -> PartitionKey:
+    return partition.topic_id, partition.index
+
+
+def _find(committed: list[Batch], base_offset: int) -> Batch | None:
+    low, high = 0, len(committed)
+    while low < high:
+        middle = (low + high) // 2
+        if committed[middle].base_offset < base_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return committed[low] if low < len(committed) and committed[low].base_offset == base_offset else None
+
+
+def batches(partition: Partition, start: int, end: int) -> Iterator[Batch]:
+    """The batches of a replica's log from ``start`` up to ``end``."""
+    while start < end:
+        before = start
+        for _, header in headers(partition.log.read(start, READ_BYTES, end, minimum_one=True).data):
+            if header.last_offset >= start:
+                yield Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+                start = header.last_offset + 1
+        if start == before:
+            return

@@ -1,0 +1,75 @@
+"""Hangs the invariants on the servers' own methods, for the length of a run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla.broker.replication.partition import Partition
+from ottla.log.log import Log
+from ottla.quorum.election_store import ElectionStore
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.node import QuorumNode
+from ottla.testing.simulation.invariants import Invariants
+
+After = Callable[..., None]
+
+
+@contextmanager
+def observed(invariants: Invariants) -> Iterator[None]:
+    """Each hook runs in the step of the node that changed something, right after the change."""
+    loop, cluster = invariants.cluster.loop, invariants.cluster
+
+    def node() -> int:
+        return cluster.number_of(loop.current_process.node)
+
+    def truncated(log: Log, result: object, offset: int) -> None:
+        if log.topic_id is not None:
+            invariants.truncated(node(), (log.topic_id, log.partition.partition), log.log_end_offset)
+
+    def loaded(loader: MetadataLoader, result: object, *args: object) -> None:
+        invariants.metadata_loaded(node(), loader.next_offset)
+
+    hooks: list[tuple[type, str, After]] = [
+        (QuorumNode, "_follow_leadership", lambda quorum, result: invariants.quorum_changed(node(), quorum)),
+        (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
+        (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
+        (Log, "truncate_to", truncated),
+        (Log, "truncate_fully_and_start_at", truncated),
+        (MetadataLoader, "__init__", loaded),
+        (MetadataLoader, "on_snapshot", loaded),
+        (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),
+        (Partition, "_committed", lambda partition, result, leader: invariants.high_watermark_moved(node(), partition)),
+        (
+            Partition,
+            "learn_high_watermark",
+            lambda partition, result, offset: invariants.high_watermark_moved(node(), partition),
+        ),
+        (
+            Partition,
+            "lead",
+            lambda partition, result, *args, **kwargs: result and invariants.partition_led(node(), partition),
+        ),
+    ]
+    with ExitStack() as stack:
+        for owner, name, after in hooks:
+            stack.enter_context(patch.object(owner, name, _followed(getattr(owner, name), after)))
+        # Before the publishers: what they do is judged by the metadata that they act on.
+        publish = MetadataLoader._publish
+
+        def published(loader: MetadataLoader, delta: MetadataDelta) -> None:
+            invariants.image_moved(loader.image)
+            publish(loader, delta)
+
+        stack.enter_context(patch.object(MetadataLoader, "_publish", published))
+        yield
+
+
+def _followed(method: Callable[..., Any], after: After) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        after(self, result, *args, **kwargs)
+        return result
+
+    return call

@@ -1,0 +1,106 @@
+"""Which faults a run has, and which of them may be applied at a given moment.
+
+Kafka's design, and so ours, does not sync records before acknowledging them: replication is what makes them durable. A power
+cut takes the unsynced tail of its machine with it; when every in-sync replica has its power cut, what was acknowledged may
+be lost, as in Kafka. So power is cut only while all nodes are up and in sync, and until that machine left the ISRs that it
+was in (or is back in all of them), nobody else is stopped. kill -9 loses nothing that was written, so kills overlap freely.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.simulation.faults import KINDS, Fault, generate
+from ottla.testing.simulation.cluster import SimulatedCluster
+
+POWER_CUTS = ("crash", "crash-in-disk-operation")
+STOPS = ("kill", *POWER_CUTS)
+# Stops and cuts are what leads change hands by; the rest makes their timing odd.
+WEIGHTED_KINDS = (
+    *("kill", "kill", "kill", "crash", "crash", "crash-in-disk-operation", "pause", "pause"),
+    *("isolate", "isolate", "isolate", "cut", "cut", "reset", "slow-link", "lossy-link"),
+    *("clock-rate", "clock-jump", "slow-disk"),
+)
+FAULTS_MAX = 8
+
+
+def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
+    """One to eight faults, all over by ``until_ms``."""
+    return generate(rng, nodes, count=rng.randint(2, FAULTS_MAX), until_ms=until_ms, kinds=WEIGHTED_KINDS)
+
+
+class Faults:
+    """Applies faults at their times, except stops that no replication could survive."""
+
+    def __init__(self, cluster: SimulatedCluster, metadata: Callable[[], MetadataImage]) -> None:
+        """``metadata`` answers the newest committed image."""
+        self._cluster = cluster
+        self._metadata = metadata
+        self._loop = cluster.loop
+        self._suspect: tuple[int, int, int] | None = None  # whose power was cut: (node, broker epoch, life)
+        self._armed: int | None = None  # will lose power in a disk operation
+
+    def schedule(self, faults: Iterable[Fault]) -> None:
+        """Each at its time from now."""
+        for fault in faults:
+            self._loop.at_ns(self._loop.now_ns + fault.time_ms * 1_000_000, self._loop.harness, self._begin, fault)
+
+    def _begin(self, fault: Fault) -> None:
+        if fault.kind in STOPS and not self._may_stop(fault):
+            self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
+            return
+        self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
+        end = KINDS[fault.kind](self._loop, *fault.args)
+        self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
+
+    def _end(self, fault: Fault, end: Callable[[], None]) -> None:
+        self._loop.trace.event(self._loop.now_ns, "faults", f"end-{fault.kind}", *fault.args)
+        if fault.kind == "crash-in-disk-operation":
+            self._disarm()
+        end()
+
+    def _may_stop(self, fault: Fault) -> bool:
+        node = int(str(fault.args[0]).removeprefix("node-"))
+        if not self._is_cleared():
+            return False
+        self._suspect = None
+        if fault.kind not in POWER_CUTS:
+            return True
+        if not self._all_in_sync():
+            return False
+        self._suspect = (node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
+        self._armed = node if fault.kind == "crash-in-disk-operation" else None
+        return True
+
+    def metadata_changed(self) -> None:
+        """Somebody fell out of an ISR: a machine that waits for its power cut may be the last that has everything."""
+        if self._armed is not None and not self._all_in_sync():
+            self._disarm()
+
+    def _disarm(self) -> None:
+        if self._armed is not None:
+            node, self._armed = self._cluster.nodes[self._armed], None
+            if node.up:
+                node.platter.cancel_crash()
+                if self._suspect is not None and self._suspect[2] == self._cluster.lives[self._suspect[0]]:
+                    self._suspect = None  # it did not come to it
+
+    def _all_in_sync(self) -> bool:
+        image = self._metadata()
+        views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
+        return (
+            all(node.process is not None for node in self._cluster.nodes.values())
+            and len(image.brokers) == len(self._cluster.nodes)
+            and all(len(view.isr) == len(view.replicas) for view in views)
+        )
+
+    def _is_cleared(self) -> bool:
+        """Whether no ISR names the suspect for what it had before: it left them all, or has registered anew."""
+        if self._suspect is None:
+            return True
+        node, epoch, _ = self._suspect
+        image = self._metadata()
+        if image.brokers[node].epoch != epoch:
+            return True
+        views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
+        return not any(node in view.isr for view in views)

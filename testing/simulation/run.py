@@ -1,0 +1,220 @@
+"""Runs seeds of the whole cluster.
+
+python -m ottla.testing.simulation.run --seeds 1000           # many, on two processes
+python -m ottla.testing.simulation.run --minutes 30           # as many as fit
+python -m ottla.testing.simulation.run --seed 17 --trace      # one, and what every node did
+python -m ottla.testing.simulation.run --replay bundle.json   # a failure that was written down
+"""
+
+import argparse
+import itertools
+import logging
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ottla.runtime.simulation.faults import Bundle, Fault, shrink
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.simulation.scenario import RunResult, SimulationFailure, faults_of, run_seed
+
+SCENARIO = "cluster"
+CHUNK = 10  # seeds a process takes at once
+SHRINK_RUNS_MAX = 60
+
+
+class Failed(NamedTuple):
+    """A failure as it comes from another process."""
+
+    seed: int
+    invariant: str
+    message: str
+
+
+class Totals(NamedTuple):
+    """What a number of seeds came to. Seconds of virtual time and of CPU."""
+
+    seeds: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    acknowledged: int = 0
+
+    def plus(self, other: "Totals") -> "Totals":
+        """Both together."""
+        return Totals(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def __str__(self) -> str:
+        a_second = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
+        return (
+            f"{self.seeds} seeds, {self.acknowledged} records acknowledged, {self.virtual_s / 3600:.2f} virtual hours "
+            f"in {self.cpu_s:.0f} s of CPU: {a_second:.0f} virtual hours an hour, "
+            f"{self.cpu_s / max(1, self.seeds):.2f} s a seed"
+        )
+
+
+def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
+    """Runs seeds in this process."""
+    totals, failures = Totals(), list[Failed]()
+    for seed in seeds:
+        began_s = time.process_time()
+        virtual_s, acknowledged = 0.0, 0
+        try:
+            result = run_seed(seed)
+            virtual_s, acknowledged = result.virtual_s, result.acknowledged
+        except SimulationFailure as failure:
+            failures.append(Failed(seed, failure.invariant, str(failure)))
+        totals = totals.plus(Totals(1, virtual_s, time.process_time() - began_s, acknowledged))
+    return totals, failures
+
+
+def run_many(chunks: Iterable[Sequence[int]], jobs: int) -> Iterator[tuple[Totals, list[Failed]]]:
+    """Runs chunks of seeds on ``jobs`` processes; answers come as they are ready."""
+    if jobs <= 1:
+        yield from map(run_chunk, chunks)
+        return
+    waiting = iter(chunks)
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: set[Future[tuple[Totals, list[Failed]]]] = {
+            pool.submit(run_chunk, chunk) for chunk in itertools.islice(waiting, jobs + 1)
+        }
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(run_chunk, chunk) for chunk in itertools.islice(waiting, len(done))}
+            for future in done:
+                yield future.result()
+
+
+def chunks_of(first: int, count: int | None, minutes: float | None) -> Iterator[list[int]]:
+    """Seeds from ``first`` on: ``count`` of them, or as many as begin within ``minutes``."""
+    deadline_s = time.monotonic() + minutes * 60 if minutes is not None else None
+    seed = first
+    while deadline_s is None or time.monotonic() < deadline_s:
+        left = CHUNK if count is None else min(CHUNK, first + count - seed)
+        if left <= 0:
+            return
+        yield list(range(seed, seed + left))
+        seed += left
+
+
+def search(first: int, count: int | None, minutes: float | None, jobs: int, console: Console) -> list[Failed]:
+    """Runs them all and shows how far it is, on a terminal."""
+    totals, failures = Totals(), list[Failed]()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("seeds", total=count if minutes is None else None)
+        for found, failed in run_many(chunks_of(first, count if minutes is None else None, minutes), jobs):
+            totals = totals.plus(found)
+            failures += failed
+            for failure in failed:
+                progress.console.print(failure.message, markup=False, highlight=False)
+            progress.update(task, advance=found.seeds, description=f"seeds, {len(failures)} failed")
+    console.print(str(totals), markup=False, highlight=False)
+    return sorted(failures)
+
+
+def shrunk(failure: SimulationFailure, console: Console) -> Bundle:
+    """The fewest faults that still break the same invariant."""
+    runs = itertools.count(1)
+
+    def fails(faults: list[Fault]) -> bool:
+        if next(runs) > SHRINK_RUNS_MAX:
+            return False
+        try:
+            run_seed(failure.seed, faults)
+        except SimulationFailure as other:
+            return other.invariant == failure.invariant
+        return False
+
+    faults = shrink(failure.faults, fails)
+    console.print(f"{len(failure.faults)} faults shrunk to {len(faults)}", highlight=False)
+    return Bundle(SCENARIO, failure.seed, tuple(faults), str(failure.error))
+
+
+def explain(seed: int, console: Console, directory: Path) -> None:
+    """Runs a failing seed again here: shrinks its faults, writes the bundle, shows the last events."""
+    try:
+        run_seed(seed)
+    except SimulationFailure as failure:
+        bundle = shrunk(failure, console)
+        path = directory / f"simulation-{seed}.json"
+        path.write_text(bundle.to_json(), encoding="utf-8")
+        story = failure
+        try:
+            run_seed(seed, bundle.faults)
+        except SimulationFailure as shorter:
+            story = shorter
+        for line in (story.events, *map(str, story.faults), str(failure), f"or: --replay {path}"):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def run_one(seed: int, faults: Sequence[Fault], console: Console, *, trace: bool) -> bool:
+    """One run, told in detail. True when nothing was wrong."""
+    for fault in faults:
+        console.print(str(fault), markup=False, highlight=False)
+    try:
+        result: RunResult = run_seed(seed, faults, _log_to_trace if trace else None)
+    except SimulationFailure as failure:
+        console.print(failure.events, markup=False, highlight=False, soft_wrap=True)
+        console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
+        return False
+    console.print(str(result), markup=False, highlight=False)
+    return True
+
+
+def _log_to_trace(loop: SimulationLoop) -> None:
+    """Prints every event as it happens, the servers' logs among them."""
+    trace_event = loop.trace.event
+
+    def event(time_ns: int, node: str, kind: str, *detail: object) -> None:
+        trace_event(time_ns, node, kind, *detail)
+        print(loop.trace.recent[-1])
+
+    loop.trace.event = event  # type: ignore[method-assign]
+    logger = logging.getLogger("ottla")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(_TraceHandler(loop))
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, loop: SimulationLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node = self._loop.current_process.node.name
+        print(f"{self._loop.now_ns / 1e9:14.6f}  {node:<12} {record.levelname:<10} {self.format(record)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 1 when a run failed."""
+    parser = argparse.ArgumentParser(prog="python -m ottla.testing.simulation.run", description="The simulated cluster")
+    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds (default 100)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first of them (default 0)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="as many seeds as fit, instead of --seeds")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
+    parser.add_argument("--seed", type=int, metavar="S", help="this seed alone")
+    parser.add_argument("--trace", action="store_true", help="with --seed or --replay: print what every node does")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run what a bundle describes")
+    parser.add_argument("--bundles", type=Path, default=Path(), metavar="DIR", help="where bundles of failures go")
+    options = parser.parse_args(arguments)
+    console = Console()
+    if options.replay is not None:
+        bundle = Bundle.from_json(options.replay.read_text(encoding="utf-8"))
+        return 0 if run_one(bundle.seed, bundle.faults, console, trace=options.trace) else 1
+    if options.seed is not None:
+        return 0 if run_one(options.seed, faults_of(options.seed), console, trace=options.trace) else 1
+    failures = search(options.first, options.seeds, options.minutes, options.jobs, console)
+    if failures:
+        explain(failures[0].seed, console, options.bundles)
+        console.print(f"failing seeds: {', '.join(str(failure.seed) for failure in failures)}", highlight=False)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

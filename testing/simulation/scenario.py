@@ -1,0 +1,262 @@
+"""One run: a seed, its faults, producers and topic users; then the faults end, the cluster heals, and everything is read.
+
+result = run_seed(17)          # raises SimulationFailure with the story and the command that replays it
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import NamedTuple
+
+from ottla.runtime.simulation.faults import Fault, last_end_ms
+from ottla.runtime.simulation.loop import DeadlockError, LivelockError, SimulationLoop, TimeLimitError
+from ottla.runtime.simulation.run import run_on
+from ottla.testing.simulation.client import Client
+from ottla.testing.simulation.cluster import SimulatedCluster
+from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.observer import observed
+from ottla.testing.simulation.plan import Faults, draw
+from ottla.testing.simulation.topics import TopicUser
+from ottla.testing.simulation.workload import (
+    BrokenPromise,
+    SimulatedProducer,
+    check_history,
+    create_topic,
+    read_partition,
+)
+
+FAULTS_UNTIL_MS = 6000
+HEAL_S = 20.0
+LIMIT_S = 90.0
+TOPIC, PARTITIONS = "flights", 3
+POLL_S = 0.02
+EVENTS_SHOWN = 120
+
+
+class RunResult(NamedTuple):
+    """``digest`` and ``events`` are the trace's: equal for equal runs. Times in seconds."""
+
+    seed: int
+    digest: int
+    events: int
+    acknowledged: int
+    virtual_s: float
+    healed_s: float
+
+
+class SimulationFailure(Exception):
+    """A run that broke an invariant. ``events`` are the last of each node, in order of time."""
+
+    def __init__(self, seed: int, faults: Sequence[Fault], error: BaseException, events: str) -> None:
+        super().__init__(f"seed {seed}: {error}\nreplay: python -m ottla.testing.simulation.run --seed {seed}")
+        self.seed = seed
+        self.faults = list(faults)
+        self.error = error
+        self.events = events
+
+    @property
+    def invariant(self) -> str:
+        """Which one."""
+        return self.error.invariant if isinstance(self.error, InvariantViolation) else type(self.error).__name__
+
+
+def faults_of(seed: int) -> list[Fault]:
+    """The faults that belong to a seed."""
+    rng = Random(f"{seed}/faults")
+    return draw(rng, ["node-1", "node-2", "node-3"], FAULTS_UNTIL_MS)
+
+
+def run_seed(
+    seed: int, faults: Sequence[Fault] | None = None, on_loop: Callable[[SimulationLoop], None] | None = None
+) -> RunResult:
+    """``faults``: others than the seed's own. ``on_loop`` gets the loop before it runs. Raises SimulationFailure."""
+    chosen = faults_of(seed) if faults is None else list(faults)
+    loop = SimulationLoop(seed)
+    if on_loop is not None:
+        on_loop(loop)
+    run = _Run(loop, chosen)
+    try:
+        with observed(run.invariants), _errors_noticed(run):
+            run_on(loop, run.main, limit_s=LIMIT_S)
+    except (InvariantViolation, BrokenPromise, DeadlockError, LivelockError, TimeLimitError) as error:
+        raise SimulationFailure(seed, chosen, run.invariants.first or error, loop.trace.tail(EVENTS_SHOWN)) from error
+    finally:
+        loop.close()
+    trace = loop.trace
+    return RunResult(seed, trace.digest, trace.count, run.acknowledged, loop.now_ns / 1e9, run.healed_s)
+
+
+class _Run:
+    """The course of a run, in virtual time."""
+
+    def __init__(self, loop: SimulationLoop, faults: Sequence[Fault]) -> None:
+        self.acknowledged = 0
+        self.healed_s = 0.0
+        self._loop = loop
+        self._faults = faults
+        self._cluster = SimulatedCluster(loop)
+        self.invariants = Invariants(self._cluster)
+        self._clients: list[Client] = []
+        self._producers: list[SimulatedProducer] = []
+        self._topics = TopicUser(self._client())
+
+    async def main(self, loop: SimulationLoop) -> None:
+        """Raises InvariantViolation or BrokenPromise as soon as there is one."""
+        over = asyncio.Event()
+        self.invariants.on_violation.append(over.set)
+        driving = asyncio.ensure_future(self._drive())
+        driving.add_done_callback(lambda _: over.set())
+        await over.wait()
+        if self.invariants.first is not None:
+            driving.cancel()
+            raise self.invariants.first
+        await driving
+
+    async def _drive(self) -> None:
+        self._cluster.start()
+        await self._until(self._all_ready, "the cluster starts", 5.0)
+        await create_topic(self._client(), TOPIC, PARTITIONS, 3)
+        for index in range(PARTITIONS):
+            producer = SimulatedProducer(self._client(), TOPIC, index, 0.03 * (index + 1))
+            producer.on_acknowledged = self._note
+            self._producers.append(producer)
+        users = [asyncio.ensure_future(user.run()) for user in (*self._producers, self._topics)]
+        for user in users:
+            user.add_done_callback(self._user_ended)
+        await self._weather()
+        await self._heal()
+        await self._everyone_goes_on()
+        for user in users:
+            user.cancel()
+        await self._read_back()
+        for client in self._clients:
+            client.close()
+
+    def _client(self) -> Client:
+        client = Client(self._cluster.brokers)
+        self._clients.append(client)
+        return client
+
+    def _note(self, topic: str, index: int, offset: int) -> None:
+        self.acknowledged += 1
+        self.invariants.acknowledged(topic, index, offset)
+
+    def _user_ended(self, user: "asyncio.Task[None]") -> None:
+        if not user.cancelled() and (error := user.exception()) is not None:
+            self.invariants.violated("users get answers a correct cluster gives", str(error) or repr(error))
+
+    async def _weather(self) -> None:
+        faults = Faults(self._cluster, lambda: self.invariants.metadata)
+        self.invariants.on_metadata.append(faults.metadata_changed)
+        faults.schedule(self._faults)
+        await asyncio.sleep(last_end_ms(self._faults) / 1000 + 0.001)
+
+    async def _heal(self) -> None:
+        """When faults end, a user must not have to restart anything by hand."""
+        began_s = self._loop.time()
+        await self._until(self._all_ready, "every node takes requests again", HEAL_S)
+        await self._until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        self.healed_s = self._loop.time() - began_s
+
+    async def _everyone_goes_on(self) -> None:
+        before = [len(producer.history.acknowledged) for producer in self._producers]
+        topics = self._topics.rounds
+
+        def stuck() -> str:
+            now = [len(producer.history.acknowledged) for producer in self._producers]
+            waiting = [index for index, count in enumerate(now) if count == before[index]]
+            if waiting:
+                return f"nothing acknowledged of partitions {waiting}"
+            return "" if self._topics.rounds > topics else "no topic created and deleted"
+
+        await self._until(stuck, "every producer and the topic user go on", 5.0)
+
+    async def _read_back(self) -> None:
+        client = self._client()
+        for producer in self._producers:
+            found = await read_partition(client, TOPIC, producer.history.partition)
+            check_history(producer.history, found)
+        await self._until(self._all_quiet, "followers hear what is committed", 5.0)
+        self.invariants.check_at_rest(self.invariants.metadata.topics_by_name[TOPIC].id)
+        self._topics.check(self.invariants.metadata)
+        if self.invariants.first is not None:
+            raise self.invariants.first
+
+    async def _until(self, condition: Callable[[], str], what: str, limit_s: float) -> None:
+        """``condition`` answers what is missing, or nothing. Virtual seconds."""
+        deadline_s = self._loop.time() + limit_s
+        while missing := condition():
+            self._check_nodes()
+            if self._loop.time() > deadline_s:
+                raise InvariantViolation(
+                    "when faults end, the cluster heals", f"{what}: not after {limit_s} s: {missing}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    def _check_nodes(self) -> None:
+        for failure in self._loop.unhandled:
+            raise InvariantViolation(
+                "nothing fails unseen", f"{failure['node']}: {failure['message']}: {failure.get('exception')!r}"
+            )
+
+    def _all_ready(self) -> str:
+        servers = {number: self._cluster.running(number) for number in self._cluster.nodes}
+        waiting = [number for number, server in servers.items() if server is None or not server.ready.is_set()]
+        return f"nodes {waiting}" if waiting else ""
+
+    def _all_in_sync(self) -> str:
+        image = self.invariants.metadata
+        fenced = [broker.id for broker in image.brokers.values() if broker.fenced]
+        if fenced:
+            return f"brokers {fenced} are fenced"
+        for topic in image.topics_by_id.values():
+            for index, view in topic.partitions.items():
+                if len(view.isr) < len(view.replicas) or view.leader < 0:
+                    return f"{topic.name}-{index}: leader {view.leader}, in sync {view.isr} of {view.replicas}"
+        behind = [number for number in self._cluster.nodes if self._offset(number) < image.offset]
+        return f"nodes {behind} have old metadata" if behind else ""
+
+    def _offset(self, number: int) -> int:
+        server = self._cluster.running(number)
+        return server.broker.context.image.offset if server is not None and server.broker is not None else -1
+
+    def _all_quiet(self) -> str:
+        topic = self.invariants.metadata.topics_by_name[TOPIC]
+        for number in self._cluster.nodes:
+            server = self._cluster.running(number)
+            assert server is not None
+            assert server.broker is not None
+            for index in topic.partitions:
+                log = server.broker.replicas.partitions[topic.id, index].log
+                if log.high_watermark != self.invariants.committed_end(topic.id, index):
+                    return f"{TOPIC}-{index} on {number} is at {log.high_watermark}"
+        return ""
+
+
+@contextmanager
+def _errors_noticed(run: _Run) -> Iterator[None]:
+    """An error that the program logged with its traceback is a bug, though it went on."""
+    handler, logger = _ErrorHandler(run.invariants), logging.getLogger("ottla")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR if level == logging.NOTSET else level)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+class _ErrorHandler(logging.Handler):
+    def __init__(self, invariants: Invariants) -> None:
+        super().__init__(logging.ERROR)
+        self._invariants = invariants
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            error = record.exc_info[1]
+            self._invariants.violated("nothing fails unseen", f"{record.getMessage()}: {error!r}")

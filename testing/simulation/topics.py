@@ -1,0 +1,57 @@
+"""A user who creates and deletes topics all the time."""
+
+import asyncio
+
+from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.broker.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.simulation.client import Client, Unreachable
+from ottla.testing.simulation.workload import RETRY_S, BrokenPromise, create_topic
+
+PAUSE_S = 0.4
+DELETE_VERSION = 6
+DELETED = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class TopicUser:
+    """Topics ``scratch-0``, ``scratch-1``, ...: each is created, and deleted once the next one was created."""
+
+    def __init__(self, client: Client) -> None:
+        self.rounds = 0
+        self._client = client
+        self._there: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            name = f"scratch-{self.rounds}"
+            await create_topic(self._client, name, 2, 3)
+            self._there[name] = None
+            if self.rounds:
+                await self._delete(f"scratch-{self.rounds - 1}")
+            self.rounds += 1
+            await asyncio.sleep(PAUSE_S)
+
+    async def _delete(self, name: str) -> None:
+        del self._there[name]  # from the first try on nobody knows
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
+        while True:
+            try:
+                answer = await self._client.ask_any(request, DeleteTopicsResponse, DELETE_VERSION)
+                if answer.responses[0].error_code in DELETED:
+                    self._gone[name] = None
+                    return
+            except Unreachable:
+                pass
+            await asyncio.sleep(RETRY_S)
+
+    def check(self, image: MetadataImage) -> None:
+        """Raises BrokenPromise: what was confirmed as created is there, what was confirmed as deleted is not."""
+        for name in self._there:
+            if name not in image.topics_by_name:
+                raise BrokenPromise(f"topic {name} was created and is not there")
+        for name in self._gone:
+            if name in image.topics_by_name:
+                raise BrokenPromise(f"topic {name} was deleted and is there")
