@@ -66,17 +66,24 @@ def fail_parked(state: RaftState) -> None:
 def become_unattached(
     state: RaftState, epoch: int, cause: Cause, leader_id: int | None = None, voted: ReplicaKey | None = None
 ) -> None:
-    """Keeps what remains of the election timeout, so that a stream of higher epochs cannot put an election off for ever
-    (kraft.md 1.2); from other roles it is drawn anew."""
-    old, remaining = state.role, state.timers.get(Timer.ELECTION)
-    rejected = cause is Cause.PRE_VOTES_LOST
+    """An epoch without a leader has nobody to be patient with, so this replica asks for pre-votes soon; once it has given
+    its vote, it waits a whole timeout for whom it voted for. What was left of an earlier timeout is not put off: a stream of
+    higher epochs cannot delay an election for ever (kraft.md 1.2)."""
+    remaining = state.timers.get(Timer.ELECTION)
     become(state, Unattached(epoch, leader_id, voted), cause)
     if not state.is_voter:
         return
-    if remaining is not None and not rejected and not isinstance(old, Follower | Leader):
-        state.timers[Timer.ELECTION] = max(remaining, state.now_ms)
-    else:
+    if leader_id is not None or cause in (Cause.PRE_VOTES_LOST, Cause.NO_VOTER):
         state.arm(Timer.ELECTION, state.election_timeout_ms())
+        return
+    state.arm(Timer.ELECTION, early_election_ms(state))
+    if remaining is not None:
+        state.arm_earlier(Timer.ELECTION, max(0, remaining - state.now_ms))
+
+
+def early_election_ms(state: RaftState) -> int:
+    """A short random wait: PreVote makes it harmless, jitter keeps rivals apart."""
+    return state.random_between(state.settings.early_election_min_ms, state.settings.early_election_max_ms)
 
 
 def become_prospective(state: RaftState, cause: Cause) -> None:

@@ -138,9 +138,7 @@ def _arm_at_start(state: RaftState) -> None:
     elif isinstance(role, Candidate):
         state.arm(Timer.ELECTION, state.election_timeout_ms())
     else:
-        state.arm(
-            Timer.ELECTION, state.random_between(settings.startup_election_min_ms, settings.startup_election_max_ms)
-        )
+        state.arm(Timer.ELECTION, becoming.early_election_ms(state))
 
 
 def _take_the_lead(state: RaftState) -> None:

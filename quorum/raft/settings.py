@@ -14,9 +14,10 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     snapshot_max_bytes: int = 1 << 20
-    # Ours. A node that just started knows of no leader to wait for; PreVote makes asking early harmless.
-    startup_election_min_ms: int = 20
-    startup_election_max_ms: int = 150
+    # Ours. A node that just started, or that meets an epoch without a leader, knows nobody to wait for; PreVote makes asking
+    # early harmless.
+    early_election_min_ms: int = 20
+    early_election_max_ms: int = 150
     # Ours. How long a voter waits at most after its stream to the leader broke, doubled with each vain attempt.
     disconnect_jitter_ms: int = 50
     observer_session_ms: int = 300_000
