@@ -50,6 +50,9 @@ class ControllerChannel:
         self._channels: dict[int, RpcChannel] = {}
         self._calls: dict[_Call, None] = {}
         self._closed = False
+        self.on_broken: Callable[[], None] | None = None
+        """Told when the connection to the active controller broke or was refused. A broker that lives sends a heartbeat
+        then, for to the controller a broken connection is a sign of death."""
 
     async def call(self, request: pb.ControllerRequest, timeout_ms: int) -> pb.ControllerResponse | None:
         """The answer, or None when there was none in time."""
@@ -67,6 +70,13 @@ class ControllerChannel:
         self._calls[call] = None
         call.attempt()
 
+    def leader_changed(self) -> None:
+        """Somebody else leads: calls that wait for an answer of the old controller, which may hang, go to the new one."""
+        leader = self._quorum.leader.leader_id
+        if leader is not None:
+            for call in list(self._calls):
+                call.redirect(leader)
+
     def close(self) -> None:
         """Ends all calls with None."""
         self._closed = True
@@ -79,32 +89,35 @@ class ControllerChannel:
     def forget(self, call: "_Call") -> None:
         self._calls.pop(call, None)
 
-    def send(self, request: pb.ControllerRequest, on_done: OnDone, timeout_ms: int) -> bool:
-        """One attempt. False when nobody is known to be the controller."""
+    def send(self, request: pb.ControllerRequest, on_done: OnDone, timeout_ms: int) -> int | None:
+        """One attempt; answers to whom. None when nobody is known to be the controller."""
         leader = self._quorum.leader.leader_id
         if leader == self._quorum.node_id and self._local is not None:
             # A copy, and a turn of the loop later, as it would be over the network: the caller may change its request.
             copy = pb.ControllerRequest.FromString(request.SerializeToString())
             asyncio.get_running_loop().call_soon(self._local, copy, on_done)
-            return True
+            return leader
         if leader is None or leader not in self._controllers:
-            return False
+            return None
         channel = self._channels.get(leader)
         if channel is None:
             host, port = self._controllers[leader]
-            channel = self._channels[leader] = self._transport.channel(host, port, CONTROLLER_SERVICE, _broken)
+            channel = self._channels[leader] = self._transport.channel(
+                host, port, CONTROLLER_SERVICE, lambda: self._broken(leader)
+            )
         channel.call(request, on_done, timeout_ms)
-        return True
+        return leader
 
-
-def _broken() -> None:
-    """The calls under way were failed by the channel; each decides for itself to try again."""
+    def _broken(self, controller_id: int) -> None:
+        """The calls under way were failed by the channel; each decides for itself to try again."""
+        if self.on_broken is not None and controller_id == self._quorum.leader.leader_id:
+            self.on_broken()
 
 
 class _Call:
     """One request until its answer."""
 
-    __slots__ = ("_attempts", "_channel", "_deadline", "_loop", "_on_done", "_request", "_timer", "_turn")
+    __slots__ = ("_attempts", "_channel", "_deadline", "_loop", "_on_done", "_request", "_sent_to", "_timer", "_turn")
 
     def __init__(
         self,
@@ -121,6 +134,7 @@ class _Call:
         self._deadline = deadline
         self._attempts = 0
         self._turn = 0
+        self._sent_to: int | None = None
         self._timer: asyncio.TimerHandle | None = loop.call_at(deadline, self.finish, None)
 
     def attempt(self) -> None:
@@ -129,11 +143,16 @@ class _Call:
         self._turn += 1
         turn = self._turn
         left_ms = max(1, int((self._deadline - self._loop.time()) * 1000))
-        sent = self._channel.send(
+        self._sent_to = self._channel.send(
             self._request, lambda response: self._answered(turn, response), min(left_ms, ATTEMPT_TIMEOUT_MS)
         )
-        if not sent:
+        if self._sent_to is None:
             self._again()
+
+    def redirect(self, leader: int) -> None:
+        """Tries again at once if the answer would come from another node than ``leader``."""
+        if self._sent_to not in (None, leader):
+            self.attempt()
 
     def _answered(self, turn: int, response: pb.ControllerResponse | None) -> None:
         """Answers of an attempt that was given up are ignored."""
@@ -145,6 +164,7 @@ class _Call:
             self.finish(response)
 
     def _again(self) -> None:
+        self._sent_to = None
         pause_ms = min(RETRY_MS << min(self._attempts, 8), RETRY_MAX_MS)
         self._attempts += 1
         self._loop.call_later(pause_ms / 1000, self.attempt)

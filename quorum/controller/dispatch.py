@@ -35,13 +35,13 @@ DECIDERS: dict[str, Decider] = {
 
 
 def decide(
-    state: ControllerState, name: str | None, request: rpc.ControllerRequest, next_offset: int, now_ms: int
+    state: ControllerState, name: str, request: rpc.ControllerRequest, next_offset: int, now_ms: int
 ) -> Decision[Any]:
     """What the request ``name`` (the body's field) comes to. Raises KafkaError."""
     if name == "register_broker":
         return cluster.register_broker(state, request.register_broker, next_offset, now_ms)
-    decider = DECIDERS.get(name or "")
-    if name is None or decider is None:
+    decider = DECIDERS.get(name)
+    if decider is None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "this controller does not know the request: it is an older version"
         )

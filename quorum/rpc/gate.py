@@ -12,6 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _PREFACE_TIMEOUT_S = 5
@@ -77,8 +78,7 @@ class _Pipe(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are no subclasses of asyncio's
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
@@ -124,8 +124,9 @@ class _Visitor(_Pipe):
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
             super().data_received(data)
-        elif self._joining is None:
-            self._first += data
+            return
+        self._first += data  # also while it is being joined: uvloop may deliver what it had read before the pause
+        if self._joining is None:
             self._judge()
 
     def _judge(self) -> None:

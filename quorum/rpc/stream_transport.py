@@ -8,6 +8,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from ottla.quorum.rpc.channel import Channel, LinkEvents
 from ottla.quorum.rpc.session import Session
@@ -94,12 +95,11 @@ class _ClientLink(asyncio.Protocol):
             self._connecting.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's are no subclasses of asyncio's
         if self._events is None:
-            transport.abort()
+            self._transport.abort()
             return
-        transport.write(self._greeting)
+        self._transport.write(self._greeting)
         self._events.on_open()
 
     def data_received(self, data: bytes) -> None:
@@ -134,8 +134,7 @@ class _ServerConnection(asyncio.Protocol):
         self._may_write = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclasses of asyncio's
         self._peer = str(transport.get_extra_info("peername"))
         self._connections[self] = None
 

@@ -45,6 +45,11 @@ class BrokerSessions:
         if session is not None and session.epoch == epoch:
             session.expires_ms = -inf
 
+    def postpone(self, by_ms: int) -> None:
+        """Lets every session last longer."""
+        for session in self._sessions.values():
+            session.expires_ms += by_ms
+
     def remove(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 

@@ -1,0 +1,349 @@
+"""The active controller's shell: requests in, records to the log, responses out when their records are committed.
+
+It holds no rule: what a request means is decided by ``decisions``, on a state that lives as long as this node leads. When the
+leadership ends the state is dropped with everything that was not committed, and whoever waits is told NOT_CONTROLLER.
+"""
+
+import logging
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.batches import into_batches
+from ottla.quorum.controller.decisions import cluster, features
+from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.controller.decisions.elections import rebalance_leaders
+from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
+from ottla.quorum.controller.dispatch import decide
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.rpc.transport import Conversation, Reply
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.host import Host
+from ottla.runtime.timers import LoopTimers, Timer
+
+_logger = logging.getLogger(__name__)
+
+_SESSION_CHECKS_PER_TIMEOUT = 8
+_SUSPICION_MS = 500
+"""A broken stream says that the process may be dead; a live broker is heard from again within this time."""
+_ELECTIONS_PER_REBALANCE_MAX = 1000
+_CAUSE_LENGTH_MAX = 200
+
+
+class QuorumLeader(Protocol):
+    """The part of `QuorumNode` used here."""
+
+    node_id: int
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def next_offset(self) -> int: ...
+
+    def append(self, records: list[bytes], epoch: int, cause: str = "") -> int: ...
+
+    def resign(self, epoch: int) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    """A response that leaves when ``offset`` is committed."""
+
+    offset: int
+    reply: Reply
+    response: rpc.ControllerResponse
+
+
+class _ReplayError(Exception):
+    """What was decided cannot be applied or appended; the state was given up for it."""
+
+
+class Controller:
+    """Answers `ControllerRequest`s while this node leads the quorum. All methods belong on the event loop."""
+
+    def __init__(
+        self,
+        quorum: QuorumLeader,
+        loader: MetadataLoader,
+        host: Host,
+        timers: LoopTimers,
+        settings: ControllerSettings,
+    ) -> None:
+        """``loader`` must be told of a commit before this is."""
+        self._quorum = quorum
+        self._loader = loader
+        self._host = host
+        self._timers = timers
+        self._settings = settings
+        self._state: ControllerState | None = None
+        self._epoch = -1
+        self._waiting: deque[_Waiting] = deque()
+        self._appended_offset = -1  # of the last record that this leadership appended
+        self._committed_offset = -1
+        self._checked_ms = 0
+        self._active_timers: dict[str, Timer] = {}
+        self._carriers: dict[int, tuple[Conversation, int]] = {}  # by broker: where its last heartbeat came, its epoch
+
+    @property
+    def is_active(self) -> bool:
+        return self._state is not None
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """This node's own leadership is told after everything committed before it was applied to the image."""
+        is_own = leader.leader_id == self._quorum.node_id
+        if is_own and self._state is not None and self._epoch == leader.epoch:
+            return
+        self._deactivate()
+        if is_own and self._quorum.is_leader:
+            self._activate(leader.epoch)
+
+    def _activate(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._state = state = ControllerState(self._loader.image, self._settings, self._host.rng)
+        self._appended_offset = self._committed_offset
+        now_ms = self._timers.now_ms()
+        for broker in state.image.brokers.values():
+            state.sessions.expect(broker.id, broker.epoch, now_ms)
+        _logger.info("active controller in epoch %d, from offset %d on", epoch, self._quorum.next_offset)
+        self._checked_ms = now_ms
+        self._repeat("sessions", self._check_pause_ms, self._check_sessions)
+        if self._settings.rebalance_interval_ms:
+            self._repeat("rebalance", self._settings.rebalance_interval_ms, self._rebalance)
+        if self._loader.in_transaction:
+            reason = pb.AbortTransaction(reason="the controller that began it is gone")
+            self._append_own(state, [Record(abort_transaction=reason)], "activation")
+        if features.METADATA_VERSION not in state.image.features:
+            self._append_own(state, features.bootstrap_records(), "bootstrap")
+
+    def _deactivate(self) -> None:
+        if self._state is None:
+            return
+        _logger.info("no longer the active controller (epoch %d)", self._epoch)
+        self._state = None
+        for timer in self._active_timers.values():
+            timer.cancel()
+        self._active_timers.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.reply(self._not_controller())
+
+    def stop(self) -> None:
+        """Answers nothing any more but NOT_CONTROLLER."""
+        self._deactivate()
+
+    def on_snapshot(self) -> None:
+        """The image was replaced. A leader never loads a snapshot."""
+        assert self._state is None, "the active controller was handed a snapshot"
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def open(self) -> Conversation:
+        """The controller's side of one connection (for `PerConnection`): its end is evidence."""
+        return _Visit(self)
+
+    def handle(self, request: rpc.ControllerRequest, reply: Reply) -> None:
+        """Answers when what was decided is committed: at once, later, or never after `stop`."""
+        state = self._state
+        if state is None or not self._quorum.is_leader:
+            reply(self._not_controller())
+            return
+        try:
+            response, offset = self._carry_out(state, request)
+        except KafkaError as error:
+            reply(rpc.ControllerResponse(error_code=error.code, error_message=error.message))
+        except NotLeaderError:
+            reply(self._not_controller())
+        except _ReplayError:
+            reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        except Exception:  # a decider's bug, before anything was changed
+            _logger.exception("%s failed", request.WhichOneof("body"))
+            reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            self._answer_at(offset, reply, response)
+
+    def _carry_out(self, state: ControllerState, request: rpc.ControllerRequest) -> tuple[rpc.ControllerResponse, int]:
+        """Decides and appends; the response, and the offset whose commit lets it go."""
+        name = request.WhichOneof("body") or ""
+        now_ms = self._timers.now_ms()
+        if name == "broker_heartbeat":
+            # Whatever comes of it and however late it is, it is a sign of life.
+            _note_contact(state, request.broker_heartbeat, now_ms)
+        decision = decide(state, name, request, self._quorum.next_offset, now_ms)
+        offset = self._append(state, decision.records, atomic=decision.atomic, cause=_cause(name, request))
+        if name == "broker_heartbeat" and cluster.shutdown_begins(state, request.broker_heartbeat.broker_id):
+            state.sessions.begin_shutdown(request.broker_heartbeat.broker_id, offset)
+        elif name == "register_broker":
+            # A broker that registers has read nothing yet; nobody waits for it, because it is fenced.
+            state.sessions.contact(request.register_broker.broker_id, decision.response.broker_epoch, -1, now_ms)
+        response = rpc.ControllerResponse()
+        getattr(response, name).CopyFrom(decision.response)
+        return response, offset
+
+    def _append(self, state: ControllerState, records: list[Record], *, atomic: bool, cause: str) -> int:
+        """Applies and appends. The offset that must be committed before the outcome may be told: without records too,
+        for what was decided on may not be committed yet. Raises KafkaError, and then nothing has changed; NotLeaderError or
+        _ReplayError, and then this is not the active controller any more."""
+        settings = self._settings
+        batches = into_batches(
+            records,
+            atomic=atomic,
+            records_max=settings.records_per_batch_max,
+            bytes_max=settings.batch_bytes_max,
+            name=cause,
+        )
+        try:
+            # Applied first: what cannot be applied must never get into the log, where it would stop every node.
+            for record in records:
+                state.replay(record)
+            for batch in batches:
+                self._appended_offset = self._quorum.append(batch, self._epoch, cause)
+        except NotLeaderError:
+            self._deactivate()
+            raise
+        except Exception as error:
+            _logger.exception("cannot append what was decided: %s", cause)
+            self._give_up()
+            raise _ReplayError from error
+        return self._appended_offset
+
+    def _give_up(self) -> None:
+        """The state is not to be trusted any more: it is dropped, and somebody else shall lead."""
+        epoch = self._epoch
+        self._deactivate()
+        self._quorum.resign(epoch)
+
+    def _answer_at(self, offset: int, reply: Reply, response: rpc.ControllerResponse) -> None:
+        if offset <= self._committed_offset:
+            reply(response)
+        else:
+            self._waiting.append(_Waiting(offset, reply, response))
+
+    def _not_controller(self) -> rpc.ControllerResponse:
+        response = rpc.ControllerResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        leader_id = self._quorum.leader.leader_id
+        if leader_id is not None:
+            response.leader_id = leader_id
+        return response
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        """The image has been brought to the batch's end already."""
+        self._committed_offset = batch.last_offset
+        waiting = self._waiting
+        while waiting and waiting[0].offset <= batch.last_offset:
+            done = waiting.popleft()
+            done.reply(done.response)
+
+    # --- what happens without a request -------------------------------------------------------------------------------
+
+    def _repeat(self, name: str, pause_ms: int, work: Any) -> None:
+        def run() -> None:
+            self._repeat(name, pause_ms, work)
+            work()
+
+        self._active_timers[name] = self._timers.call_later_ms(pause_ms, run)
+
+    @property
+    def _check_pause_ms(self) -> int:
+        return max(1, self._settings.session_timeout_ms // _SESSION_CHECKS_PER_TIMEOUT)
+
+    def _check_sessions(self) -> None:
+        now_ms = self._timers.now_ms()
+        late_ms = now_ms - self._checked_ms - self._check_pause_ms
+        self._checked_ms = now_ms
+        if self._state is not None and late_ms > self._check_pause_ms:
+            # This process stood still; the heartbeats that came meanwhile still wait to be read.
+            self._state.sessions.postpone(late_ms)
+        self._fence_expired()
+
+    def heard_over(self, visit: Conversation, beat: rpc.BrokerHeartbeatRequest) -> None:
+        """A heartbeat comes over that connection. Brokers that do not exist are not remembered."""
+        if self._state is not None and beat.broker_id in self._state.image.brokers:
+            self._carriers[beat.broker_id] = (visit, beat.broker_epoch)
+
+    def visit_ended(self, visit: Conversation) -> None:
+        """A connection is gone."""
+        for broker_id, (carrier, epoch) in list(self._carriers.items()):
+            if carrier is visit:
+                del self._carriers[broker_id]
+                self._suspect(broker_id, epoch)
+
+    def peer_broken(self, node_id: int) -> None:
+        """The quorum's connection to a node broke or was refused. That says something of a broker which has not been
+        heard from in this leadership: one that lives speaks up as soon as it learns of the new controller."""
+        state = self._state
+        broker = state.image.brokers.get(node_id) if state is not None else None
+        if state is not None and broker is not None and not state.sessions.was_heard(node_id):
+            self._suspect(node_id, broker.epoch)
+
+    def _suspect(self, broker_id: int, epoch: int) -> None:
+        """Ends the broker's session unless it is heard from within the grace."""
+        state = self._state
+        if state is None or not state.sessions.is_alive(broker_id, epoch, self._timers.now_ms()):
+            return
+        name = f"suspicion of {broker_id}"
+        if name in self._active_timers and self._active_timers[name].active:
+            return
+        heard_ms = state.sessions.last_contact(broker_id)
+
+        def conclude() -> None:
+            if state.sessions.last_contact(broker_id) == heard_ms:
+                _logger.warning("broker %d: its connection ended and it does not come back", broker_id)
+                state.sessions.gone(broker_id, epoch)
+                self._fence_expired()
+
+        self._active_timers[name] = self._timers.call_later_ms(_SUSPICION_MS, conclude)
+
+    def _fence_expired(self) -> None:
+        """One broker a decision, so that each sees what the last one changed."""
+        state = self._state
+        while state is not None and (found := cluster.fence_first_expired(state, self._timers.now_ms())):
+            broker_id, records = found
+            _logger.warning("fencing broker %d: its session is over", broker_id)
+            if not self._append_own(state, records, f"the session of broker {broker_id} is over"):
+                return
+
+    def _rebalance(self) -> None:
+        state = self._state
+        if state is not None:
+            records = rebalance_leaders(state, _ELECTIONS_PER_REBALANCE_MAX)
+            self._append_own(state, records, "leaders return to the first replicas")
+
+    def _append_own(self, state: ControllerState, records: list[Record], cause: str) -> bool:
+        """False when that was not possible: another controller will do it."""
+        try:
+            self._append(state, records, atomic=False, cause=cause)
+        except (NotLeaderError, _ReplayError):
+            return False
+        return True
+
+
+class _Visit:
+    """One connection. Its end speaks against the brokers whose latest heartbeats came over it."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handle(self, request: rpc.ControllerRequest, reply: Reply) -> None:
+        if request.WhichOneof("body") == "broker_heartbeat":
+            self._controller.heard_over(self, request.broker_heartbeat)
+        self._controller.handle(request, reply)
+
+    def ended(self) -> None:
+        self._controller.visit_ended(self)
+
+
+def _note_contact(state: ControllerState, beat: rpc.BrokerHeartbeatRequest, now_ms: int) -> None:
+    broker = state.image.brokers.get(beat.broker_id)
+    if broker is not None and broker.epoch == beat.broker_epoch:
+        state.sessions.contact(beat.broker_id, beat.broker_epoch, beat.current_metadata_offset, now_ms)
+
+
+def _cause(name: str, request: rpc.ControllerRequest) -> str:
+    return f"{name} by {request.origin}"[:_CAUSE_LENGTH_MAX] if request.origin else name
