@@ -14,6 +14,9 @@ FIRST_BUFFER_BYTES = 256 << 10
 ANSWER_BYTES_MAX = 512 << 20
 """More than any response.max.bytes plus the largest batch: a frame that says more is not from a broker."""
 
+LOOKS = 5
+"""How often a stall is looked for within its time: it is noticed at most a fifth late."""
+
 _SIZE = Struct(">i")
 
 OnAnswer = Callable[[memoryview, int], None]
@@ -30,9 +33,9 @@ class LeaderLink(asyncio.BufferedProtocol):
         "_client_id",
         "_correlation_id",
         "_end",
-        "_heard",
         "_on_lost",
         "_on_up",
+        "_silent_looks",
         "_stall_ms",
         "_timers",
         "_transport",
@@ -60,7 +63,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._end = 0
         self._answers: deque[tuple[int, int, int, OnAnswer]] = deque()
         self._correlation_id = 0
-        self._heard = False
+        self._silent_looks = 0
         self._watchdog: Timer | None = None
         self.closed = False
 
@@ -99,7 +102,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = True
+        self._silent_looks = 0
         self._end += nbytes
         try:
             self._take_frames()
@@ -148,17 +151,18 @@ class LeaderLink(asyncio.BufferedProtocol):
     # Stalls.
 
     def _watch(self) -> None:
-        self._heard = False
-        self._watchdog = self._timers.call_later_ms(self._stall_ms, self._check)
+        self._silent_looks = 0
+        self._watchdog = self._timers.call_later_ms(self._stall_ms // LOOKS, self._look)
 
-    def _check(self) -> None:
+    def _look(self) -> None:
         self._watchdog = None
         if not self._answers:
-            return
-        if self._heard:
-            self._watch()
-        else:
+            return  # the next request watches again
+        if self._silent_looks >= LOOKS - 1:
             self._break(f"no answer for {self._stall_ms} ms")
+            return
+        self._silent_looks += 1
+        self._watchdog = self._timers.call_later_ms(self._stall_ms // LOOKS, self._look)
 
     def _break(self, reason: str) -> None:
         if not self.closed:

@@ -168,6 +168,16 @@ def test_an_idle_follower_is_not_out_of_sync_right_after_an_append() -> None:
     assert leader.propose_shrink(930_001) is not None
 
 
+def test_a_session_that_left_the_partition_says_nothing_of_it_any_more() -> None:
+    leader = make_leader(isr=(1, 2), replicas=(1, 2))
+    contact = FollowerContact(2_000)
+    leader.fetched(2, 20, 100, contact, 2_000)
+    leader.lost_contact(contact)
+    contact.last_fetch_ms = 900_000
+    leader.appended(101, 900_100)
+    assert leader.propose_shrink(900_200) is not None
+
+
 def test_a_caught_up_follower_is_proposed_with_the_epoch_it_fetched_with() -> None:
     leader = make_leader(isr=(1,))
     fetch(leader, 2, 100)

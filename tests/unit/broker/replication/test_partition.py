@@ -1,0 +1,115 @@
+"""What a hosted partition refuses, and what it ignores."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.replication.decisions.leader import Proposal
+from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.purgatory import WakeQueue
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.sync_later import SyncLater
+
+BROKERS = {broker: BrokerStanding(broker * 10, False, False) for broker in (1, 2, 3)}
+NAME = TopicPartition("flights", 0)
+
+
+@pytest.fixture
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Partition]:
+    loop = asyncio.new_event_loop()
+    proposals: list[Proposal] = []
+    events = PartitionEvents(
+        WakeQueue(loop), Durability(SyncLater()), lambda: 0, lambda _, proposal: proposals.append(proposal)
+    )
+    directory = str(tmp_path_factory.mktemp("logs") / str(NAME))
+    log = Log.open(RealDisk(), directory, NAME, LogConfig(), now_ms=0)
+    yield Partition("flights", 0, b"F" * 16, log, events)
+    log.abandon()
+    loop.close()
+
+
+def lead(partition: Partition, *, epoch: int = 5, partition_epoch: int = 8, isr: tuple[int, ...] = (1, 2, 3)) -> bool:
+    return partition.lead(
+        1,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+        isr=isr,
+        replicas=(1, 2, 3),
+        brokers=BROKERS,
+        lag_time_max_ms=30_000,
+        now_ms=0,
+    )
+
+
+def follow(partition: Partition, *, epoch: int, partition_epoch: int) -> bool:
+    return partition.follow(
+        2, leader_epoch=epoch, partition_epoch=partition_epoch, replicas=(1, 2, 3), backoff_max_ms=1_000
+    )
+
+
+def batch() -> memoryview:
+    return memoryview(encode_batch([Record(0, 1, None, b"value")]))
+
+
+def test_older_news_than_what_the_controller_answered_is_ignored(partition: Partition) -> None:
+    lead(partition, partition_epoch=8)
+    assert not lead(partition, partition_epoch=7, isr=(1,))
+    assert partition.leader is not None
+    assert partition.leader.committed_isr == (1, 2, 3)
+    assert not follow(partition, epoch=6, partition_epoch=7)
+    assert partition.leader is not None
+
+
+def test_the_same_news_again_is_taken(partition: Partition) -> None:
+    lead(partition)
+    assert lead(partition, isr=(1,))
+
+
+def test_a_fetch_of_an_earlier_life_of_a_broker_is_refused(partition: Partition) -> None:
+    lead(partition)
+    with pytest.raises(KafkaError) as caught:
+        partition.follower_fetched(2, 19, 0, None, 0)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fetch_of_a_broker_that_is_no_replica_makes_it_ask_again(partition: Partition) -> None:
+    lead(partition)
+    with pytest.raises(KafkaError) as caught:
+        partition.follower_fetched(7, -1, 0, None, 0)
+    assert caught.value.code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_follower_takes_no_records_from_clients(partition: Partition) -> None:
+    follow(partition, epoch=5, partition_epoch=8)
+    with pytest.raises(KafkaError) as caught:
+        partition.append(batch(), 1, 0, 0)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_starts_a_new_fetch_for_each_leader_epoch_only(partition: Partition) -> None:
+    assert follow(partition, epoch=5, partition_epoch=8)
+    first = partition.follower
+    assert not follow(partition, epoch=5, partition_epoch=9)
+    assert partition.follower is first
+    assert follow(partition, epoch=6, partition_epoch=10)
+
+
+def test_a_follower_with_epochs_fetches_from_its_end_and_one_without_from_what_is_committed(
+    partition: Partition,
+) -> None:
+    lead(partition)
+    partition.append(batch(), 1, 0, 0)
+    follow(partition, epoch=6, partition_epoch=9)
+    assert partition.follower is not None
+    assert (partition.follower.fetch_offset, partition.follower.last_fetched_epoch) == (1, 5)
+    partition.log.epochs.truncate_from_end(0)
+    follow(partition, epoch=7, partition_epoch=10)
+    assert (partition.follower.fetch_offset, partition.follower.last_fetched_epoch) == (0, -1)
