@@ -94,7 +94,8 @@ class QuorumNode:
             voter_history(log, settings.voter_set()),
             self._election_store.load(),
         )
-        self._peers = Peers(transport, lambda peer: self._handle(PeerDisconnected(peer)))
+        self._peers = Peers(transport, self._peer_broken)
+        self.on_peer_broken: Callable[[int], None] | None = None
         start_at = max(deliver_from, log.log_start_offset)
         self._delivery = CommitDelivery(log, listener, start_at, self._deliver_later)
         self._accumulator: BatchAccumulator | None = None
@@ -190,6 +191,11 @@ class QuorumNode:
             return
         request = messages_proto.request_from_proto(message)
         self._handle(RequestReceived(request, reply))
+
+    def _peer_broken(self, peer: int) -> None:
+        self._handle(PeerDisconnected(peer))
+        if self.on_peer_broken is not None:
+            self.on_peer_broken(peer)
 
     # --- events -------------------------------------------------------------------------------------------------------
 

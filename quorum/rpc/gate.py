@@ -141,6 +141,7 @@ class _Visitor(_Pipe):
 
     async def _join(self) -> None:
         inside = _Pipe()
+        inside.other = self  # before it connects: the server inside speaks first, perhaps before the await returns
         try:
             await self._join_inside(inside)
         except OSError as error:
@@ -152,7 +153,7 @@ class _Visitor(_Pipe):
         if self.transport.is_closing():
             inside.transport.abort()
             return
-        inside.other, self.other = self, inside
+        self.other = inside
         inside.transport.write(self._first)
         self._first = b""
         self.transport.resume_reading()

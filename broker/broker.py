@@ -1,0 +1,158 @@
+"""The broker role of a node: its logs, partitions, client listeners and standing with the controller, put together."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.directories import NodeIdentity
+from ottla.broker.features import SUPPORTED_FEATURES
+from ottla.broker.handlers.routes import client_routes
+from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
+from ottla.broker.network.limits import ServerLimits
+from ottla.broker.network.server import NetworkServer
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quorum_view import QuorumView
+from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.storage import Storage
+from ottla.log.names import TopicPartition
+from ottla.proto import controller_pb2
+from ottla.quorum.controller.channel import ControllerChannel
+from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.node import QuorumNode
+from ottla.quorum.rpc.transport import RpcTransport
+from ottla.runtime.host import Host
+from ottla.runtime.identifiers import random_id
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers
+
+logger = logging.getLogger(__name__)
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+OnFatal = Callable[[Exception], None]
+
+
+class Broker:
+    """Made before the quorum starts, so that its listeners are bound while the metadata is still on its way."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        identity: NodeIdentity,
+        host: Host,
+        timers: LoopTimers,
+        loader: MetadataLoader,
+        channel: ControllerChannel,
+        quorum: QuorumNode,
+        transport: RpcTransport,
+        on_fatal: OnFatal,
+    ) -> None:
+        self._config = config
+        self._loader = loader
+        self._timers = timers
+        self.storage = Storage(config, identity.cluster_id, host, timers, loader.image, self._directories_failed)
+        self.replicas = ReplicaManager(
+            config,
+            self.storage,
+            timers,
+            channel,
+            host.rng,
+            WakeQueue(asyncio.get_running_loop()),
+            host.sync_later,
+        )
+        self.lifecycle = BrokerLifecycle(
+            _registration(config, identity, host, self.storage.previous_broker_epoch),
+            LifecycleSettings(
+                heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+                session_timeout_ms=config.integer("broker.session.timeout.ms"),
+                registration_timeout_ms=config.integer("initial.broker.registration.timeout.ms"),
+            ),
+            channel,
+            loader,
+            lambda: loader.image.offset,
+            timers,
+            on_epoch=self._registered,
+            on_fatal=on_fatal,
+        )
+        self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
+        self.context = BrokerContext(
+            config=config,
+            host=host,
+            timers=timers,
+            image=loader.image,
+            controller=channel,
+            quorum=quorum,
+            replicas=self.replicas,
+            producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
+            quorum_view=self._quorum_view,
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+        )
+        self._network = NetworkServer(ServerLimits.from_config(config))
+        self._work: asyncio.Task[None] | None = None
+
+    async def bind(self) -> None:
+        """Takes the client ports; raises OSError when one is taken. Nobody is served before `start` has gone through."""
+        routes = client_routes(self.context)
+        for listener in self._config.client_listeners:
+            await self._network.bind(listener.name, listener.host, listener.port, routes)
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""
+        self.lifecycle.start()
+        self._work = asyncio.get_running_loop().create_task(self._come_up(on_ready), name="broker start")
+
+    async def _come_up(self, on_ready: Callable[[], None]) -> None:
+        await self.lifecycle.caught_up.wait()
+        self._loader.add_publisher(self.replicas)
+        self.storage.set_aside_strays(self._loader.image)
+        self.replicas.start()
+        self.storage.start()
+        self.lifecycle.ready()
+        await self.lifecycle.running.wait()
+        await self._network.start()
+        on_ready()
+
+    def contact_lost(self) -> None:
+        """The way to the controller changed: say at once that this broker lives."""
+        self.lifecycle.contact_lost()
+
+    def _registered(self, epoch: int) -> None:
+        self.replicas.broker_epoch = epoch
+
+    def _directories_failed(self, directory_ids: list[bytes], partitions: list[TopicPartition]) -> None:
+        self.lifecycle.directories_failed(directory_ids)
+        self.replicas.directory_failed(partitions)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Hands leaderships over, answers what it can, flushes and closes the logs."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()
+            self.lifecycle.stop()
+        else:
+            await self.lifecycle.shut_down(int(timeout_s * 1000))
+        await self._network.stop()
+        self.replicas.stop()
+        self._quorum_view.close()
+        await self.storage.close(self.lifecycle.broker_epoch)
+
+
+def _registration(
+    config: ServerConfig, identity: NodeIdentity, host: Host, previous_epoch: int
+) -> controller_pb2.RegisterBrokerRequest:
+    request = controller_pb2.RegisterBrokerRequest(
+        broker_id=config.node_id,
+        cluster_id=identity.cluster_id,
+        incarnation_id=random_id(host.rng),
+        directories=[identity.directory_ids[path] for path in config.log_dirs],
+        previous_broker_epoch=previous_epoch,
+    )
+    if config.rack is not None:
+        request.rack = config.rack
+    for listener in config.advertised_listeners:
+        protocol = SECURITY_PROTOCOLS.get(listener.name, 0)
+        request.endpoints.add(name=listener.name, host=listener.host, port=listener.port, security_protocol=protocol)
+    for name, (low, high) in SUPPORTED_FEATURES.items():
+        request.features.add(name=name, min_version=low, max_version=high)
+    return request

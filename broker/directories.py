@@ -1,0 +1,46 @@
+"""Whose directories these are: a node starts only on directories that were formatted for it."""
+
+from typing import NamedTuple
+
+from ottla.log.checkpoints import MetaProperties
+from ottla.runtime.disk import Disk
+from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.server import ServerConfig
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+
+
+class NodeIdentity(NamedTuple):
+    """What meta.properties of all directories agree on, and the id of each readable directory."""
+
+    cluster_id: str
+    metadata_directory_id: bytes
+    directory_ids: dict[str, bytes]
+
+
+def metadata_directory(config: ServerConfig) -> str:
+    return f"{config.metadata_log_dir}/{METADATA_DIRECTORY}"
+
+
+def read_identity(disk: Disk, config: ServerConfig) -> NodeIdentity:
+    """Raises SettingError (one line) when a directory is not formatted, not writable, or belongs to somebody else."""
+    found: dict[str, MetaProperties] = {}
+    for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+        meta = MetaProperties.read(disk, path) if disk.is_directory(path) else None
+        if meta is None:
+            raise SettingError(f"{path} is not formatted: run ottla storage format -t CLUSTER_ID -c server.properties")
+        if meta.node_id != config.node_id:
+            raise SettingError(
+                f"{path} belongs to node {meta.node_id}, this is node {config.node_id}: give another log.dirs"
+            )
+        found[path] = meta
+    first = found[config.metadata_log_dir]
+    for path, meta in found.items():
+        if meta.cluster_id != first.cluster_id:
+            raise SettingError(
+                f"{path} belongs to cluster {meta.cluster_id}, {config.metadata_log_dir} to {first.cluster_id}"
+            )
+    ids = {path: meta.directory_id for path, meta in found.items()}
+    if len(dict.fromkeys(ids.values())) != len(ids):
+        raise SettingError(f"two of {', '.join(ids)} have the same directory.id: one is a copy; format it anew")
+    return NodeIdentity(first.cluster_id, first.directory_id, ids)

@@ -1,0 +1,223 @@
+"""A node, put together: the only place that knows all parts.
+
+Every node holds the metadata log (a controller as voter, a plain broker as observer) and an image of it. A controller
+serves the quorum's and the controller's RPCs; a broker hosts partitions and serves clients once the controller let it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.broker.broker import Broker
+from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
+from ottla.quorum.controller.config_rules import SettingRules
+from ottla.quorum.controller.controller import Controller
+from ottla.quorum.controller.decisions.state import ControllerSettings
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
+from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.peers import QUORUM_SERVICE
+from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service
+from ottla.quorum.settings import QuorumSettings
+from ottla.runtime.host import Host
+from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.settings.definitions import Value, topic_settings
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.settings.topic import server_default
+from ottla.runtime.sync_later import SyncLater
+from ottla.runtime.timers import LoopTimers
+
+logger = logging.getLogger(__name__)
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+STOP_TIMEOUT_S = 25.0
+OnFatal = Callable[[Exception], None]
+
+
+class Server:
+    """One node. ``ready`` is set when it takes requests (a controller without the broker role: when it serves RPCs)."""
+
+    def __init__(
+        self, config: ServerConfig, host: Host, transport: RpcTransport, on_fatal: OnFatal | None = None
+    ) -> None:
+        """``on_fatal`` is told when the node cannot go on; it should then be stopped."""
+        self.config = config
+        self.ready = asyncio.Event()
+        self._host = host
+        self._transport = transport
+        self._on_fatal = on_fatal or _log_fatal
+        self._log: Log | None = None
+        self._stores: list[KeyValueStore] = []
+        self._rpc_server: RpcServer | None = None
+        self._channel: ControllerChannel | None = None
+        self.quorum: QuorumNode | None = None
+        self.controller: Controller | None = None
+        self.broker: Broker | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Brings everything up. Raises SettingError, CheckpointError, KafkaError or OSError with one line that says why not."""
+        config, host = self.config, self._host
+        identity = read_identity(host.disk, config)
+        timers = LoopTimers(asyncio.get_running_loop())
+        directory = metadata_directory(config)
+        self._log = _open_metadata_log(host, directory)
+        election_store = self._open_store(f"{directory}/quorum-state")
+        image_store = self._open_store(f"{directory}/image")
+        loader = MetadataLoader(image_store, host.open_store)
+        listener = _Fanout(loader, self._leader_changed)
+        self.quorum = QuorumNode(
+            _quorum_settings(config, identity),
+            host,
+            self._transport,
+            self._log,
+            election_store,
+            listener,
+            deliver_from=loader.next_offset,
+            sync_later=SyncLater(),
+            on_failure=self._quorum_failed,
+        )
+        controllers = {node: (endpoint.host, endpoint.port) for node, endpoint in config.voters.items()}
+        if config.is_controller:
+            settings = _controller_settings(config, identity)
+            self.controller = Controller(self.quorum, loader, host, timers, settings)
+            listener.controller = self.controller
+            self.quorum.on_peer_broken = self.controller.peer_broken
+        local = self.controller.handle if self.controller else None
+        self._channel = ControllerChannel(self.quorum, self._transport, controllers, local)
+        self._channel.on_broken = self._leader_changed
+        if config.is_broker:
+            self.broker = Broker(
+                config, identity, host, timers, loader, self._channel, self.quorum, self._transport, self._on_fatal
+            )
+            await self.broker.bind()
+        if config.is_controller:
+            await self._serve_rpc(self.quorum, self.controller)
+        await self.quorum.start()
+        if self.broker:
+            self.broker.start(self.ready.set)
+        else:
+            self.ready.set()
+
+    def _open_store(self, path: str) -> KeyValueStore:
+        store = self._host.open_store(path)
+        self._stores.append(store)
+        return store
+
+    async def _serve_rpc(self, quorum: QuorumNode, controller: Controller | None) -> None:
+        assert controller is not None
+        listener = self.config.controller_listener
+        assert listener is not None, "settings are checked before a node starts"
+        handlers: dict[Service, Handler | PerConnection] = {
+            QUORUM_SERVICE: quorum.handle_request,
+            CONTROLLER_SERVICE: PerConnection(controller.open),
+        }
+        self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers)
+
+    def _leader_changed(self) -> None:
+        if self._channel:
+            self._channel.leader_changed()
+        if self.broker:
+            self.broker.contact_lost()
+
+    def _quorum_failed(self, failure: QuorumFailure) -> None:
+        self._on_fatal(failure)
+
+    async def stop(self) -> None:
+        """Leaves gracefully: leaderships are handed over, logs flushed and closed. Twice does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self.broker:
+            await self.broker.stop(STOP_TIMEOUT_S)
+        if self._channel:
+            self._channel.close()
+        if self.controller:
+            self.controller.stop()
+        if self.quorum:
+            await self.quorum.stop(graceful=True)
+        if self._rpc_server:
+            await self._rpc_server.close()
+        await self._transport.close()
+        if self._log:
+            self._log.close()
+        for store in self._stores:
+            store.close()
+        self._host.sync_later.close()
+
+
+class _Fanout:
+    """The quorum's listener: the image first, then the controller that decides on it."""
+
+    def __init__(self, loader: MetadataLoader, on_leader_change: Callable[[], None]) -> None:
+        self._loader = loader
+        self._on_leader_change = on_leader_change
+        self.controller: Controller | None = None
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        self._loader.on_commit(batch)
+        if self.controller:
+            self.controller.on_commit(batch)
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._loader.on_leader_change(leader)
+        if self.controller:
+            self.controller.on_leader_change(leader)
+        self._on_leader_change()
+
+    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        self._loader.on_snapshot(store_path, offset, epoch)
+        if self.controller:
+            self.controller.on_snapshot()
+
+
+def _open_metadata_log(host: Host, directory: str) -> Log:
+    """The metadata log: never expired by age, recovered from its start since it is short and its every byte counts."""
+    config = LogConfig(retention_ms=-1, max_message_bytes=2**31 - 1, segment_ms=2**62)
+    return Log.open(host.disk, directory, METADATA_PARTITION, config, now_ms=host.clock.wall_ms())
+
+
+def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSettings:
+    return QuorumSettings(
+        node_id=config.node_id,
+        cluster_id=identity.cluster_id,
+        directory_id=identity.metadata_directory_id,
+        voters={node: Endpoint(*endpoint) for node, endpoint in config.voters.items()},
+        is_voter=config.is_controller,
+        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
+        auto_join=config.flag("controller.quorum.auto.join.enable"),
+    )
+
+
+def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> ControllerSettings:
+    defaults = {name: server_default(setting, config) for name, setting in topic_settings().items()}
+    balance = config.flag("auto.leader.rebalance.enable")
+    return ControllerSettings(
+        cluster_id=identity.cluster_id,
+        num_partitions=config.integer("num.partitions"),
+        default_replication_factor=config.integer("default.replication.factor"),
+        session_timeout_ms=config.integer("broker.session.timeout.ms"),
+        topic_defaults={name: _text(value) for name, value in defaults.items()},
+        config_rules=SettingRules(),
+        rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,
+    )
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _log_fatal(error: Exception) -> None:
+    logger.critical("the node cannot go on: %s", error)

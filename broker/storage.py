@@ -1,0 +1,148 @@
+"""The shell around the logs: what has to happen to them from time to time, on the broker's timers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ottla.broker.replication.ports import PartitionLog
+from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, log_config
+from ottla.log.checkpoints import CleanShutdown
+from ottla.log.config import LogConfig
+from ottla.log.directory import DirectoryState
+from ottla.log.log import Log, SyncTicket
+from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.names import TopicPartition
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.host import Host
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers, Timer
+
+logger = logging.getLogger(__name__)
+
+SPACE_CHECK_MS = 1_000
+PURGE_CHECK_MS = 1_000
+ROLLED_SYNC_MS = 1_000
+FLUSH_CHECK_MS = 200
+
+OnDirectoriesFailed = Callable[[list[bytes], list[TopicPartition]], None]
+
+
+class Storage:
+    """`LogStore` of the replica manager: adds the clock to what the log manager is asked, and runs its timers."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        cluster_id: str,
+        host: Host,
+        timers: LoopTimers,
+        image: MetadataImage,
+        on_failed: OnDirectoriesFailed,
+    ) -> None:
+        """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do."""
+        self._config = config
+        self._host = host
+        self._timers = timers
+        self._image = image
+        self._on_failed = on_failed
+        self._running: list[Timer] = []
+        self._syncing: dict[Log, None] = {}
+        self.previous_broker_epoch = _previous_epoch(config, host)
+        settings = ManagerSettings(
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            free_bytes_floor=config.integer("ottla.free.bytes.floor"),
+            file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
+        )
+        self.manager = LogManager(host.disk, config.log_dirs, log_config(config, {}), settings, host.rng)
+        self.manager.open_all(host.clock.wall_ms(), self._config_of)
+        self.manager.on_directory_failed = self._directory_failed
+
+    def _config_of(self, partition: TopicPartition) -> LogConfig:
+        configs = self._image.configs
+        return log_config(
+            self._config, configs.get((TOPIC_RESOURCE, partition.topic), {}), configs.get((BROKER_RESOURCE, ""))
+        )
+
+    def start(self) -> None:
+        """Starts the timers."""
+        config, manager = self._config, self.manager
+        wall_ms = self._host.clock.wall_ms
+        self._every(SPACE_CHECK_MS, manager.check_space)
+        self._every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
+        self._every(config.integer("log.retention.check.interval.ms"), lambda: manager.delete_old_segments(wall_ms()))
+        self._every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoint_recovery_points)
+        self._every(ROLLED_SYNC_MS, self._sync_rolled)
+        self._every(FLUSH_CHECK_MS, self._sync_due)
+
+    def _every(self, interval_ms: int, action: Callable[[], object]) -> None:
+        place = len(self._running)
+
+        def tick() -> None:
+            self._running[place] = self._timers.call_later_ms(interval_ms, tick)
+            action()
+
+        self._running.append(self._timers.call_later_ms(interval_ms, tick))
+
+    def _sync_rolled(self) -> None:
+        for log in self.manager.rolled_logs():
+            self._sync(log)
+
+    def _sync_due(self) -> None:
+        for log in self.manager.due_flushes(self._host.clock.wall_ms()):
+            self._sync(log)
+
+    def _sync(self, log: Log) -> None:
+        """One sync a log at a time; what was appended meanwhile is the next one's."""
+        ticket = None if log in self._syncing else log.unsynced()
+        if ticket is not None:
+            self._syncing[log] = None
+            self._host.sync_later.sync(ticket.file, partial(self._synced, log, ticket))
+
+    def _synced(self, log: Log, ticket: SyncTicket, error: OSError | None) -> None:
+        self._syncing.pop(log, None)
+        if error is not None:
+            log.root.failed(error)
+            return
+        log.mark_synced(ticket)
+
+    def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
+        self._on_failed([root.directory_id], partitions)
+
+    # What the replica manager asks.
+
+    def get_or_create(
+        self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
+    ) -> PartitionLog:
+        now_ms = self._host.clock.wall_ms()
+        log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms)
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        self.manager.delete(partition, self._host.clock.wall_ms())
+
+    def checkpoint_high_watermarks(self) -> None:
+        self.manager.checkpoint_high_watermarks()
+
+    def set_aside_strays(self, image: MetadataImage) -> None:
+        """Once, when the metadata was read after the start: logs that nobody assigns to this broker are renamed."""
+
+        def is_ours(name: TopicPartition, topic_id: bytes | None) -> bool:
+            view = image.partition(topic_id, name.partition) if topic_id is not None else None
+            return view is not None and self._config.node_id in view.replicas
+
+        for log in self.manager.strays(is_ours):
+            self.manager.set_aside(log)
+
+    async def close(self, broker_epoch: int) -> None:
+        """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
+        for timer in self._running:
+            timer.cancel()
+        await asyncio.get_running_loop().run_in_executor(None, self.manager.close, broker_epoch)
+
+
+def _previous_epoch(config: ServerConfig, host: Host) -> int:
+    """The epoch of the last clean shutdown, -1 unless all directories agree on one."""
+    epochs = {CleanShutdown.broker_epoch(host.disk, path): None for path in config.log_dirs}
+    return next(iter(epochs)) if len(epochs) == 1 else -1

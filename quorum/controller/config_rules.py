@@ -1,0 +1,38 @@
+"""Which dynamic settings the controller lets into the log: those that every node can read and whose values can be."""
+
+from collections.abc import Mapping
+
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.definitions import Setting, SettingError, server_settings, topic_settings
+from ottla.runtime.settings.topic import check_topic_setting
+
+
+class SettingRules:
+    """`ConfigRules` over the tables of settings."""
+
+    def check(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
+        """Raises KafkaError (INVALID_CONFIG) with the setting, its value and what is allowed."""
+        try:
+            for name, value in values.items():
+                if resource_type == TOPIC_RESOURCE:
+                    check_topic_setting(name, value)
+                elif resource_type == BROKER_RESOURCE:
+                    _broker_setting(name).parse(value)
+        except SettingError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def list_default(self, resource_type: int, name: str) -> tuple[str, ...] | None:
+        """The default of a setting that is a list; None when it is not one."""
+        table = topic_settings() if resource_type == TOPIC_RESOURCE else server_settings()
+        setting = table.get(name)
+        if setting is None or setting.type != "LIST":
+            return None
+        return tuple(word for word in setting.default.split(",") if word)
+
+
+def _broker_setting(name: str) -> Setting:
+    setting = server_settings().get(name)
+    if setting is None:
+        raise SettingError(f"unknown broker setting {name}")
+    return setting
