@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.proto import controller_pb2
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
@@ -59,16 +60,30 @@ class Bench:
         await self.transport.close()
 
 
-@pytest.fixture(params=[GrpcTransport, StreamTransport])
+ON_EVERY_LOOP = [
+    pytest.param((GrpcTransport, asyncio.new_event_loop), id="grpc"),
+    pytest.param((GrpcTransport, uvloop.new_event_loop), id="grpc on uvloop"),
+    pytest.param((StreamTransport, asyncio.new_event_loop), id="streams"),
+    pytest.param((StreamTransport, uvloop.new_event_loop), id="streams on uvloop"),
+]
+
+
+@pytest.fixture(params=ON_EVERY_LOOP)
 def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
+    make_transport, new_loop = request.param
+
     async def play(scenario: Scenario) -> None:
-        bench = Bench(request.param())
+        bench = Bench(make_transport())
         try:
             await asyncio.wait_for(scenario(bench), 20)
         finally:
             await bench.close()
 
-    return lambda scenario: asyncio.run(play(scenario))
+    def run_on_its_loop(scenario: Scenario) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(play(scenario))
+
+    return run_on_its_loop
 
 
 def heartbeat(broker_id: int) -> Request:
