@@ -100,7 +100,7 @@ class OpenFiles:
         if self.count >= self.capacity:
             self._close_one()
         file = cached.file = self.disk.open(cached.path, create=create)
-        cached.used = True
+        cached.used = False  # it has to be used again to outlive those that are
         self.count += 1
         if not cached._queued:
             cached._queued = True

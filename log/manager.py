@@ -251,12 +251,12 @@ class LogManager:
 
     # What a shell calls on its timers
 
-    def delete_old_segments(self, now_ms: int, count_max: int = 500) -> int:
-        """Retention for the next ``count_max`` logs in turn, so that no round holds the loop; returns segments condemned."""
+    def delete_old_segments(self, now_ms: int, count_max: int | None = None) -> int:
+        """Retention for all logs, or for the next ``count_max`` in turn; returns how many segments were condemned."""
         if not self._retention_queue:
             self._retention_queue = list(reversed(self.logs))
         deleted = 0
-        for _ in range(min(count_max, len(self._retention_queue))):
+        for _ in range(len(self._retention_queue) if count_max is None else min(count_max, len(self._retention_queue))):
             log = self.logs.get(self._retention_queue.pop())
             if log is not None:
                 try:

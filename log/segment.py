@@ -408,18 +408,20 @@ class Segment:
 
     def verify(self, data: Buffer, start: int, lowest_offset: int, next_offset: int) -> None:
         """Checks CRCs and offsets of whole batches read at ``start``. Raises DamagedLogError."""
-        lowest, at = lowest_offset, 0
+        lowest = before = lowest_offset
+        at = 0
         try:
             for at, header in headers(data):
                 check_crc(data, header, at)
                 if header.base_offset < lowest or header.last_offset_delta < 0 or header.last_offset >= next_offset:
                     raise CorruptBatchError(f"batch {header.base_offset}..{header.last_offset} is out of order", at)
-                lowest = header.last_offset + 1
+                before, lowest = lowest, header.last_offset + 1
                 at += header.size_bytes
             if at != len(data):
                 raise CorruptBatchError("batch cut off", at)
         except CorruptBatchError as error:
-            raise DamagedLogError(self.path, start + error.position, lowest, error.message) from error
+            # A base offset lies outside the CRC: where two disagree, it may be the first that is wrong.
+            raise DamagedLogError(self.path, start + error.position, before, error.message) from error
         if start == self._checked_end:
             self._checked_end = start + len(data)
         elif len(data) >= self._checked_end - self._checked_start or start + len(data) > self._checked_end:
