@@ -694,6 +694,41 @@ def test_every_follower_of_an_idle_partition_learns_what_is_committed() -> None:
     run(scenario)
 
 
+def test_a_follower_learns_of_a_commit_that_came_after_its_last_answer() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(partitions=2)
+        client = await cluster.client()
+        cluster.brokers[3].kill()
+        await client.produce(b"value", acks=1)
+        await client.produce(b"value", acks=1, index=1)
+        await asyncio.sleep(1)
+        change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=0, isr=pb.Replicas(ids=[1, 2]))
+        cluster.tell(pb.MetadataRecord(partition_change=change))
+        await cluster.until(lambda: cluster.brokers[2].log().high_watermark == 1, 1)
+
+    run(scenario)
+
+
+def test_a_follower_that_fetches_other_partitions_only_falls_out_of_the_isr() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(partitions=2)
+        cluster.brokers[2].kill()
+        follower, client = await cluster.client(), await cluster.client()
+        follower.send("Fetch", 12, fetch_request([(0, 0), (1, 0)], session_epoch=0, replica_id=2))
+        session = (await follower.receive("Fetch", 12, FetchResponse)).session_id
+        forgotten = [ForgottenTopic(TOPIC, TOPIC_ID, [0])]
+        for epoch in range(1, 20):
+            body = fetch_request([], session_id=session, session_epoch=epoch, replica_id=2, max_wait_ms=500)
+            follower.send("Fetch", 12, msgspec.structs.replace(body, forgotten_topics_data=forgotten))
+            await follower.receive("Fetch", 12, FetchResponse)
+            forgotten = []
+        await client.produce(b"value", acks=1)
+        # It was caught up when it forgot the partition, and that is longer ago than the lag allows.
+        assert await cluster.until(lambda: 2 not in cluster.isr()) < 2.6
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
 def test_consumers_do_not_see_what_is_not_committed() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start()
@@ -734,7 +769,7 @@ def test_clients_do_not_write_to_internal_topics() -> None:
 def test_a_broker_that_is_unfenced_joins_at_once() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(isr=(1, 2), fenced=3)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2.2)
         assert cluster.isr() == (1, 2)
         unfenced = pb.BrokerRegistrationChange(broker_id=3, fenced=False)
         cluster.tell(pb.MetadataRecord(broker_registration_change=unfenced))
