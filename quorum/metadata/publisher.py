@@ -7,9 +7,10 @@ from typing import Protocol
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.delta import MetadataDelta
-from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
+from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
+from ottla.quorum.metadata.transactions import Transactions
 from ottla.runtime.key_value import KeyValueStore
 
 _logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class MetadataLoader:
         self.image = self._store.load()
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
-        self._transaction: list[pb.MetadataRecord] | None = None
+        self._transactions: Transactions[pb.MetadataRecord] = Transactions()
 
     @property
     def next_offset(self) -> int:
@@ -47,7 +48,7 @@ class MetadataLoader:
     @property
     def in_transaction(self) -> bool:
         """Whether the committed log ends inside a transaction; a new controller aborts it."""
-        return self._transaction is not None
+        return self._transactions.is_open
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Tells it everything there is at once, and from then on each change, after those who were added before it."""
@@ -65,30 +66,16 @@ class MetadataLoader:
         """Raises UnreadableRecordError: then this node cannot follow the log any more."""
         delta = MetadataDelta()
         for data in batch.records:
-            self._take(decode(data), delta)
-        if self._transaction is not None:
+            record = decode(data)
+            for each in self._transactions.take(record, record):
+                self.image.apply(each, delta)
+        if self._transactions.is_open:
+            assert delta.is_empty, "the controller gives a transaction batches of its own"
             return
         self.image.offset, self.image.epoch = batch.last_offset, batch.epoch
         if batch.records:
             self._store.write(delta, self.image)
         self._publish(delta)
-
-    def _take(self, record: pb.MetadataRecord, delta: MetadataDelta) -> None:
-        kind = record.WhichOneof("body")
-        if kind == "begin_transaction":
-            if self._transaction is not None:
-                raise UnreadableRecordError("a transaction begins inside another")
-            self._transaction = []
-        elif kind == "abort_transaction":
-            self._transaction = None
-        elif kind == "end_transaction":
-            records, self._transaction = self._transaction, None
-            for each in records or ():
-                self.image.apply(each, delta)
-        elif self._transaction is not None:
-            self._transaction.append(record)
-        else:
-            self.image.apply(record, delta)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Who leads does not matter to the image."""
@@ -105,7 +92,7 @@ class MetadataLoader:
             raise ValueError(f"the snapshot at {store_path} ends at {image.offset}, not below {offset}")
         image.offset, image.epoch = offset - 1, epoch  # its last records may be control records, which no image sees
         delta = MetadataDelta.between(self.image, image)
-        self._transaction = None
+        self._transactions.forget()
         self._store.replace(image)
         self.image.become(image)
         self._publish(delta)

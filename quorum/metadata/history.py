@@ -1,0 +1,192 @@
+"""The metadata log as history: what the cluster looked like at an offset, what changed between two, and why.
+
+Pure: it is given the log's batches, from wherever they were read. A batch carries its cause, which is what `blame` tells.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.records import decode
+from ottla.quorum.metadata.transactions import Transactions
+from ottla.quorum.metadata.views import BrokerView, PartitionView, TopicView
+
+
+class Moment(NamedTuple):
+    """A record with what its batch says of it. Time in ms since 1970."""
+
+    offset: int
+    epoch: int
+    time_ms: int
+    cause: str
+    record: pb.MetadataRecord
+
+
+def effective_records(batches: Iterable[CommittedBatch]) -> Iterator[Moment]:
+    """The records in the order in which they take effect; those of a transaction at its end, with offsets of their own.
+    Raises UnreadableRecordError."""
+    transactions: Transactions[Moment] = Transactions()
+    for batch in batches:
+        for index, data in enumerate(batch.records):
+            record = decode(data)
+            moment = Moment(batch.base_offset + index, batch.epoch, batch.append_time_ms, batch.cause, record)
+            yield from transactions.take(record, moment)
+
+
+def at(batches: Iterable[CommittedBatch], offset: int, start: MetadataImage | None = None) -> MetadataImage:
+    """The image after the last batch that ends at ``offset`` or before. ``start``: a snapshot's image, when the log does
+    not reach back to its beginning; it is left as it is."""
+    image = start.fork() if start is not None else MetadataImage()
+    known = image.offset
+    delta = MetadataDelta()
+    wanted = (batch for batch in batches if known < batch.base_offset and batch.last_offset <= offset)
+    for moment in effective_records(wanted):
+        image.apply(moment.record, delta)
+        image.offset, image.epoch = moment.offset, moment.epoch
+    return image
+
+
+# --- blame ------------------------------------------------------------------------------------------------------------
+
+
+class BlameRow(NamedTuple):
+    """One thing that happened to a partition. ``partition``: as it was afterwards; None: it was deleted."""
+
+    offset: int
+    epoch: int
+    time_ms: int
+    cause: str
+    topic_id: bytes
+    what: str
+    partition: PartitionView | None
+
+
+def blame(
+    batches: Iterable[CommittedBatch], topic: str, partition: int, start: MetadataImage | None = None
+) -> list[BlameRow]:
+    """The life of a partition, and of others that had its name before it. ``start`` as in `at`."""
+    image = start.fork() if start is not None else MetadataImage()
+    known = image.offset
+    rows: list[BlameRow] = []
+    for moment in effective_records(batch for batch in batches if known < batch.base_offset):
+        delta = MetadataDelta()
+        image.apply(moment.record, delta)
+        for (topic_id, index), before in delta.partitions.items():
+            if index == partition and _name(image, delta, topic_id) == topic:
+                after = image.partition(topic_id, index)
+                rows.append(BlameRow(*moment[:4], topic_id, _what(before, after), after))
+    return rows
+
+
+def _name(image: MetadataImage, delta: MetadataDelta, topic_id: bytes) -> str:
+    topic = image.topics_by_id.get(topic_id) or delta.deleted_topics[topic_id]
+    return topic.name
+
+
+def _what(before: PartitionView | None, after: PartitionView | None) -> str:
+    if after is None:
+        return "deleted"
+    if before is None:
+        return f"created on {_ids(after.replicas)}, led by {after.leader}"
+    return ", ".join(_changes(before, after)) or "leader epoch raised"
+
+
+def _changes(before: PartitionView, after: PartitionView) -> Iterator[str]:
+    if before.leader != after.leader:
+        yield f"leader {_leader(before.leader)} -> {_leader(after.leader)}"
+    lost = [each for each in before.isr if each not in after.isr]
+    gained = [each for each in after.isr if each not in before.isr]
+    if lost:
+        yield f"out of sync: {_ids(lost)}"
+    if gained:
+        yield f"in sync again: {_ids(gained)}"
+    if before.replicas != after.replicas:
+        yield f"replicas {_ids(before.replicas)} -> {_ids(after.replicas)}"
+    if (before.adding or before.removing) and not (after.adding or after.removing):
+        yield "reassignment over"
+    if before.leader_recovery_state != after.leader_recovery_state:
+        yield "unclean election: records may be lost" if after.leader_recovery_state else "recovered"
+
+
+def _leader(broker_id: int) -> str:
+    return "none" if broker_id < 0 else str(broker_id)
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+# --- diff -------------------------------------------------------------------------------------------------------------
+
+
+class Difference(NamedTuple):
+    """One thing that differs between two images; an empty text: it is not there."""
+
+    kind: str
+    name: str
+    before: str
+    after: str
+
+
+def diff(before: MetadataImage, after: MetadataImage) -> list[Difference]:
+    """What differs, features and brokers first."""
+    delta = MetadataDelta.between(before, after)
+    return [
+        *_feature_differences(delta, after),
+        *_broker_differences(delta, after),
+        *_topic_differences(delta, after),
+        *_config_differences(delta, after),
+    ]
+
+
+def _feature_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
+    for name, level in delta.features.items():
+        yield Difference("feature", name, str(level or ""), str(after.features.get(name, "")))
+
+
+def _broker_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
+    for broker_id, old in delta.brokers.items():
+        new = after.brokers.get(broker_id)
+        texts = ["" if each is None else f"epoch {each.epoch}, {_state(each)}" for each in (old, new)]
+        yield Difference("broker", str(broker_id), texts[0], texts[1] if texts[1] != texts[0] else "amended")
+
+
+def _state(broker: BrokerView) -> str:
+    if broker.fenced:
+        return "fenced"
+    return "shutting down" if broker.in_controlled_shutdown else "in service"
+
+
+def _topic_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
+    for topic in delta.deleted_topics.values():
+        yield Difference("topic", topic.name, _size(topic), "")
+    for topic_id, name in delta.created_topics.items():
+        yield Difference("topic", name, "", _size(after.topics_by_id[topic_id]))
+    for (topic_id, index), old in delta.partitions.items():
+        if topic_id in delta.deleted_topics or topic_id in delta.created_topics:
+            continue
+        name = f"{after.topics_by_id[topic_id].name}-{index}"
+        yield Difference("partition", name, _partition(old), _partition(after.partition(topic_id, index)))
+
+
+def _size(topic: TopicView) -> str:
+    return f"{len(topic.partitions)} partitions"
+
+
+def _partition(partition: PartitionView | None) -> str:
+    if partition is None:
+        return ""
+    text = f"leader {_leader(partition.leader)} (epoch {partition.leader_epoch}), in sync {_ids(partition.isr)}"
+    return text if partition.isr == partition.replicas else f"{text} of {_ids(partition.replicas)}"
+
+
+def _config_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
+    for key, old in delta.configs.items():
+        new = after.configs.get(key, {})
+        for name in {**old, **new}:
+            if old.get(name) != new.get(name):
+                resource = key[1] or "all brokers"
+                yield Difference("setting", f"{resource}: {name}", old.get(name, ""), new.get(name, ""))
