@@ -702,8 +702,9 @@ def test_a_follower_learns_of_a_commit_that_came_after_its_last_answer() -> None
         await client.produce(b"value", acks=1)
         await client.produce(b"value", acks=1, index=1)
         await asyncio.sleep(1)
+        fenced = pb.BrokerRegistrationChange(broker_id=3, fenced=True)
         change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=0, isr=pb.Replicas(ids=[1, 2]))
-        cluster.tell(pb.MetadataRecord(partition_change=change))
+        cluster.tell(pb.MetadataRecord(broker_registration_change=fenced), pb.MetadataRecord(partition_change=change))
         await cluster.until(lambda: cluster.brokers[2].log().high_watermark == 1, 1)
 
     run(scenario)
