@@ -5,10 +5,12 @@ evenly; the starting points are random, so that many small topics spread too.
 """
 
 from collections.abc import Iterable
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from random import Random  # given, never made here
 
 
 class UsableBroker(NamedTuple):
@@ -19,7 +21,7 @@ class UsableBroker(NamedTuple):
     fenced: bool
 
 
-def place(rng: Random, brokers: Iterable[UsableBroker], partitions: int, replication_factor: int) -> list[list[int]]:
+def place(rng: "Random", brokers: Iterable[UsableBroker], partitions: int, replication_factor: int) -> list[list[int]]:
     """Replicas of each partition, leader first. Raises KafkaError (INVALID_REPLICATION_FACTOR) when it cannot be."""
     usable = list(brokers)
     if replication_factor > len(usable):
@@ -36,7 +38,7 @@ def place(rng: Random, brokers: Iterable[UsableBroker], partitions: int, replica
 class _Ring:
     """Brokers in a circle; where it starts moves on from time to time."""
 
-    def __init__(self, rng: Random, ids: list[int]) -> None:
+    def __init__(self, rng: "Random", ids: list[int]) -> None:
         self._rng = rng
         self._ids = sorted(ids)
         self._start = rng.randrange(len(ids)) if ids else 0
@@ -62,7 +64,7 @@ class _Ring:
 
 
 class _Rack:
-    def __init__(self, rng: Random, brokers: list[UsableBroker]) -> None:
+    def __init__(self, rng: "Random", brokers: list[UsableBroker]) -> None:
         self._unfenced = _Ring(rng, [each.id for each in brokers if not each.fenced])
         self._fenced = _Ring(rng, [each.id for each in brokers if each.fenced])
 
@@ -88,7 +90,7 @@ class _Rack:
 
 
 class _Racks:
-    def __init__(self, rng: Random, brokers: list[UsableBroker]) -> None:
+    def __init__(self, rng: "Random", brokers: list[UsableBroker]) -> None:
         self._rng = rng
         by_name: dict[str, list[UsableBroker]] = {}
         for broker in brokers:

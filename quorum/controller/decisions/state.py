@@ -1,8 +1,7 @@
 """What the controller decides on: committed and pending records together, and who was heard from."""
 
 from collections.abc import Mapping
-from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -21,6 +20,9 @@ from ottla.quorum.metadata.views import (
     TopicView,
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from random import Random  # given, never made here
 
 
 class ConfigRules(Protocol):
@@ -69,7 +71,7 @@ class ControllerState:
     committed; the committed image never saw it. So nothing has to be undone, and nothing can be forgotten in undoing.
     """
 
-    def __init__(self, image: MetadataImage, settings: ControllerSettings, rng: Random) -> None:
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, rng: "Random") -> None:
         """``image``: the committed one, which is forked. ``rng``: for placement and ids."""
         self.image = image.fork()
         self.settings = settings
