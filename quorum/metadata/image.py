@@ -243,20 +243,18 @@ def changed_partition(
 ) -> PartitionView:
     """The partition after the change: epochs are derived here, on every node alike (kraft.md 2.5)."""
 
-    def ids(name: str, old: tuple[Any, ...]) -> tuple[Any, ...]:
-        return intern(tuple(getattr(record, name).ids)) if record.HasField(name) else old  # type: ignore[arg-type]
-
-    has_leader, has_state = record.HasField("leader"), record.HasField("leader_recovery_state")
+    has = record.HasField
+    has_leader = has("leader")
     return PartitionView(
-        replicas=ids("replicas", before.replicas),
-        isr=ids("isr", before.isr),
-        leader=record.leader if has_leader else before.leader,
-        leader_epoch=before.leader_epoch + has_leader,
-        partition_epoch=before.partition_epoch + 1,
-        leader_recovery_state=record.leader_recovery_state if has_state else before.leader_recovery_state,
-        adding=ids("adding_replicas", before.adding),
-        removing=ids("removing_replicas", before.removing),
-        directories=ids("directories", before.directories),
+        intern(tuple(record.replicas.ids)) if has("replicas") else before.replicas,
+        intern(tuple(record.isr.ids)) if has("isr") else before.isr,
+        record.leader if has_leader else before.leader,
+        before.leader_epoch + has_leader,
+        before.partition_epoch + 1,
+        record.leader_recovery_state if has("leader_recovery_state") else before.leader_recovery_state,
+        tuple(record.adding_replicas.ids) if has("adding_replicas") else before.adding,
+        tuple(record.removing_replicas.ids) if has("removing_replicas") else before.removing,
+        intern(tuple(record.directories.ids)) if has("directories") else before.directories,
     )
 
 

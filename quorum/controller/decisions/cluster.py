@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
@@ -215,11 +216,22 @@ def fence(state: ControllerState, broker: BrokerView) -> list[Record]:
     return [*take_out(state, broker.id), _change(broker, fenced=True)]
 
 
-def fence_first_expired(state: ControllerState, now_ms: int) -> tuple[int, list[Record]] | None:
-    """The broker whose session is over, and the records that fence it; one at a time. None when there is none."""
+class Fencing(NamedTuple):
+    """A step on the way of a broker out of service; after the last one it is fenced."""
+
+    broker_id: int
+    records: list[Record]
+    is_last: bool
+
+
+def fence_first_expired(state: ControllerState, now_ms: int, records_max: int) -> Fencing | None:
+    """The next step for the first broker whose session is over, in about ``records_max`` records. None: there is none."""
     for broker in state.image.brokers.values():
         if not broker.fenced and not state.sessions.is_alive(broker.id, broker.epoch, now_ms):
-            return broker.id, fence(state, broker)
+            records = take_out(state, broker.id, records_max)
+            if len(records) == records_max:
+                return Fencing(broker.id, records, is_last=False)
+            return Fencing(broker.id, [*records, _change(broker, fenced=True)], is_last=True)
     return None
 
 

@@ -30,14 +30,19 @@ def change_builder(
     return PartitionChangeBuilder(key, partition, can_lead, state.directory_for_new_replica, election)
 
 
-def take_out(state: ControllerState, broker_id: int) -> list[Record]:
-    """Removes a broker from every ISR and finds other leaders: it is fenced, shutting down or unregistered."""
+def take_out(state: ControllerState, broker_id: int, records_max: int | None = None) -> list[Record]:
+    """Removes a broker from every ISR and finds other leaders: it is fenced, shutting down or unregistered.
+
+    With ``records_max`` it stops there; to go on, replay them and call again until there is nothing left.
+    """
     records: list[Record] = []
     for key, partition in state.replicas.partitions_of(broker_id):
         if broker_id in partition.isr or broker_id == partition.leader:
             builder = change_builder(state, key, partition, leaving=broker_id)
             builder.isr = tuple(each for each in partition.isr if each != broker_id)
             _add(records, builder)
+            if len(records) == records_max:
+                break
     return records
 
 

@@ -17,7 +17,7 @@ from ottla.quorum.controller.decisions.cluster import (
     unregister_broker,
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
-from tests.unit.quorum.controller.conftest import World, directory
+from tests.unit.quorum.controller.conftest import World, directory, new_topic
 
 FENCED, UNFENCED = BrokerLife.FENCED, BrokerLife.UNFENCED
 LEAVING, DOWN = BrokerLife.CONTROLLED_SHUTDOWN, BrokerLife.SHUTDOWN_NOW
@@ -124,13 +124,13 @@ def test_an_expired_session_fences_one_broker_at_a_time(world: World) -> None:
     world.partition_of([1, 2, 3])
     world.now_ms += 8_999
     world.heartbeat(3)
-    assert fence_first_expired(world.state, world.now_ms) is None
+    assert fence_first_expired(world.state, world.now_ms, 100) is None
     world.now_ms += 1
     fenced = []
-    while (found := fence_first_expired(world.state, world.now_ms)) is not None:
-        fenced.append(found[0])
-        world.replay(found[1])
-    assert fenced == [1, 2]
+    while (step := fence_first_expired(world.state, world.now_ms, 100)) is not None:
+        fenced.append((step.broker_id, step.is_last))
+        world.replay(step.records)
+    assert fenced == [(1, True), (2, True)]
     assert world.standing == (3, (3,), 7, 12)
     assert not world.state.is_active(1)
 
@@ -138,9 +138,21 @@ def test_an_expired_session_fences_one_broker_at_a_time(world: World) -> None:
 def test_fencing_comes_after_the_partitions(world: World) -> None:
     world.partition_of([1, 2, 3])
     world.state.sessions.gone(1, world.epoch(1))
-    found = fence_first_expired(world.state, world.now_ms)
-    assert found is not None
-    assert [each.WhichOneof("body") for each in found[1]] == ["partition_change", "broker_registration_change"]
+    step = fence_first_expired(world.state, world.now_ms, 100)
+    assert step is not None
+    assert [each.WhichOneof("body") for each in step.records] == ["partition_change", "broker_registration_change"]
+
+
+def test_a_broker_with_many_partitions_is_fenced_in_steps(world: World) -> None:
+    world.create(new_topic("many", 10, 3))
+    world.state.sessions.gone(1, world.epoch(1))
+    sizes = []
+    while (step := fence_first_expired(world.state, world.now_ms, 4)) is not None:
+        sizes.append((len(step.records), step.is_last))
+        world.replay(step.records)
+    assert sizes == [(4, False), (4, False), (3, True)]
+    partitions = world.state.image.topics_by_name["many"].partitions.values()
+    assert all(1 not in each.isr and each.leader != 1 for each in partitions)
 
 
 def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it_is_back() -> None:
