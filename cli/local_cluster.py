@@ -86,10 +86,18 @@ ottla.log.file={home / "server.log"}
             return self.process.pid if self.process else None
 
     def alive_pid(self) -> int | None:
-        if self.process:
-            self.process.poll()  # reaps our own child, so that a dead one does not look alive
+        self.reap()
         pid = self.pid()
         return pid if pid is not None and _is_running(pid) else None
+
+    def has_exited(self) -> bool:
+        """Whether the child we started (if we did) was collected."""
+        return self.process is None or self.process.poll() is not None
+
+    def reap(self) -> None:
+        """Collects our own child if it has ended, so that a dead one does not look alive."""
+        if self.process:
+            self.process.poll()
 
     def how_it_ended(self) -> str:
         code = self.process.returncode if self.process else None
@@ -165,7 +173,7 @@ class LocalCluster:
         deadline = time.monotonic() + timeout_s
         left = self.nodes
         while left and time.monotonic() < deadline:
-            left = [node for node in left if node.alive_pid() is not None]
+            left = [node for node in left if node.alive_pid() is not None or not node.has_exited()]
             time.sleep(POLL_S)
         return left
 

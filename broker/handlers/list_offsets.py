@@ -27,6 +27,9 @@ NOTHING = (-1, -1, -1)
 Found = tuple[int, int, int]
 """(offset, timestamp, leader epoch); -1 for what there is not."""
 
+EPOCHS_FROM = 4
+NO_EPOCH = -1
+
 
 def routes(broker: BrokerContext) -> list[Route]:
     replicas = broker.replicas
@@ -53,6 +56,7 @@ def list_offsets(replicas: ReplicaManager, body: ListOffsetsRequest, version: in
             if seen[key] == 1:
                 error, found = _answer(replicas, key, asked, body, version)
             offset, timestamp, epoch = found
+            epoch = epoch if version >= EPOCHS_FROM else NO_EPOCH  # a version that cannot carry one refuses it
             partitions.append(ListOffsetsPartitionResponse(asked.partition_index, error, timestamp, offset, epoch))
         topics.append(ListOffsetsTopicResponse(topic.name, partitions))
     return ListOffsetsResponse(0, topics)

@@ -29,3 +29,9 @@ def toxiproxy() -> Iterator[Toxiproxy]:
 def proxied(toxiproxy: Toxiproxy) -> Iterator[ProxiedCluster]:
     with ProxiedCluster(toxiproxy) as cluster:
         yield cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """kafka-python and aiokafka leave sockets to the garbage collector; that is not what these tests are about."""
+    for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::{category}")

@@ -20,3 +20,9 @@ def cluster() -> Iterator[ProcessCluster]:
 def topic(request: pytest.FixtureRequest) -> str:
     """A name no other test uses."""
     return f"{request.node.originalname.removeprefix('test_')}-{next(_numbers)}"[:200]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """kafka-python and aiokafka leave sockets to the garbage collector; that is not what these tests are about."""
+    for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::{category}")

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ottla.testing.processes import ProcessCluster
+from ottla.testing.processes import ProcessCluster, wait_for
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -119,12 +119,14 @@ def test_topics_are_created_described_grown_and_deleted(cluster: ProcessCluster,
     entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([change])[change].result(10)
-    described = admin.describe_configs([resource])[resource].result(10)
 
-    assert described["retention.ms"].value == "12345"
+    def is_told() -> bool:  # any broker may be asked; each learns of the change a moment after it is committed
+        return bool(admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "12345")
+
+    wait_for(is_told, "every broker to know the new setting")
     assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
     admin.delete_topics([topic])[topic].result(10)
-    assert topic not in admin.list_topics(timeout=10).topics
+    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
 
 
 def test_kcat_lists_produces_and_consumes(cluster: ProcessCluster, topic: str) -> None:

@@ -75,6 +75,6 @@ def test_kafka_python_describes_the_cluster_and_its_quorum(cluster: ProcessClust
     quorum = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]
     admin.close()
 
-    assert sorted(broker["node_id"] for broker in described["brokers"]) == [1, 2, 3]
+    assert sorted(broker["broker_id"] for broker in described["brokers"]) == [1, 2, 3]
     assert quorum["leader_id"] in (1, 2, 3)
     assert sorted(voter["replica_id"] for voter in quorum["current_voters"]) == [1, 2, 3]
