@@ -33,6 +33,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         "_client_id",
         "_correlation_id",
         "_end",
+        "_large_came",
         "_on_lost",
         "_on_up",
         "_silent_looks",
@@ -61,6 +62,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._buffer = bytearray(FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
+        self._large_came = False
         self._answers: deque[tuple[int, int, int, OnAnswer]] = deque()
         self._correlation_id = 0
         self._silent_looks = 0
@@ -140,6 +142,8 @@ class LeaderLink(asyncio.BufferedProtocol):
     def _settle(self, start: int, needed: int) -> None:
         """Moves the piece of a frame that is left to the front, into a buffer where the whole frame fits."""
         rest = self._end - start
+        if needed > FIRST_BUFFER_BYTES:
+            self._large_came = True
         if needed > len(self._buffer):
             buffer = bytearray(needed)
             buffer[:rest] = self._view[start : self._end]
@@ -162,7 +166,15 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._break(f"no answer for {self._stall_ms} ms")
             return
         self._silent_looks += 1
+        self._shrink()
         self._watchdog = self._timers.call_later_ms(self._stall_ms // LOOKS, self._look)
+
+    def _shrink(self) -> None:
+        """Gives back the large buffer of a time of catching up."""
+        if not self._large_came and self._end == 0 and len(self._buffer) > FIRST_BUFFER_BYTES:
+            self._buffer = bytearray(FIRST_BUFFER_BYTES)
+            self._view = memoryview(self._buffer)
+        self._large_came = False
 
     def _break(self, reason: str) -> None:
         if not self.closed:
