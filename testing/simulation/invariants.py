@@ -124,8 +124,9 @@ class Invariants:
             # Both would give the same offsets to different records, and a consumer read one or the other.
             self.violated("one leader a partition epoch", f"{partition}: brokers {known} and {node} lead epoch {epoch}")
         begun, end = self._epochs.setdefault(key, []), partition.log.log_end_offset
-        if not begun or epoch > begun[-1][0]:
-            begun.append((epoch, end))
+        if begun and epoch <= begun[-1][0]:
+            return  # no new epoch, or old news: a node that catches up leads for a moment what it leads no longer
+        begun.append((epoch, end))
         committed = self.committed_end(*key)
         if end < committed:
             # It makes the others delete what producers were promised.

@@ -28,6 +28,10 @@ def observed(invariants: Invariants) -> Iterator[None]:
         if log.topic_id is not None:
             invariants.truncated(node(), (log.topic_id, log.partition.partition), log.log_end_offset)
 
+    def led(partition: Partition, result: bool, *args: object, **kwargs: object) -> None:
+        if result:
+            invariants.partition_led(node(), partition)
+
     def loaded(loader: MetadataLoader, result: object, *args: object) -> None:
         invariants.metadata_loaded(node(), loader.next_offset)
 
@@ -46,11 +50,7 @@ def observed(invariants: Invariants) -> Iterator[None]:
             "learn_high_watermark",
             lambda partition, result, offset: invariants.high_watermark_moved(node(), partition),
         ),
-        (
-            Partition,
-            "lead",
-            lambda partition, result, *args, **kwargs: result and invariants.partition_led(node(), partition),
-        ),
+        (Partition, "lead", led),
     ]
     with ExitStack() as stack:
         for owner, name, after in hooks:

@@ -86,13 +86,16 @@ class Faults:
                     self._suspect = None  # it did not come to it
 
     def _all_in_sync(self) -> bool:
+        """Every node runs, is registered in this life and in every ISR: the power of one may be cut."""
         image = self._metadata()
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
-        return (
-            all(node.process is not None for node in self._cluster.nodes.values())
-            and len(image.brokers) == len(self._cluster.nodes)
-            and all(len(view.isr) == len(view.replicas) for view in views)
+        return all(map(self._is_well, self._cluster.nodes)) and all(
+            len(view.isr) == len(view.replicas) for view in views
         )
+
+    def _is_well(self, node: int) -> bool:
+        server, broker = self._cluster.running(node), self._metadata().brokers.get(node)
+        return server is not None and server.ready.is_set() and broker is not None and not broker.fenced
 
     def _is_cleared(self) -> bool:
         """Whether no ISR names the suspect for what it had before: it left them all, or has registered anew."""

@@ -47,7 +47,12 @@ class Totals(NamedTuple):
 
     def plus(self, other: "Totals") -> "Totals":
         """Both together."""
-        return Totals(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Totals(
+            self.seeds + other.seeds,
+            self.virtual_s + other.virtual_s,
+            self.cpu_s + other.cpu_s,
+            self.acknowledged + other.acknowledged,
+        )
 
     def __str__(self) -> str:
         a_second = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
@@ -173,12 +178,13 @@ def _log_to_trace(loop: SimulationLoop) -> None:
 
     def event(time_ns: int, node: str, kind: str, *detail: object) -> None:
         trace_event(time_ns, node, kind, *detail)
-        print(loop.trace.recent[-1])
+        sys.stdout.write(f"{loop.trace.recent[-1]}\n")
 
     loop.trace.event = event  # type: ignore[method-assign]
     logger = logging.getLogger("ottla")
     logger.setLevel(logging.INFO)
-    logger.addHandler(_TraceHandler(loop))
+    if not any(isinstance(handler, _TraceHandler) for handler in logger.handlers):
+        logger.addHandler(_TraceHandler(loop))
 
 
 class _TraceHandler(logging.Handler):
@@ -188,7 +194,7 @@ class _TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         node = self._loop.current_process.node.name
-        print(f"{self._loop.now_ns / 1e9:14.6f}  {node:<12} {record.levelname:<10} {self.format(record)}")
+        sys.stdout.write(f"{self._loop.now_ns / 1e9:14.6f}  {node:<12} {record.levelname:<10} {self.format(record)}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -122,7 +122,8 @@ class _Run:
             producer = SimulatedProducer(self._client(), TOPIC, index, 0.03 * (index + 1))
             producer.on_acknowledged = self._note
             self._producers.append(producer)
-        users = [asyncio.ensure_future(user.run()) for user in (*self._producers, self._topics)]
+        users = [asyncio.ensure_future(producer.run()) for producer in self._producers]
+        users.append(asyncio.ensure_future(self._topics.run()))
         for user in users:
             user.add_done_callback(self._user_ended)
         await self._weather()

@@ -1,6 +1,7 @@
 """What the simulated users do: produce numbered records with acks=all and idempotence, and read everything back."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -51,18 +52,19 @@ class History:
     sent: int = 0
 
 
-async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> None:
-    """Until it exists, whatever happens meanwhile."""
+async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> int:
+    """Until it exists, whatever happens meanwhile. Returns the number of tries: one may still be on its way after that."""
     settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
-    while True:
+    for tries in itertools.count(1):
         try:
             answer = await client.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse)
             if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                return
+                return tries
         except Unreachable:
             pass
         await asyncio.sleep(RETRY_S)
+    raise AssertionError("unreachable")
 
 
 class SimulatedProducer:
