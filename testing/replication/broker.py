@@ -1,0 +1,134 @@
+"""One simulated broker: the network, the handlers and the replica manager of production, on a directory of its own."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.network.routing import RouteTable
+from ottla.broker.network.server import NetworkServer
+from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.proto import controller_pb2 as controller_pb
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.host import Host
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.node import SimulatedNode
+from ottla.runtime.timers import LoopTimers
+
+TOPIC, TOPIC_ID = "flights", b"F" * 16
+PORT = 9092
+Done = Callable[[controller_pb.ControllerResponse | None], None]
+
+
+class Controller(Protocol):
+    """Whoever answers the brokers' AlterPartition requests."""
+
+    settings: dict[str, str]
+    records: list[pb.MetadataRecord]
+    loop: SimulationLoop
+
+    def alter(self, request: controller_pb.ControllerRequest, on_done: Done) -> None: ...
+
+
+class Logs:
+    """Logs on the simulated disk, one directory, opened when first asked for."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.opened: dict[TopicPartition, Log] = {}
+
+    def get_or_create(
+        self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
+    ) -> Log:
+        log = self.opened.get(partition)
+        if log is None:
+            directory = f"/data/{partition}"
+            self._host.disk.make_directories(directory)
+            now_ms = self._host.clock.wall_ms()
+            log = Log.open(self._host.disk, directory, partition, config, now_ms=now_ms, topic_id=topic_id)
+            self.opened[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        self.opened.pop(partition).abandon()
+        self._host.disk.remove_tree(f"/data/{partition}")
+
+    def checkpoint_high_watermarks(self) -> None:
+        """The tests that need it write it themselves."""
+
+
+class Broker:
+    """One node: the network, the handlers and the replica manager of production."""
+
+    def __init__(self, cluster: Controller, node_id: int) -> None:
+        self.cluster, self.node_id = cluster, node_id
+        self.image = MetadataImage()
+        self.manager: ReplicaManager | None = None
+        self.up = asyncio.Event()
+        self.node: SimulatedNode = cluster.loop.create_node(f"broker-{node_id}")
+        self.node.start(self._main)
+
+    async def _main(self, host: Host) -> None:
+        config = ServerConfig(
+            {
+                "node.id": str(self.node_id),
+                "process.roles": "broker",
+                "controller.quorum.voters": "9@controller:9093",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"PLAINTEXT://broker-{self.node_id}:{PORT}",
+                **self.cluster.settings,
+            }
+        )
+        loop = asyncio.get_running_loop()
+        timers = LoopTimers(loop)
+        self.image = MetadataImage()
+        self.manager = ReplicaManager(config, Logs(host), timers, self, host.rng, WakeQueue(loop), host.sync_later)
+        context: Any = SimpleNamespace(config=config, host=host, timers=timers, replicas=self.manager)
+        broker: BrokerContext = context
+        modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
+        routes = RouteTable([route for module in modules for route in module.routes(broker)])
+        network = NetworkServer()
+        await network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
+        await network.start()
+        self.manager.start()
+        self.up.set()
+        await asyncio.Event().wait()
+
+    def call_back(self, request: controller_pb.ControllerRequest, on_done: Done, timeout_ms: int) -> None:
+        """The controller, two milliseconds away."""
+        asyncio.get_running_loop().call_later(0.002, self.cluster.alter, request, on_done)
+
+    def learn(self, records: Sequence[pb.MetadataRecord]) -> None:
+        if self.node.process is not None:
+            self.node.process.run(self._apply, records)
+
+    def _apply(self, records: Sequence[pb.MetadataRecord]) -> None:
+        assert self.manager is not None
+        delta = MetadataDelta()
+        for record in records:
+            self.image.apply(record, delta)
+        self.manager.publish(delta, self.image)
+
+    def log(self, index: int = 0) -> Log:
+        assert self.manager is not None
+        log = self.manager.partitions[TOPIC_ID, index].log
+        assert isinstance(log, Log)
+        return log
+
+    def kill(self) -> None:
+        self.node.kill()
+
+    async def restart(self) -> None:
+        self.up.clear()
+        self.node.restart()
+        await self.up.wait()
+        self.learn(self.cluster.records)

@@ -1,0 +1,215 @@
+"""Consumers: waiting, limits, sessions, epochs, on the simulated network."""
+
+import asyncio
+
+import msgspec
+
+from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.broker.wire.messages.fetch_response import FetchResponse
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.replication.broker import TOPIC, TOPIC_ID
+from ottla.testing.replication.client import fetch_request, offsets
+from ottla.testing.replication.cluster import Cluster, run
+
+
+def test_a_consumer_that_waits_in_an_old_epoch_is_told_of_the_new_one() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        asked = FetchPartition(0, 1, 0, partition_max_bytes=100)
+        body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(TOPIC, TOPIC_ID, [asked])])
+        client.send("Fetch", 12, msgspec.structs.replace(body, session_epoch=-1))
+        await asyncio.sleep(0.5)
+        start = cluster.loop.time()
+        cluster.elect(1, (1, 2, 3))
+        response = await client.receive("Fetch", 12, FetchResponse)
+        assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert cluster.loop.time() - start < 0.1
+
+    run(scenario)
+
+
+def test_consumers_do_not_see_what_is_not_committed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(b"value")
+        cluster.brokers[3].kill()
+        assert (await client.produce(b"unsafe", acks=1)).error_code == 0
+        assert offsets((await client.fetch(0)).records) == [0]
+        assert (await client.fetch(1, max_wait_ms=100)).records == b""
+
+    run(scenario)
+
+
+def test_a_consumer_waits_for_records_and_gets_them_when_they_are_committed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        producer, consumer = await cluster.client(), await cluster.client()
+        waiting = asyncio.ensure_future(consumer.fetch(0, max_wait_ms=10_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        start = cluster.loop.time()
+        await producer.produce(b"value")
+        assert offsets((await waiting).records) == [0]
+        assert cluster.loop.time() - start < 0.5
+
+    run(scenario)
+
+
+def test_a_consumer_that_waited_long_enough_gets_nothing() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        consumer = await cluster.client()
+        start = cluster.loop.time()
+        answer = await consumer.fetch(0, max_wait_ms=700)
+        assert (answer.error_code, answer.records) == (0, b"")
+        assert 0.7 <= cluster.loop.time() - start < 0.75
+
+    run(scenario)
+
+
+def test_min_bytes_are_waited_for() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        producer, consumer = await cluster.client(), await cluster.client()
+        waiting = asyncio.ensure_future(consumer.fetch(0, max_wait_ms=10_000, min_bytes=1_000))
+        for _ in range(3):
+            await producer.produce(b"x" * 400, acks=1)
+            await asyncio.sleep(0.1)
+        assert offsets((await waiting).records) == [0, 1, 2]
+
+    run(scenario)
+
+
+def test_the_first_batch_comes_even_if_it_is_over_the_limit() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        for _ in range(2):
+            await client.produce(b"x" * 5_000, acks=1)
+        assert offsets((await client.fetch(0, max_bytes=100)).records) == [0]
+        assert offsets((await client.fetch(0, partition_bytes=100)).records) == [0]
+
+    run(scenario)
+
+
+def test_an_offset_out_of_range_is_an_error() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        assert (await client.fetch(5, max_wait_ms=1_000)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario)
+
+
+def test_another_leader_epoch_is_an_error() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, 0)):
+            asked = FetchPartition(0, epoch, 0, partition_max_bytes=100)
+            client.send("Fetch", 12, FetchRequest(topics=[FetchTopic(TOPIC, TOPIC_ID, [asked])], session_epoch=-1))
+            response = await client.receive("Fetch", 12, FetchResponse)
+            assert response.responses[0].partitions[0].error_code == error
+
+    run(scenario)
+
+
+def test_a_session_answers_with_what_changed_only() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), partitions=3)
+        client = await cluster.client()
+        client.send("Fetch", 13, fetch_request([(0, 0), (1, 0), (2, 0)], session_epoch=0))
+        opened = await client.receive("Fetch", 13, FetchResponse)
+        assert [each.partition_index for each in opened.responses[0].partitions] == [0, 1, 2]
+        assert opened.session_id != 0
+        await client.produce(b"value", acks=1, index=1)
+        client.send("Fetch", 13, fetch_request([], session_id=opened.session_id, session_epoch=1))
+        second = await client.receive("Fetch", 13, FetchResponse)
+        assert [each.partition_index for each in second.responses[0].partitions] == [1]
+        client.send("Fetch", 13, fetch_request([(1, 1)], session_id=opened.session_id, session_epoch=2))
+        third = await client.receive("Fetch", 13, FetchResponse)
+        assert third.responses == []
+
+    run(scenario)
+
+
+def test_a_parked_session_wakes_for_a_partition_the_request_did_not_name() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), partitions=2)
+        client, producer = await cluster.client(), await cluster.client()
+        client.send("Fetch", 13, fetch_request([(0, 0), (1, 0)], session_epoch=0))
+        opened = await client.receive("Fetch", 13, FetchResponse)
+        client.send("Fetch", 13, fetch_request([], session_id=opened.session_id, session_epoch=1, max_wait_ms=20_000))
+        await asyncio.sleep(1)
+        await producer.produce(b"value", acks=1, index=1)
+        woken = await client.receive("Fetch", 13, FetchResponse)
+        assert [each.partition_index for each in woken.responses[0].partitions] == [1]
+
+    run(scenario)
+
+
+def test_a_forgotten_partition_is_answered_no_more() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), partitions=2)
+        client = await cluster.client()
+        client.send("Fetch", 13, fetch_request([(0, 0), (1, 0)], session_epoch=0))
+        opened = await client.receive("Fetch", 13, FetchResponse)
+        forgotten = [ForgottenTopic(TOPIC, TOPIC_ID, [1])]
+        body = fetch_request([], session_id=opened.session_id, session_epoch=1, forgotten_topics_data=forgotten)
+        client.send("Fetch", 13, body)
+        await client.receive("Fetch", 13, FetchResponse)
+        await client.produce(b"value", acks=1, index=1)
+        client.send("Fetch", 13, fetch_request([], session_id=opened.session_id, session_epoch=2))
+        assert (await client.receive("Fetch", 13, FetchResponse)).responses == []
+
+    run(scenario)
+
+
+def test_a_request_that_does_not_wait_for_the_one_before_gets_both_answers() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), partitions=2)
+        client = await cluster.client()
+        client.send("Fetch", 13, fetch_request([(0, 0)], session_epoch=0))
+        opened = await client.receive("Fetch", 13, FetchResponse)
+        for epoch in (1, 2):
+            body = fetch_request([], session_id=opened.session_id, session_epoch=epoch, max_wait_ms=5_000)
+            client.send("Fetch", 13, body)
+        start = cluster.loop.time()
+        await client.receive("Fetch", 13, FetchResponse)
+        assert cluster.loop.time() - start < 1
+        await client.receive("Fetch", 13, FetchResponse)
+        assert 4.5 < cluster.loop.time() - start < 5.5
+
+    run(scenario)
+
+
+def test_a_closed_connection_leaves_nothing_behind() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        client.send("Fetch", 12, fetch_request([(0, 0)], max_wait_ms=60_000))
+        await asyncio.sleep(0.1)
+        manager = cluster.brokers[1].manager
+        assert manager is not None
+        partition = manager.partitions[TOPIC_ID, 0]
+        assert len(partition.commit_watches) == 1
+        client.close()
+        await asyncio.sleep(0.1)
+        assert not partition.commit_watches
+
+    run(scenario)
+
+
+def test_consumers_may_read_from_a_follower_what_it_knows_to_be_committed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        producer, consumer = await cluster.client(), await cluster.client(2)
+        await producer.produce(b"value")
+        answer = await consumer.fetch(0, max_wait_ms=5_000)
+        assert offsets(answer.records) == [0]
+        old = await consumer.fetch(0, version=10)
+        assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)

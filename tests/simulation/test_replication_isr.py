@@ -1,0 +1,99 @@
+"""Who is in sync, on the simulated network."""
+
+import asyncio
+
+import msgspec
+
+from ottla.broker.wire.messages.fetch_request import ForgottenTopic
+from ottla.broker.wire.messages.fetch_response import FetchResponse
+from ottla.proto import metadata_pb2 as pb
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.replication.broker import TOPIC, TOPIC_ID
+from ottla.testing.replication.client import fetch_request
+from ottla.testing.replication.cluster import Cluster, run
+
+
+def test_acks_all_is_not_answered_while_a_member_of_the_isr_is_gone() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(b"before")
+        cluster.brokers[3].kill()
+        ack = await client.produce(b"after", timeout_ms=3_000)
+        assert ack.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert ack.base_offset == 1
+
+    run(scenario)
+
+
+def test_a_dead_follower_leaves_the_isr_and_the_records_are_committed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(b"before")
+        cluster.brokers[3].kill()
+        start = cluster.loop.time()
+        ack = await client.produce(b"after", timeout_ms=60_000)
+        assert ack.error_code == 0
+        await cluster.until(lambda: cluster.isr() == (1, 2))
+        assert 4 < cluster.loop.time() - start < 8.5
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
+def test_a_follower_that_comes_back_catches_up_and_joins_the_isr() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1, 2))
+        cluster.brokers[3].kill()
+        client = await cluster.client()
+        for number in range(10):
+            await client.produce(b"%d" % number)
+        await cluster.brokers[3].restart()
+        took = await cluster.until(lambda: len(cluster.isr()) == 3)
+        assert took < 1
+        assert cluster.brokers[3].log().read(0, 1 << 20).data == cluster.brokers[1].log().read(0, 1 << 20).data
+
+    run(scenario)
+
+
+def test_an_idle_follower_that_may_not_join_yet_joins_when_it_may() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.refusal = ErrorCode.INELIGIBLE_REPLICA
+        await cluster.start(isr=(1, 2))
+        await cluster.until(lambda: len(cluster.alterations) > 2)
+        cluster.refusal = 0
+        await cluster.until(lambda: len(cluster.isr()) == 3, 2)
+
+    run(scenario)
+
+
+def test_a_follower_that_fetches_other_partitions_only_falls_out_of_the_isr() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(partitions=2)
+        cluster.brokers[2].kill()
+        follower, client = await cluster.client(), await cluster.client()
+        follower.send("Fetch", 12, fetch_request([(0, 0), (1, 0)], session_epoch=0, replica_id=2))
+        session = (await follower.receive("Fetch", 12, FetchResponse)).session_id
+        forgotten = [ForgottenTopic(TOPIC, TOPIC_ID, [0])]
+        for epoch in range(1, 20):
+            body = fetch_request([], session_id=session, session_epoch=epoch, replica_id=2, max_wait_ms=500)
+            follower.send("Fetch", 12, msgspec.structs.replace(body, forgotten_topics_data=forgotten))
+            await follower.receive("Fetch", 12, FetchResponse)
+            forgotten = []
+        await client.produce(b"value", acks=1)
+        # It was caught up when it forgot the partition, and that is longer ago than the lag allows.
+        assert await cluster.until(lambda: 2 not in cluster.isr()) < 2.6
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
+def test_a_broker_that_is_unfenced_joins_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1, 2), fenced=3)
+        await asyncio.sleep(2.2)
+        assert cluster.isr() == (1, 2)
+        unfenced = pb.BrokerRegistrationChange(broker_id=3, fenced=False)
+        cluster.tell(pb.MetadataRecord(broker_registration_change=unfenced))
+        assert await cluster.until(lambda: len(cluster.isr()) == 3) < 0.1
+
+    run(scenario)

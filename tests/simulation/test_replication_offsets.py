@@ -1,0 +1,97 @@
+"""Offsets by place, time and epoch, on the simulated network."""
+
+from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.replication.broker import TOPIC
+from ottla.testing.replication.cluster import Cluster, run
+
+
+def test_the_end_offset_is_not_told_until_it_is_certain() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for number in range(3):
+            await client.produce(b"%d" % number)
+        assert await client.latest() == (0, 3)
+        cluster.brokers[3].kill()
+        await client.produce(b"unsure", timeout_ms=500)
+        # Broker 2 has four records, knows three to be committed, and waits for broker 3.
+        cluster.elect(2, (2, 3))
+        other = await cluster.client(2)
+        assert await other.latest() == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        await cluster.brokers[3].restart()
+        await cluster.until(lambda: cluster.brokers[2].log().high_watermark == 4)
+        assert await other.latest() == (0, 4)
+
+    run(scenario)
+
+
+def test_offsets_are_found_by_place_and_time() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        for timestamp in (1_000, 5_000, 3_000):
+            await client.produce(b"value", acks=1, timestamp=timestamp)
+        cluster.brokers[1].log().advance_log_start(1)
+        assert await client.list_offset(-1) == (0, 3, 1)
+        assert await client.list_offset(-2) == (0, 1, 1)
+        assert await client.list_offset(-3) == (0, 1, 1)
+        assert await client.list_offset(4_000) == (0, 1, 1)
+        assert await client.list_offset(9_000) == (0, -1, -1)
+        assert await client.list_offset(-4, version=8) == (0, 1, 1)
+        assert await client.list_offset(-5, version=9) == (0, -1, -1)
+
+    run(scenario)
+
+
+def test_a_timestamp_newer_than_the_request_version_is_refused() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        assert (await client.list_offset(-3, version=6))[0] == ErrorCode.UNSUPPORTED_VERSION
+        assert (await client.list_offset(-4, version=7))[0] == ErrorCode.UNSUPPORTED_VERSION
+
+    run(scenario)
+
+
+def test_clients_find_what_is_committed_and_followers_what_is_written() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(b"safe", timestamp=1_000)
+        cluster.brokers[3].kill()
+        await client.produce(b"unsafe", acks=1, timestamp=2_000)
+        assert (await client.list_offset(-1))[:2] == (0, 1)
+        assert (await client.list_offset(-1, replica_id=2))[:2] == (0, 2)
+        assert (await client.list_offset(2_000))[:2] == (0, -1)
+        wrong = await cluster.client(2)
+        assert (await wrong.list_offset(-1))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_a_partition_asked_for_twice_is_refused() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        asked = ListOffsetsPartition(0, -1, -1)
+        client.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, [asked, asked])]))
+        response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
+        assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+
+    run(scenario)
+
+
+def test_the_end_of_an_epoch_is_where_the_next_one_began() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        await client.produce(b"one")
+        cluster.elect(1, (1,))
+        await client.produce(b"two")
+        assert await client.end_of_epoch(1) == (1, 1)
+        assert await client.end_of_epoch(2) == (2, 2)
+        assert await client.end_of_epoch(3) == (-1, -1)
+
+    run(scenario)

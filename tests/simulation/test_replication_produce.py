@@ -1,0 +1,180 @@
+"""Producers: acks, refusals, duplicates, on the simulated network."""
+
+import asyncio
+
+import pytest
+
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.proto import metadata_pb2 as pb
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.replication.broker import PORT, TOPIC, TOPIC_ID
+from ottla.testing.replication.client import batch
+from ottla.testing.replication.cluster import Cluster, run
+
+
+def test_too_few_in_sync_refuse_acks_all_and_write_nothing() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1,), min_insync_replicas="3")
+        cluster.refusal = ErrorCode.INELIGIBLE_REPLICA
+        client = await cluster.client()
+        ack = await client.produce(b"value")
+        assert ack.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert cluster.brokers[1].log().log_end_offset == 0
+
+    run(scenario)
+
+
+def test_with_too_few_in_sync_consumers_do_not_see_what_acks_one_wrote() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1,), min_insync_replicas="3")
+        cluster.refusal = ErrorCode.INELIGIBLE_REPLICA
+        client = await cluster.client()
+        assert (await client.produce(b"value", acks=1)).error_code == 0
+        await asyncio.sleep(1)
+        assert (await client.fetch(0)).high_watermark == 0
+
+    run(scenario)
+
+
+def test_acks_zero_is_not_answered() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        client.send_produce(b"silent", acks=0)
+        assert (await client.produce(b"loud", acks=1)).base_offset == 1
+
+    run(scenario)
+
+
+def test_acks_zero_to_the_wrong_broker_closes_the_connection() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client(2)
+        client.send_produce(b"lost", acks=0)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await client.receive("Produce", 9, ProduceResponse)
+
+    run(scenario)
+
+
+def test_a_client_at_the_wrong_broker_is_told_the_right_one() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client(2)
+        data = PartitionProduceData(0, bytes(batch(b"value")))
+        client.send("Produce", 10, ProduceRequest(None, 1, 1_000, [TopicProduceData(TOPIC, partition_data=[data])]))
+        response = await client.receive("Produce", 10, ProduceResponse)
+        told = response.responses[0].partition_responses[0]
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (1, 1)
+        assert [(each.node_id, each.host, each.port) for each in response.node_endpoints] == [(1, "broker-1", PORT)]
+
+    run(scenario)
+
+
+def test_one_partition_that_fails_does_not_fail_the_others() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        good, bad = PartitionProduceData(0, bytes(batch(b"good"))), PartitionProduceData(7, bytes(batch(b"bad")))
+        torn = PartitionProduceData(0, bytes(batch(b"torn"))[:-1])
+        topic = TopicProduceData(TOPIC, partition_data=[good, bad, torn])
+        client.send("Produce", 9, ProduceRequest(None, -1, 5_000, [topic]))
+        response = await client.receive("Produce", 9, ProduceResponse)
+        codes = [each.error_code for each in response.responses[0].partition_responses]
+        assert codes[:2] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert codes[2] != 0
+
+    run(scenario)
+
+
+def test_acks_that_do_not_exist_are_refused() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        assert (await client.produce(b"value", acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+    run(scenario)
+
+
+def test_a_repeated_batch_is_answered_with_its_old_offset_and_written_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        await client.produce(b"zero")
+        for sequence in (0, 1, 1, 0):
+            ack = await client.produce(b"%d" % sequence, base_sequence=sequence, **producer)
+            assert (ack.error_code, ack.base_offset) == (0, sequence + 1)
+        assert cluster.brokers[1].log().log_end_offset == 3
+
+    run(scenario)
+
+
+def test_waiting_producers_are_told_when_the_leader_changes() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        cluster.brokers[3].kill()
+        client.send_produce(b"value")
+        await asyncio.sleep(0.5)
+        cluster.elect(2, (1, 2))
+        response = await client.receive("Produce", 9, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_zstd_needs_a_client_that_knows_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        ack = await client.produce(b"value", acks=1, version=6, compression=4)
+        assert ack.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert (await client.produce(b"value", acks=1, version=7, compression=4)).error_code == 0
+
+    run(scenario)
+
+
+def test_clients_do_not_write_to_internal_topics() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        internal = pb.Topic(name="__consumer_offsets", topic_id=b"C" * 16)
+        partition = pb.Partition(topic_id=b"C" * 16, replicas=[1], isr=[1], leader=1)
+        cluster.tell(pb.MetadataRecord(topic=internal), pb.MetadataRecord(partition=partition))
+        client = await cluster.client()
+        ack = await client.produce(b"value", acks=1, topic="__consumer_offsets")
+        assert ack.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario)
+
+
+def test_a_deleted_topic_is_gone_for_those_who_wait_on_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client, consumer = await cluster.client(), await cluster.client()
+        await client.produce(b"value")
+        waiting = asyncio.ensure_future(consumer.fetch(1, max_wait_ms=20_000))
+        await asyncio.sleep(0.5)
+        cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
+        assert (await waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await client.produce(b"late", acks=1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        manager = cluster.brokers[2].manager
+        assert manager is not None
+        assert not manager.partitions
+
+    run(scenario)
+
+
+def test_changed_settings_hold_from_then_on() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1,))
+        cluster.refusal = ErrorCode.INELIGIBLE_REPLICA
+        client = await cluster.client()
+        assert (await client.produce(b"value")).error_code == 0
+        config = pb.Config(resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value="2")
+        cluster.tell(pb.MetadataRecord(config=config))
+        assert (await client.produce(b"value")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+    run(scenario)
