@@ -30,6 +30,7 @@ class ControllerRequest(_message.Message):
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
     BROKER_HEARTBEAT_FIELD_NUMBER: _builtins.int
     CREATE_TOPICS_FIELD_NUMBER: _builtins.int
@@ -47,6 +48,8 @@ class ControllerRequest(_message.Message):
     """set by the transport"""
     origin: _builtins.str
     """who asked, for the cause written beside the records: a client id, "broker 3"; may be empty"""
+    request_id: _builtins.bytes
+    """the same for every attempt of a call, random; empty: attempts are not recognised"""
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRequest: ...
     @_builtins.property
@@ -78,6 +81,7 @@ class ControllerRequest(_message.Message):
         *,
         correlation_id: _builtins.int = ...,
         origin: _builtins.str = ...,
+        request_id: _builtins.bytes = ...,
         register_broker: Global___RegisterBrokerRequest | None = ...,
         broker_heartbeat: Global___BrokerHeartbeatRequest | None = ...,
         create_topics: Global___CreateTopicsRequest | None = ...,
@@ -94,7 +98,7 @@ class ControllerRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015

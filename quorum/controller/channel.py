@@ -6,6 +6,7 @@ A call is tried until it is answered or its time is over: NOT_CONTROLLER, a brok
 
 import asyncio
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Protocol
 
 from ottla.proto import controller_pb2 as pb
@@ -41,12 +42,15 @@ class ControllerChannel:
         transport: RpcTransport,
         controllers: Mapping[int, tuple[str, int]],
         local: LocalHandler | None,
+        rng: Random | None = None,
     ) -> None:
-        """``controllers``: host and port of each controller by node id."""
+        """``controllers``: host and port of each controller by node id. ``rng``: for ids by which the controller knows
+        the attempts of one call; without it, a call whose answer was lost may be told that it comes too late."""
         self._quorum = quorum
         self._transport = transport
         self._controllers = controllers
         self._local = local
+        self._rng = rng
         self._channels: dict[int, RpcChannel] = {}
         self._calls: dict[_Call, None] = {}
         self._closed = False
@@ -66,6 +70,8 @@ class ControllerChannel:
         if self._closed:
             loop.call_soon(on_done, None)
             return
+        if self._rng is not None and request.WhichOneof("body") != "broker_heartbeat":
+            request.request_id = self._rng.randbytes(8)
         call = _Call(self, loop, request, on_done, loop.time() + timeout_ms / 1000)
         self._calls[call] = None
         call.attempt()

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.attempts import Attempts, cause_of
 from ottla.quorum.controller.batches import into_batches
 from ottla.quorum.controller.decisions import cluster, features
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.elections import rebalance_leaders
+from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
@@ -31,7 +33,6 @@ _SUSPICION_MS = 500
 _ELECTIONS_PER_REBALANCE_MAX = 1000
 _FENCING_STEP = 500
 """Partitions that a dead broker is taken out of in one go: about 15 ms."""
-_CAUSE_LENGTH_MAX = 200
 
 
 class QuorumLeader(Protocol):
@@ -87,6 +88,7 @@ class Controller:
         self._waiting: deque[_Waiting] = deque()
         self._appended_offset = -1  # of the last record that this leadership appended
         self._committed_offset = -1
+        self._attempts = Attempts()
         self._checked_ms = 0
         self._active_timers: dict[str, Timer] = {}
         self._carriers: dict[int, tuple[Conversation, int]] = {}  # by broker: where its last heartbeat came, its epoch
@@ -132,6 +134,7 @@ class Controller:
         for timer in self._active_timers.values():
             timer.cancel()
         self._active_timers.clear()
+        self._attempts.forget_answers()
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.reply(self._not_controller())
@@ -156,6 +159,10 @@ class Controller:
         if state is None or not self._quorum.is_leader:
             reply(self._not_controller())
             return
+        earlier = self._attempts.answer(request.request_id)
+        if earlier is not None:
+            self._answer_at(earlier[0], reply, earlier[1])
+            return
         try:
             response, offset = self._carry_out(state, request)
         except KafkaError as error:
@@ -178,14 +185,18 @@ class Controller:
             # Whatever comes of it and however late it is, it is a sign of life.
             _note_contact(state, request.broker_heartbeat, now_ms)
         decision = decide(state, name, request, self._quorum.next_offset, now_ms)
-        offset = self._append(state, decision.records, atomic=decision.atomic, cause=_cause(name, request))
+        offset = self._append(state, decision.records, atomic=decision.atomic, cause=cause_of(name, request))
         if name == "broker_heartbeat" and cluster.shutdown_begins(state, request.broker_heartbeat.broker_id):
             state.sessions.begin_shutdown(request.broker_heartbeat.broker_id, offset)
         elif name == "register_broker":
             # A broker that registers has read nothing yet; nobody waits for it, because it is fenced.
             state.sessions.contact(request.register_broker.broker_id, decision.response.broker_epoch, -1, now_ms)
+        if self._attempts.was_committed(request.request_id):
+            answer_again(state, name, request, decision.response)
         response = rpc.ControllerResponse()
         getattr(response, name).CopyFrom(decision.response)
+        if decision.records:
+            self._attempts.keep(request.request_id, offset, response)
         return response, offset
 
     def _append(self, state: ControllerState, records: list[Record], *, atomic: bool, cause: str) -> int:
@@ -237,6 +248,7 @@ class Controller:
     def on_commit(self, batch: CommittedBatch) -> None:
         """The image has been brought to the batch's end already."""
         self._committed_offset = batch.last_offset
+        self._attempts.committed(batch.cause)
         waiting = self._waiting
         while waiting and waiting[0].offset <= batch.last_offset:
             done = waiting.popleft()
@@ -347,7 +359,3 @@ def _note_contact(state: ControllerState, beat: rpc.BrokerHeartbeatRequest, now_
     broker = state.image.brokers.get(beat.broker_id)
     if broker is not None and broker.epoch == beat.broker_epoch:
         state.sessions.contact(beat.broker_id, beat.broker_epoch, beat.current_metadata_offset, now_ms)
-
-
-def _cause(name: str, request: rpc.ControllerRequest) -> str:
-    return f"{name} by {request.origin}"[:_CAUSE_LENGTH_MAX] if request.origin else name
