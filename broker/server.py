@@ -89,7 +89,7 @@ class Server:
             listener.controller = self.controller
             self.quorum.on_peer_broken = self.controller.peer_broken
         local = self.controller.handle if self.controller else None
-        self._channel = ControllerChannel(self.quorum, self._transport, controllers, local)
+        self._channel = ControllerChannel(self.quorum, self._transport, controllers, local, host.rng)
         self._channel.on_broken = self._leader_changed
         if config.is_broker:
             self.broker = Broker(
