@@ -113,6 +113,8 @@ class PendingFetch:
         """What the request says about the follower, before anything is read: the answer then tells what it changed."""
         now_ms = self._manager.timers.now_ms()
         for entry in list(self._named):
+            # It moved, and ignores an answer to its old position that may still be on its way, with all it tells.
+            entry.was_not_heard()
             partition = self._partition(entry)
             if partition is None:
                 continue
@@ -199,7 +201,10 @@ class PendingFetch:
             partition = self._partition(entry)
             if partition is not None:
                 partition.watch(entry, follower=self.reader.is_follower)
-        return entry.has_news(answer[2], answer[4]) or not exhausted
+        news = entry.has_news(answer[2], answer[4])
+        if answer[8] is not None:
+            entry.was_not_heard()  # who has to truncate first adopts nothing else of the answer
+        return news or not exhausted
 
 
 def stop_watching(session: FetchSession) -> None:

@@ -64,6 +64,10 @@ class SessionPartition:
         self.sent_log_start = log_start_offset
         return True
 
+    def was_not_heard(self) -> None:
+        """The next answer tells everything anew."""
+        self.sent_high_watermark = self.sent_log_start = -1
+
 
 class FetchSession:
     """What one client (or follower) fetches. ``epoch`` is the one its next request must carry."""
@@ -101,6 +105,10 @@ class FetchSession:
             entry = self.partitions[key] = SessionPartition(self, topic, wanted)
         else:
             entry.wanted = wanted
+            if self.privileged:
+                # A follower that names a partition anew (another epoch, say) may have ignored the last answer, which told
+                # it the high watermark. A client asks again in any case.
+                entry.sent_high_watermark = -1
         self.dirty[entry] = None
         return entry
 
