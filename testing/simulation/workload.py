@@ -35,6 +35,7 @@ RETRIABLE = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # of a fenced leader that does not know yet, and lacks the latest records
 )
 
 
@@ -126,7 +127,7 @@ class SimulatedProducer:
             return partition.base_offset
         if partition.error_code in RETRIABLE:
             return None
-        raise BrokenPromise(f"produce to {self.history}: {ErrorCode(partition.error_code).name}")
+        raise BrokenPromise(f"produce to {self.history.topic}-{self.history.partition}: {ErrorCode(partition.error_code).name}")
 
     async def _find_leader(self) -> tuple[str, int]:
         while self._leader is None:
