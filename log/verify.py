@@ -1,8 +1,8 @@
 """Whether a directory's files agree with themselves and with each other: CRCs, offsets, indexes, epochs, checkpoints.
 
 For people (`ottla log dump --verify`) and tests, on a stopped node's directory, Ottla's or Apache Kafka's. A fault is
-something no sound node leaves behind. A note is what a node repairs or explains: an index left open by a kill, a torn tail of
-the last segment (cut off when it starts), a gap that compaction made.
+something no sound node leaves behind. A note is what a node repairs or explains: an index or a snapshot that a crash cut off
+(neither is synced), a torn tail of the last segment (cut off when it starts), a gap that compaction made.
 """
 
 from collections.abc import Iterator
@@ -216,14 +216,10 @@ class _SegmentCheck:
             return
         data = self._disk.read_bytes(path)
         if len(data) % entry_bytes:
-            yield Finding(
-                path,
-                len(data) - len(data) % entry_bytes,
-                not self._last,
-                f"{len(data) % entry_bytes} bytes are no whole entry",
-            )
+            whole = len(data) - len(data) % entry_bytes
+            yield Finding(path, whole, False, f"was not closed: {len(data) - whole} bytes are no whole entry")
         elif data and not any(data[-entry_bytes:]):
-            yield Finding(path, -1, not self._last, "was not closed: it ends in zeros")
+            yield Finding(path, -1, False, "was not closed: it ends in zeros")
 
     def _transactions(self) -> Iterator[Finding]:
         path = self._stem + transactions.SUFFIX
@@ -269,7 +265,8 @@ def _snapshots(disk: Disk, directory: str) -> Iterator[Finding]:
         try:
             rows = producer_snapshot.decode_rows(disk.read_bytes(path))
         except producer_snapshot.SnapshotError as error:
-            yield Finding(path, -1, True, error.message)
+            # Snapshots are not synced when they are written; after a crash an older one serves, and the batches since.
+            yield Finding(path, -1, False, error.message)
             continue
         for row in rows:
             if row.last_offset >= offset or row.transaction_first_offset >= offset:

@@ -284,8 +284,6 @@ FAULTS: dict[str, tuple[Change, str]] = {
         "the batch at 1 ends with None",
     ),
     "an index that goes back": (replaced(f"{STEM}.index", 8, b"\x00\x00\x00\x05"), "does not follow"),
-    "a half index entry": (written(f"{STEM}.index", b"\x00\x00\x00"), "no whole entry"),
-    "zeros in a closed index": (written(f"{STEM}.timeindex", bytes(24)), "zeros"),
     "a wrong time": (replaced(f"{STEM}.timeindex", 7, b"\x67"), "its batch has 102"),
     "a time index that goes back": (replaced(f"{STEM}.timeindex", 12, bytes(8)), "does not follow"),
     "a time index beyond the segment": (replaced(f"{STEM}.timeindex", 20, b"\x00\x00\x00\x40"), "no such offset"),
@@ -295,7 +293,6 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a transaction index cut off": (written(f"{STEM}.txnindex", b"\x00"), "whole entries"),
     "an index without a segment": (written(f"{99:020d}.index", b""), "no segment"),
-    "a damaged snapshot": (written(f"{NEXT_STEM}.snapshot", b"\x00\x01"), "cut off"),
     "a snapshot of the future": (
         renamed(f"{NEXT_STEM}.snapshot", f"{11:020d}.snapshot"),
         "at or behind",
@@ -322,6 +319,9 @@ NOTES: dict[str, tuple[Change, str]] = {
         written(f"{NEXT_STEM}.log", value_batch([b"a"], base_offset=14, leader_epoch=5, timestamp=300)),
         "no offsets 13..13",
     ),
+    "a half index entry": (written(f"{STEM}.index", b"\x00\x00\x00"), "no whole entry"),
+    "zeros in a closed index": (written(f"{STEM}.timeindex", bytes(24)), "zeros"),
+    "a damaged snapshot": (written(f"{NEXT_STEM}.snapshot", b"\x00\x01"), "cut off"),
     "a leftover": (written(f"{STEM}.log.deleted", b""), "left over"),
 }
 
