@@ -54,7 +54,8 @@ class Logs:
             directory = f"/data/{partition}"
             self._host.disk.make_directories(directory)
             now_ms = self._host.clock.wall_ms()
-            log = Log.open(self._host.disk, directory, partition, config, now_ms=now_ms, topic_id=topic_id)
+            log = Log.open(self._host.disk, directory, partition, config, now_ms=now_ms)
+            log.set_topic_id(topic_id)
             self.opened[partition] = log
         return log
 

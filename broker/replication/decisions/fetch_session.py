@@ -105,10 +105,6 @@ class FetchSession:
             entry = self.partitions[key] = SessionPartition(self, topic, wanted)
         else:
             entry.wanted = wanted
-            if self.privileged:
-                # A follower that names a partition anew (another epoch, say) may have ignored the last answer, which told
-                # it the high watermark. A client asks again in any case.
-                entry.sent_high_watermark = -1
         self.dirty[entry] = None
         return entry
 

@@ -163,14 +163,6 @@ def test_what_was_not_heard_is_told_again() -> None:
     assert entry.has_news(5, 0)
 
 
-def test_a_follower_that_names_a_partition_is_told_its_high_watermark_again() -> None:
-    session = create(make_cache(), 1, privileged=True)
-    entry = session.partitions[TOPIC, 0]
-    assert entry.has_news(5, 0)
-    session.want(TOPIC, wanted(0))
-    assert entry.has_news(5, 0)
-
-
 # The follower's end.
 
 
