@@ -94,7 +94,8 @@ class ProduceHandler:
         self, request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]
     ) -> None:
         # One fetch of a follower commits many batches, often of one producer: their answers leave together.
-        request.connection.gather()
+        if request.connection.in_flight > 1:
+            request.connection.gather()
         self._acknowledge(request, topic, index, info, errors)
 
     def _park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
