@@ -6,20 +6,23 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import OffsetCheckpoint, PartitionMetadata, write_epochs
+from ottla.log.checkpoints import MetaProperties, OffsetCheckpoint, PartitionMetadata, write_epochs
 from ottla.log.cleaner import CleaningJob, clean
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import swap_files
-from ottla.log.dump import BatchRow, Damage, RecordRow, Row, TransactionRow, dump_file
+from ottla.log.config import LogConfig
+from ottla.log.dump import BatchRow, Damage, OffsetIndexRow, RecordRow, Row, TransactionRow, dump_file
+from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.producer_snapshot import decode, encode
-from ottla.log.producer_state import ProducerStateManager
+from ottla.log.producer_state import Origin, ProducerStateManager
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
 from ottla.log.transactions import AbortedTransaction, TransactionIndex
 from ottla.log.verify import verify, verify_root
@@ -30,6 +33,7 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 DISK = RealDisk()
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PORT = 41792
+NOW = 1_700_000_000_000
 
 
 def dump_log_segments(*arguments: str) -> str:
@@ -194,6 +198,59 @@ def test_kafka_finds_our_indexes_sane_and_true(compacted: Path) -> None:
     assert "Mismatches" not in said
     assert "mismatch" not in said.lower()
     assert "out of order" not in said.lower()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition that `Log` wrote as a leader does: every codec, idempotence, transactions, rolls, a clean close."""
+    root = tmp_path_factory.mktemp("served")
+    MetaProperties("cluster", 1, bytes(range(1, 17))).write(DISK, str(root))
+    manager = LogManager(
+        DISK, [str(root)], LogConfig(), ManagerSettings(cluster_id="cluster", node_id=1, free_bytes_floor=0), Random(1)
+    )
+    manager.open_all(NOW)
+    config = LogConfig(segment_bytes=20_000, index_interval_bytes=1000)
+    log = manager.get_or_create(TopicPartition("served", 0), config, bytes(range(16)), now_ms=NOW)
+    for number in range(60):
+        records = [Record(i, NOW + 40 * number + i, b"k%d" % i, b"value-%d" % i * 9, (("h", b"1"),)) for i in range(40)]
+        batch = encode_batch(
+            records, compression=number % 5, producer_id=number % 2, producer_epoch=0, base_sequence=40 * (number // 2)
+        )
+        log.append_as_leader(memoryview(batch), 1 + number // 20, NOW)
+    for sequence, committed in ((0, False), (1, True)):
+        data = encode_batch(
+            [Record(0, NOW, b"t", b"1")], producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        log.append_as_leader(memoryview(data), 3, NOW)
+        marker = end_marker_batch(EndMarker(committed, 4), producer_id=9, producer_epoch=0, timestamp=NOW)
+        log.append_as_leader(memoryview(marker), 3, NOW, Origin.COORDINATOR)
+    log.set_high_watermark(log.log_end_offset)
+    manager.close()
+    return root / "served-0"
+
+
+def test_kafka_reads_what_our_log_served(served: Path) -> None:
+    assert len(list(served.glob("*.log"))) > 2
+    said = dump_log_segments(
+        "--deep-iteration", "--print-data-log", "--files", files(served, ".log", ".txnindex", ".snapshot")
+    )
+    assert said.count("isvalid: true") == 64
+    assert "isvalid: false" not in said
+    assert said.count("payload: value-") == 60 * 40
+    assert said.count("endTxnMarker: ABORT") == said.count("endTxnMarker: COMMIT") == 1
+    assert "version: 0 producerId: 9 firstOffset: 2400 lastOffset: 2401 lastStableOffset: 2402" in said
+    assert "producerId: 9 producerEpoch: 0 coordinatorEpoch: 4 currentTxnFirstOffset: OptionalLong.empty" in said
+    assert verify_root(DISK, str(served.parent)) == []
+
+
+def test_kafka_finds_the_indexes_of_our_log_sane_and_true(served: Path) -> None:
+    indexes = [path for path in sorted(served.iterdir()) if path.suffix in (".index", ".timeindex")]
+    said = dump_log_segments("--index-sanity-check", "--files", ",".join(map(str, indexes)))
+    assert said.count("passed sanity check") == len([path for path in indexes if path.stat().st_size])
+    said = dump_log_segments("--verify-index-only", "--files", files(served, ".index", ".timeindex", ".log"))
+    assert "mismatch" not in said.lower()
+    assert "out of order" not in said.lower()
+    assert len([row for row in rows(served, ".index") if isinstance(row, OffsetIndexRow)]) > 20
 
 
 @pytest.fixture(scope="module")
