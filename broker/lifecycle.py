@@ -6,6 +6,7 @@ otherwise; one is in flight at a time. It also leaves at once when the way to th
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -18,6 +19,10 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
+
+LEAVE_CHECK_S = 0.1
+CONTROLLER_SILENCE_MS = 1_500
+"""A controller that is there answers a leaving broker within this time, a fail-over included."""
 
 
 class Controller(Protocol):
@@ -75,6 +80,7 @@ class BrokerLifecycle:
         self._again = False  # something changed while a heartbeat was in flight
         self._deadline_ms = 0
         self._complaint = ""
+        self._answered_ms = 0
         self._offline: list[bytes] = []
         self.caught_up = asyncio.Event()
         self.running = asyncio.Event()
@@ -111,12 +117,22 @@ class BrokerLifecycle:
         """Hands leaderships over and returns when the controller lets the broker go, or when the time is up."""
         self._state.leave()
         if self._state.phase is Phase.LEAVING:
+            self._answered_ms = self._timers.now_ms()
             self._heartbeat_now()
-            try:
-                await asyncio.wait_for(self.gone.wait(), timeout_ms / 1000)
-            except TimeoutError:
-                logger.warning("The controller did not let this broker go within %d ms; it leaves anyway", timeout_ms)
+            await self._wait_to_go(timeout_ms)
         self.stop()
+
+    async def _wait_to_go(self, timeout_ms: int) -> None:
+        """Until the controller lets the broker go; without one (the whole cluster is being stopped) not for long."""
+        deadline_ms = self._timers.now_ms() + timeout_ms
+        while not self.gone.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.gone.wait(), LEAVE_CHECK_S)
+            now_ms = self._timers.now_ms()
+            if now_ms >= deadline_ms or now_ms - self._answered_ms >= CONTROLLER_SILENCE_MS:
+                silence_ms = now_ms - self._answered_ms
+                logger.warning("The controller did not let this broker go (silent for %d ms); it leaves", silence_ms)
+                return
 
     def stop(self) -> None:
         """Says nothing more."""
@@ -216,6 +232,7 @@ class BrokerLifecycle:
                 self._after(0, self._register)
                 return
         elif response is not None:
+            self._answered_ms = self._timers.now_ms()
             told = response.broker_heartbeat
             state.heard(fenced=told.is_fenced, should_shut_down=told.should_shut_down)
         self._announce(before)

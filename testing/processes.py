@@ -13,6 +13,7 @@ from typing import Self
 
 from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, LocalCluster, LocalNode
 
+_handed_out: dict[int, None] = {}  # by this process, perhaps not bound yet
 FIRST_PORT = 20_000
 LAST_PORT = 31_000  # below the range that the kernel hands out to clients (32768..)
 
@@ -95,7 +96,8 @@ def free_port_block(count: int) -> int:
     for offset in range(0, LAST_PORT - FIRST_PORT, 10):
         base = FIRST_PORT + (start - FIRST_PORT + offset) % (LAST_PORT - FIRST_PORT)
         wanted = [base + at + extra for at in range(count) for extra in (0, CONTROLLER_PORT_OFFSET)]
-        if all(_is_free(port) for port in wanted):
+        if not any(port in _handed_out for port in wanted) and all(_is_free(port) for port in wanted):
+            _handed_out.update(dict.fromkeys(wanted))
             return base
     raise OSError("no free block of ports on this machine")
 

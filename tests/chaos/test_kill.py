@@ -1,5 +1,6 @@
 """kill -9 of real processes under a running producer: nothing acknowledged is lost or doubled, and it goes on by itself."""
 
+import signal
 import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -51,3 +52,29 @@ def test_leader_controller_and_follower_die_one_after_another() -> None:
             kill_and_restart(cluster, admin, history, next(node for node in isr if node != leader))
         assert history.failures == []
         history.check()
+
+
+def test_a_leader_that_is_frozen_and_wakes_up_acknowledges_nothing_more() -> None:
+    """SIGSTOP outlives the broker session: another leader takes over, and the old one finds itself deposed."""
+    with ProcessCluster(nodes=3, settings={"broker.session.timeout.ms": "3000"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(10)
+        with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
+            wait_for(lambda: len(history.times) > 100, "the producer to run")
+            frozen = partition_state(admin)[0]
+            cluster.kill(frozen, signal.SIGSTOP)
+            stopped = time.monotonic()
+            # librdkafka gives a silent broker up only after its request timed out, unless the connection breaks.
+            wait_for(lambda: partition_leader_moved(cluster, frozen), "another leader")
+            cluster.kill(frozen, signal.SIGCONT)
+            wait_for(lambda: bool(history.times) and history.times[-1] > stopped + 4, "the producer to go on")
+            wait_for(lambda: len(partition_state(admin)[1]) == 3, "the ISR to be full")
+        assert history.failures == []
+        history.check()
+
+
+def partition_leader_moved(cluster: ProcessCluster, old: int) -> bool:
+    """Whether a broker other than the frozen one says that another leads."""
+    other = cluster.node(old % 3 + 1)
+    admin = AdminClient({"bootstrap.servers": f"localhost:{other.port}"})
+    return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader not in (old, -1)
