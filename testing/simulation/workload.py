@@ -127,7 +127,9 @@ class SimulatedProducer:
             return partition.base_offset
         if partition.error_code in RETRIABLE:
             return None
-        raise BrokenPromise(f"produce to {self.history.topic}-{self.history.partition}: {ErrorCode(partition.error_code).name}")
+        raise BrokenPromise(
+            f"produce to {self.history.topic}-{self.history.partition}: {ErrorCode(partition.error_code).name}"
+        )
 
     async def _find_leader(self) -> tuple[str, int]:
         while self._leader is None:

@@ -1,0 +1,130 @@
+"""Bugs to plant, and the runs that catch them: the proof that the simulation can fail.
+
+Each takes one rule away. The runs are short lists of faults of their own, not drawn from the seed, so that they still catch
+their bug when the drawing or the timing of the servers changes.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+
+from ottla.broker.replication import fetch_read
+from ottla.broker.replication.decisions import follower, leader
+from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
+from ottla.broker.replication.decisions.truncation import Diverging
+from ottla.broker.replication.partition import Partition
+from ottla.quorum.election_store import KEY, ElectionStore
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.runtime.simulation.faults import Fault
+
+Patch = tuple[Any, str, Callable[..., Any]]
+
+
+class PlantedBug(NamedTuple):
+    """``invariants``: any of them may be the first to notice."""
+
+    name: str
+    rule: str
+    patches: tuple[Patch, ...]
+    seed: int
+    faults: tuple[Fault, ...]
+    invariants: tuple[str, ...]
+
+
+@contextmanager
+def planted(bug: PlantedBug) -> Iterator[None]:
+    """The program has the bug for the length of the block."""
+    with ExitStack() as stack:
+        for owner, name, wrong in bug.patches:
+            stack.enter_context(patch.object(owner, name, wrong))
+        yield
+
+
+def _split(time_ms: int, node: int, duration_ms: int) -> tuple[Fault, ...]:
+    """One node is cut off from the others while clients still reach it: it goes on as the leader it was."""
+    one, others = f"node-{node}", [f"node-{each}" for each in (1, 2, 3) if each != node]
+    ways = [way for other in others for way in ((one, other), (other, one))]
+    return tuple(Fault(time_ms, "cut", way, duration_ms) for way in ways)
+
+
+SPLITS = (*_split(200, 1, 3000), *_split(4500, 2, 3000))
+POWER_CUTS = tuple(Fault(300 + 2500 * number, "crash", (f"node-{number + 1}",), 200) for number in range(3))
+SLOW = (Fault(100, "slow-link", ("node-1", "node-2", 10.0, 50.0), 1000),)
+
+
+def _acknowledges_at_once(partition: Partition, last_offset: int) -> bool:
+    return partition.leader is not None
+
+
+def _asks_for_no_epoch(partition: Partition, epoch: int) -> None:
+    """The fetch is served whatever leader epoch the follower lives in."""
+
+
+def _compares_no_epochs(fetch_offset: int, last_fetched_epoch: int, end_offset_for_epoch: object) -> Diverging | None:
+    return None
+
+
+def _keeps_its_branch(diverging: Diverging, log_end_offset: int, *_: object) -> int:
+    return log_end_offset
+
+
+def _forgets(store: ElectionStore, state: ElectionState) -> None:
+    store._store.write([(KEY, msgspec.msgpack.encode(state))], durable=False)
+
+
+def _counts_twice(*offsets: int, **known: Any) -> int:
+    """The follower that is furthest stands for the others too."""
+    replicas = known["replicas"]
+    best = max(replicas.values(), key=lambda replica: replica.log_end_offset, default=None)
+    return leader_high_watermark(*offsets, **{**known, "replicas": dict.fromkeys(replicas, best)})
+
+
+BUGS = (
+    PlantedBug(
+        "acknowledge before the ISR has it",
+        "Partition.has_committed: acks=all waits for the high watermark",
+        ((Partition, "has_committed", _acknowledges_at_once),),
+        1,
+        SLOW,
+        ("only committed records are acknowledged",),
+    ),
+    PlantedBug(
+        "skip the epoch check on append",
+        "fetch_read.locate: a follower appends only after the epochs of both logs were compared",
+        ((Partition, "require_epoch", _asks_for_no_epoch), (fetch_read, "divergence", _compares_no_epochs)),
+        1,
+        SPLITS,
+        (
+            "replicas are equal up to the high watermark",
+            "a leader has every committed record",
+            "when faults end, the cluster heals",
+        ),
+    ),
+    PlantedBug(
+        "do not truncate",
+        "truncation_offset: a follower cuts what its leader does not have",
+        ((follower, "truncation_offset", _keeps_its_branch),),
+        1,
+        SPLITS,
+        ("replicas are equal up to the high watermark", "when faults end, the cluster heals"),
+    ),
+    PlantedBug(
+        "forget the fsync of the vote",
+        "ElectionStore.save: durable before it takes effect",
+        ((ElectionStore, "save", _forgets),),
+        1,
+        POWER_CUTS,
+        ("votes are remembered", "one quorum leader an epoch"),
+    ),
+    PlantedBug(
+        "count a follower twice",
+        "leader_high_watermark: every member of the ISR counts for itself",
+        ((leader, "leader_high_watermark", _counts_twice),),
+        1,
+        SLOW,
+        ("every in-sync replica has what is committed",),
+    ),
+)

@@ -1,0 +1,63 @@
+"""The whole cluster under seeded faults, and the proof that a seed is a run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime.simulation.faults import Bundle, Fault
+from ottla.testing.simulation.run import main
+from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_seed
+
+SEEDS = 400  # about 100 s on two busy cores
+LIMIT_S = 900
+
+
+def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla.testing.simulation.run", "--seeds", str(SEEDS), "--bundles", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("seed", [3, 17, 101])
+def test_a_seed_is_a_run(seed: int) -> None:
+    assert run_seed(seed) == run_seed(seed)
+
+
+def test_seeds_differ() -> None:
+    assert run_seed(3).digest != run_seed(4).digest
+
+
+def test_a_run_does_not_depend_on_the_hash_seed() -> None:
+    script = "from ottla.testing.simulation.scenario import run_seed; print(run_seed(17).digest)"
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1] == f"{run_seed(17).digest}\n"
+
+
+def test_a_bundle_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = Bundle("cluster", 3, (Fault(100, "kill", ("node-1",), 500),))
+    path = tmp_path / "bundle.json"
+    path.write_text(bundle.to_json(), encoding="utf-8")
+    assert main(["--replay", str(path)]) == 0
+    assert "kill node-1 for 500 ms" in capsys.readouterr().out
+
+
+def test_faults_belong_to_the_seed() -> None:
+    assert faults_of(5) == faults_of(5) != faults_of(6)
+
+
+def test_a_failure_names_the_command_that_replays_it() -> None:
+    failure = SimulationFailure(9, [], AssertionError("lost"), "")
+    assert "python -m ottla.testing.simulation.run --seed 9" in str(failure)

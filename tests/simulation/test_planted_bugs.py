@@ -1,0 +1,31 @@
+"""Each planted bug is caught by its run, and the same run passes without it."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime.simulation.faults import Bundle
+from ottla.testing.simulation.planted import BUGS, PlantedBug, planted
+from ottla.testing.simulation.run import main
+from ottla.testing.simulation.scenario import SimulationFailure, run_seed
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
+    run_seed(bug.seed, bug.faults)
+    with planted(bug), pytest.raises(SimulationFailure) as caught:
+        run_seed(bug.seed, bug.faults)
+    assert caught.value.invariant in bug.invariants
+
+
+def test_a_failing_seed_is_shrunk_written_down_and_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with planted(BUGS[0]):
+        assert main(["--seeds", "1", "--jobs", "1", "--bundles", str(tmp_path)]) == 1
+        bundle = tmp_path / "simulation-0.json"
+        assert main(["--replay", str(bundle)]) == 1
+    assert Bundle.from_json(bundle.read_text(encoding="utf-8")).faults == ()  # it needs none
+    told = capsys.readouterr().out
+    assert "python -m ottla.testing.simulation.run --seed 0" in told
+    assert "only committed records are acknowledged" in told
