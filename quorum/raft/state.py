@@ -1,7 +1,6 @@
 """The state of one replica, and the few ways to touch it. No rule of the protocol lives here."""
 
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +18,9 @@ from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory
 from ottla.runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from random import Random
 
 Role = Unattached | Prospective | Candidate | Leader | Resigned | Follower
 
@@ -60,7 +62,7 @@ class RaftState:
         settings: RaftSettings,
         key: ReplicaKey,
         endpoint: Endpoint,
-        rng: Random,
+        rng: "Random",
         log: LogSummary,
         voters: VoterHistory,
         election: ElectionState,

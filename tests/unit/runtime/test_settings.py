@@ -55,7 +55,7 @@ def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words
 
 
 def test_a_missing_setting_says_what_to_write() -> None:
-    with pytest.raises(SettingError, match="node.id is not set"):
+    with pytest.raises(SettingError, match=r"node\.id is not set"):
         ServerConfig({name: text for name, text in NODE.items() if name != "node.id"})
 
 
