@@ -99,6 +99,7 @@ class QuorumNode:
         start_at = max(deliver_from, log.log_start_offset)
         self._delivery = CommitDelivery(log, listener, start_at, self._deliver_later)
         self._accumulator: BatchAccumulator | None = None
+        self._asked: dict[tuple[int, type[Request]], do.SendRequest] = {}
         self._events: deque[Event] = deque()
         self._handling = False
         self._stopped = True
@@ -268,18 +269,22 @@ class QuorumNode:
         self._election_store.save(instruction.state)
 
     def _send(self, instruction: do.SendRequest) -> None:
+        """The core knows requests by their value; asked again in the same words, only the last asking is answered."""
         peer, request = instruction.peer, instruction.request
-        message = messages_proto.request_to_proto(request)
+        self._asked[peer, type(request)] = instruction
         self._peers.call(
             peer,
             instruction.endpoint,
-            message,
-            lambda response: self._answered(peer, request, response),
+            messages_proto.request_to_proto(request),
+            lambda response: self._answered(instruction, response),
             self.settings.request_timeout_ms,
         )
 
-    def _answered(self, peer: int, request: Request, message: Any) -> None:
+    def _answered(self, asked: do.SendRequest, message: Any) -> None:
         """An answer that cannot be understood counts as none: it will be asked again."""
+        peer, request = asked.peer, asked.request
+        if self._asked.get((peer, type(request))) is not asked:
+            return
         response: Response | None = None
         if message is not None:
             try:

@@ -62,6 +62,12 @@ class Node:
         self.slow_disk = False
         self.truncations = 0
         self.next_tick_us = -1
+        self.asked: dict[tuple[int, type[Request]], SendRequest] = {}
+
+    def is_superseded(self, asked: SendRequest) -> bool:
+        """Whether the same question was asked again in the same words: a transport does not confuse the two answers."""
+        latest = self.asked.get((asked.peer, type(asked.request)))
+        return latest is not asked and latest is not None and latest.request == asked.request
 
 
 class RaftCluster:
@@ -222,32 +228,36 @@ class RaftCluster:
 
     def _send(self, node: Node, send: SendRequest) -> None:
         target = self.nodes[send.peer]
-        timeout = ResponseReceived(send.peer, send.request, None)
-        self.at(self.weather.request_timeout_ms * 1000, self.deliver, node, node.life, timeout)
+        node.asked[send.peer, type(send.request)] = send
+        self.at(self.weather.request_timeout_ms * 1000, self._answer, node, node.life, send, None)
         for _ in range(self._copies()):
-            self.at(self._latency(), self._arrive, node, node.life, target, send.request)
+            self.at(self._latency(), self._arrive, node, node.life, target, send)
 
-    def _arrive(self, source: Node, life: int, target: Node, request: Request) -> None:
+    def _answer(self, node: Node, life: int, asked: SendRequest, response: Response | None) -> None:
+        if not node.is_superseded(asked):
+            self.deliver(node, life, ResponseReceived(asked.peer, asked.request, response))
+
+    def _arrive(self, source: Node, life: int, target: Node, asked: SendRequest) -> None:
         if not self._passes(source.id, target.id):
             return
         if target.replica is None:
             if self._passes(target.id, source.id):
-                self.at(self._latency(), self._refuse, source, life, target.id, request)
+                self.at(self._latency(), self._refuse, source, life, asked)
             return
-        self.deliver(target, target.life, RequestReceived(request, (source.id, life, request)))
+        self.deliver(target, target.life, RequestReceived(asked.request, (source.id, life, asked)))
 
-    def _refuse(self, source: Node, life: int, peer: int, request: Request) -> None:
-        self.deliver(source, life, PeerDisconnected(peer))
-        self.deliver(source, life, ResponseReceived(peer, request, None))
+    def _refuse(self, source: Node, life: int, asked: SendRequest) -> None:
+        self.deliver(source, life, PeerDisconnected(asked.peer))
+        self._answer(source, life, asked, None)
 
     def _respond(self, node: Node, token: Any, response: Response) -> None:
-        source_id, life, request = token
+        source_id, life, asked = token
         for _ in range(self._copies()):
-            self.at(self._latency(), self._return, node.id, self.nodes[source_id], life, request, response)
+            self.at(self._latency(), self._return, self.nodes[source_id], life, asked, response)
 
-    def _return(self, peer: int, source: Node, life: int, request: Request, response: Response) -> None:
-        if self._passes(peer, source.id):
-            self.deliver(source, life, ResponseReceived(peer, request, response))
+    def _return(self, source: Node, life: int, asked: SendRequest, response: Response) -> None:
+        if self._passes(asked.peer, source.id):
+            self._answer(source, life, asked, response)
 
     # --- the application ----------------------------------------------------------------------------------------------
 

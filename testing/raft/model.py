@@ -58,6 +58,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     # An answer that nobody waits for changes nothing when it comes; without it the same states are fewer. Kept where late
     # answers are the point.
     keep_late_answers: bool = False
+    records_per_fetch: int = 64
 
 
 class NoRandom(Random):
@@ -164,6 +165,35 @@ class ClusterState(NamedTuple):
     ghost: int
 
 
+class Move(NamedTuple):
+    """Something that may happen next: ``action`` to the node at ``at`` (None: a message just vanishes). ``net`` and
+    ``budget`` are what is left of them before the node answers."""
+
+    kind: str
+    at: int
+    action: Any
+    net: tuple[int, ...]
+    budget: Budget
+
+
+# How often a random walk prefers each kind of move: most of the time the cluster is let work.
+WEIGHTS = {
+    "deliver": 12,
+    "synced": 12,
+    "start": 8,
+    "append": 6,
+    "failed": 6,
+    "timer": 2,
+    "broken": 2,
+    "deliver twice": 2,
+    "crash": 1,
+    "crash, unsynced kept": 1,
+    "shutdown": 1,
+    "lose": 1,
+    "lost": 6,
+}
+
+
 class ModelViolation(AssertionError):
     """An invariant does not hold; ``trace`` is a shortest path to it."""
 
@@ -187,37 +217,69 @@ class ModelChecker:
         self._message_ids: dict[Message, int] = {}
         self._steps: dict[tuple[int, Any], Step] = {}
         self.invariants = ModelInvariants()
-        self.parents: dict[ClusterState, tuple[ClusterState, str] | None] = {}
+        self.parents: dict[ClusterState, tuple[ClusterState, Move] | None] = {}
+        self.exhausted = False
         self.steps_taken = 0
 
     # --- exploring ----------------------------------------------------------------------------------------------------
 
     def run(self, limit: int) -> int:
-        """The number of distinct states; ``limit`` stops the walk. Raises ModelViolation."""
-        start = self._initial()
-        if self.bounds.start == "led":
-            start = self._led(start)
-        self.parents[start] = None
+        """The number of distinct states; ``limit`` stops the walk. Raises ModelViolation with a shortest path."""
+        start = self.start()
+        self.parents = {start: None}
         queue = deque([start])
+        move: Move | None = None
         while queue and len(self.parents) < limit:
             state = queue.popleft()
             try:
-                for label, successor in self._successors(state):
+                for move in self._moves(state):
                     self.steps_taken += 1
+                    successor = self._after(state, move)
                     if successor not in self.parents:
-                        self.parents[successor] = (state, label)
+                        self.parents[successor] = (state, move)
                         queue.append(successor)
             except AssertionError as error:
-                raise ModelViolation(f"{type(error).__name__}: {error}", self.path_to(state)) from error
+                path = [*self._path_to(state), *([move] if move else [])]
+                raise ModelViolation(f"{type(error).__name__}: {error}", self._tell(path)) from error
+        self.exhausted = not queue
         return len(self.parents)
 
-    def path_to(self, state: ClusterState) -> list[str]:
-        path: list[str] = []
+    def walk(self, seed: int, walks: int, steps: int) -> int:
+        """Random walks instead of all: deep where `run` is broad. The number of moves; raises ModelViolation."""
+        rng, taken, start = Random(seed), 0, self.start()
+        for _ in range(walks):
+            state, path = start, list[Move]()
+            try:
+                for _ in range(steps):
+                    moves = list(self._moves(state))
+                    if not moves:
+                        break
+                    path.append(rng.choices(moves, [WEIGHTS[move.kind] for move in moves])[0])
+                    state = self._after(state, path[-1])
+                    taken += 1
+            except AssertionError as error:
+                raise ModelViolation(f"{type(error).__name__}: {error}", self._tell(path)) from error
+        return taken
+
+    def start(self) -> ClusterState:
+        """Where every walk begins."""
+        start = self._initial()
+        return self._led(start) if self.bounds.start == "led" else start
+
+    def _path_to(self, state: ClusterState) -> list[Move]:
+        path: list[Move] = []
         entry = self.parents[state]
         while entry is not None:
             path.append(entry[1])
             entry = self.parents[entry[0]]
         return path[::-1]
+
+    def _tell(self, path: list[Move]) -> list[str]:
+        story = []
+        for move in path:
+            what = self.messages[move.action] if isinstance(move.action, int) else move.action
+            story.append(f"node {move.at + 1}: {move.kind} {what}")
+        return story
 
     def _initial(self) -> ClusterState:
         bounds = self.bounds
@@ -241,82 +303,76 @@ class ModelChecker:
 
     def _led(self, state: ClusterState) -> ClusterState:
         """Node 1 campaigns in the best of worlds; walks on until only its followers' fetches wait."""
-        _, state = self._act(state, 0, Timer.ELECTION, state.budget, "")
+        state = self._after(state, Move("timer", 0, Timer.ELECTION, state.net, state.budget))
         while True:
             syncing = next((index for index in range(3) if self.views[state.nodes[index]].syncing), None)
             if syncing is not None:
-                _, state = self._act(state, syncing, "synced", state.budget, "")
+                state = self._after(state, Move("synced", syncing, "synced", state.net, state.budget))
             elif state.net:
-                message_id = state.net[0]
-                rest = state._replace(net=state.net[1:])
-                _, state = self._act(rest, self.messages[message_id].target - 1, message_id, state.budget, "")
+                message_id, *rest = state.net
+                index = self.messages[message_id].target - 1
+                state = self._after(state, Move("deliver", index, message_id, tuple(rest), state.budget))
             else:
                 return state
 
-    def _successors(self, state: ClusterState) -> Iterator[tuple[str, ClusterState]]:
+    def _moves(self, state: ClusterState) -> Iterator[Move]:
         yield from self._deliveries(state)
         for index in range(3):
             view = self.views[state.nodes[index]]
             if view.up:
-                yield from self._node_actions(state, index, view)
+                yield from self._node_moves(state, index, view)
+                yield from self._failures(state, index, view)
             else:
-                yield self._act(state, index, "start", state.budget, f"start {index + 1}")
+                yield Move("start", index, "start", state.net, state.budget)
 
-    def _deliveries(self, state: ClusterState) -> Iterator[tuple[str, ClusterState]]:
+    def _deliveries(self, state: ClusterState) -> Iterator[Move]:
         budget = state.budget
-        for message_id in state.net:
-            message = self.messages[message_id]
-            index = message.target - 1
-            rest = tuple(other for other in state.net if other != message_id)
+        for position, message_id in enumerate(state.net):
+            index = self.messages[message_id].target - 1
+            rest = state.net[:position] + state.net[position + 1 :]
             if not self.views[state.nodes[index]].up:
-                yield f"lost {message}", state._replace(net=rest)
+                yield Move("lost", index, None, rest, budget)
                 continue
-            yield self._act(state._replace(net=rest), index, message_id, budget, f"deliver {message}")
+            yield Move("deliver", index, message_id, rest, budget)
             if budget.duplicates:
-                less = budget._replace(duplicates=budget.duplicates - 1)
-                yield self._act(state, index, message_id, less, f"deliver twice {message}")
+                yield Move("deliver twice", index, message_id, state.net, _less(budget, "duplicates"))
             if budget.losses:
-                less = budget._replace(losses=budget.losses - 1)
-                yield f"lose {message}", state._replace(net=rest, budget=less)
+                yield Move("lose", index, None, rest, _less(budget, "losses"))
 
-    def _node_actions(self, state: ClusterState, index: int, view: NodeView) -> Iterator[tuple[str, ClusterState]]:
-        budget, name = state.budget, f"node {index + 1}"
+    def _node_moves(self, state: ClusterState, index: int, view: NodeView) -> Iterator[Move]:
+        net, budget = state.net, state.budget
         if view.syncing:
-            yield self._act(state, index, "synced", budget, f"{name} synced")
+            yield Move("synced", index, "synced", net, budget)
         for timer in view.can_fire:
             less = self._timer_budget(view, timer, budget)
             if less is not None:
-                yield self._act(state, index, timer, less, f"{name} {timer} timer")
+                yield Move("timer", index, timer, net, less)
         if view.leads and budget.appends:
-            less = budget._replace(appends=budget.appends - 1)
-            yield self._act(state, index, ("append", budget.appends), less, f"{name} append")
+            yield Move("append", index, ("append", budget.appends), net, _less(budget, "appends"))
+        if view.leads and budget.shutdowns:
+            yield Move("shutdown", index, "shutdown", net, _less(budget, "shutdowns"))
         if budget.crashes:
-            less = budget._replace(crashes=budget.crashes - 1)
-            yield self._act(state, index, "crash", less, f"{name} crash, unsynced lost")
+            yield Move("crash", index, "crash", net, _less(budget, "crashes"))
             if view.syncing:
-                yield self._act(state, index, "crash-kept", less, f"{name} crash, unsynced kept")
-        if budget.shutdowns and view.leads:
-            less = budget._replace(shutdowns=budget.shutdowns - 1)
-            yield self._act(state, index, "shutdown", less, f"{name} shutdown")
-        yield from self._failures(state, index, view)
+                yield Move("crash, unsynced kept", index, "crash-kept", net, _less(budget, "crashes"))
 
     def _timer_budget(self, view: NodeView, timer: Timer, budget: Budget) -> Budget | None:
         """None: the bounds do not let it expire."""
         if timer is Timer.CHECK_QUORUM:
-            return budget._replace(resignations=budget.resignations - 1) if budget.resignations else None
+            return _less(budget, "resignations") if budget.resignations else None
         if view.epoch >= self.bounds.epoch or not budget.campaigns:
             return None
-        return budget._replace(campaigns=budget.campaigns - 1)
+        return _less(budget, "campaigns")
 
-    def _failures(self, state: ClusterState, index: int, view: NodeView) -> Iterator[tuple[str, ClusterState]]:
+    def _failures(self, state: ClusterState, index: int, view: NodeView) -> Iterator[Move]:
         """A request that is nowhere any more fails; a broken stream is seen."""
         for peer, request in view.inflight:
             other = self.views[state.nodes[peer - 1]]
             if (index + 1, request) in other.parked or self._under_way(state, index + 1, peer, request):
                 continue
-            yield self._act(state, index, ("failed", peer, request), state.budget, f"node {index + 1} {request} failed")
+            yield Move("failed", index, ("failed", peer, request), state.net, state.budget)
         if view.follows is not None and not self.views[state.nodes[view.follows - 1]].up:
-            yield self._act(state, index, ("broken", view.follows), state.budget, f"node {index + 1} stream broken")
+            yield Move("broken", index, ("broken", view.follows), state.net, state.budget)
 
     def _under_way(self, state: ClusterState, source: int, target: int, request: Request) -> bool:
         asked = self._message_ids.get(Message(source, target, request))
@@ -330,18 +386,21 @@ class ModelChecker:
 
     # --- stepping -----------------------------------------------------------------------------------------------------
 
-    def _act(
-        self, state: ClusterState, index: int, action: Any, budget: Budget, label: str
-    ) -> tuple[str, ClusterState]:
-        """One action on one node, and the invariants on what came of it."""
+    def _after(self, state: ClusterState, move: Move) -> ClusterState:
+        """The move, and the invariants on what came of it."""
+        if move.action is None:
+            return ClusterState(state.nodes, move.net, move.budget, state.ghost)
+        index = move.at
         before = state.nodes[index]
-        step = self._step(before, action)
-        nodes = (*state.nodes[:index], step.node, *state.nodes[index + 1 :])
-        ghost = state.ghost if step.node == before else self.invariants.after(nodes, index, before, state.ghost)
-        net = _with(state.net, step.sent)
-        if step.node != before and not self.bounds.keep_late_answers:
+        step = self._step(before, move.action)
+        net = _with(move.net, step.sent)
+        if step.node == before:
+            return ClusterState(state.nodes, net, move.budget, state.ghost)
+        nodes: tuple[int, int, int] = (*state.nodes[:index], step.node, *state.nodes[index + 1 :])  # type: ignore[assignment]
+        ghost = self.invariants.after(nodes, index, before, state.ghost)
+        if not self.bounds.keep_late_answers:
             net = self._awaited_only(net, nodes)
-        return label, ClusterState(nodes, net, budget, ghost)  # type: ignore[arg-type]
+        return ClusterState(nodes, net, move.budget, ghost)
 
     def _awaited_only(self, net: tuple[int, ...], nodes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(number for number in net if self._is_awaited(self.messages[number], nodes))
@@ -379,7 +438,14 @@ class ModelChecker:
     def _apply(self, node: ModelNode, action: Any) -> list[Message]:
         if action == "start":
             key = ReplicaKey(node.id, bytes([node.id]) * 16)
-            node.replica = MemoryReplica(self.settings, key, endpoint_of(node.id), NoRandom(0), node.storage)
+            node.replica = MemoryReplica(
+                self.settings,
+                key,
+                endpoint_of(node.id),
+                NoRandom(0),
+                node.storage,
+                max_records=self.bounds.records_per_fetch,
+            )
             return self._handle(node, Started())
         if action in ("crash", "crash-kept"):
             node.storage.crash(1.0 if action == "crash-kept" else 0.0)
@@ -445,6 +511,10 @@ def _view(node: ModelNode) -> NodeView:
         parked=tuple((key.id, parked.request) for key, parked in state.parked.items()),
         syncing=bool(node.syncing),
     )
+
+
+def _less(budget: Budget, name: str) -> Budget:
+    return budget._replace(**{name: getattr(budget, name) - 1})
 
 
 def _with(net: tuple[int, ...], sent: tuple[int, ...]) -> tuple[int, ...]:
