@@ -81,9 +81,11 @@ class ReplicaManager:
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
         self._offline: dict[tuple[str | bytes, int], None] = {}
         self._timers: list[Timer] = []
+        self._lag_checked_ms = 0
 
     def start(self) -> None:
         """Starts the timers."""
+        self._lag_checked_ms = self.timers.now_ms()
         self._every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
         self._every(JOIN_RETRY_MS, self._retry_joins)
         self._every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
@@ -294,6 +296,9 @@ class ReplicaManager:
 
     def _check_lag(self) -> None:
         now_ms = self.timers.now_ms()
+        slept_ms, self._lag_checked_ms = now_ms - self._lag_checked_ms, now_ms
+        if 4 * slept_ms > 3 * self.settings.lag_time_max_ms:
+            return  # it is this process that was away: the followers' fetches wait in its sockets
         for partition in list(self._events.behind):
             partition.consider_shrink(now_ms)
 

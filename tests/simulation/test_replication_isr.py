@@ -97,3 +97,22 @@ def test_a_broker_that_is_unfenced_joins_at_once() -> None:
         assert await cluster.until(lambda: len(cluster.isr()) == 3) < 0.1
 
     run(scenario)
+
+
+def test_a_leader_that_was_away_does_not_blame_its_followers() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        leader = cluster.brokers[1].node
+        for follower in (2, 3):
+            for ends in ((leader, cluster.brokers[follower].node), (cluster.brokers[follower].node, leader)):
+                cluster.loop.network.link(*ends).delay_ns = (50_000_000, 60_000_000)
+        client.send_produce(b"on its way to the followers")
+        await cluster.until(lambda: cluster.brokers[1].log().log_end_offset == 1)
+        leader.pause()
+        await asyncio.sleep(4.6)
+        leader.resume()
+        await asyncio.sleep(1)
+        assert cluster.alterations == []
+
+    run(scenario, replica_lag_time_max_ms="2000")
