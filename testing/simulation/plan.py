@@ -95,7 +95,10 @@ class Faults:
 
     def _is_well(self, node: int) -> bool:
         server, broker = self._cluster.running(node), self._metadata().brokers.get(node)
-        return server is not None and server.ready.is_set() and broker is not None and not broker.fenced
+        process = self._cluster.nodes[node].process
+        if server is None or process is None or process.paused or broker is None:
+            return False  # a leader that wakes may have the others' ISR membership ended in its first step
+        return server.ready.is_set() and not broker.fenced
 
     def _is_cleared(self) -> bool:
         """Whether no ISR names the suspect for what it had before: it left them all, or has registered anew."""

@@ -208,6 +208,31 @@ def test_peers_of_a_killed_process_see_the_connection_close() -> None:
     simulate(program, 1)
 
 
+def test_a_reset_between_two_dead_processes_is_not_answered() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        server, client = loop.create_node("server"), loop.create_node("client")
+        server.start(echo_main)
+        await asyncio.sleep(0.001)
+
+        async def main(host: Host) -> None:
+            _, writer = await asyncio.open_connection("server", 9092)
+            writer.write(b"anyone?")
+            await asyncio.Event().wait()
+
+        client.start(main)
+        await asyncio.sleep(0.1)
+        loop.network.cut_between([server], [client])
+        server.kill()
+        client.kill()
+        loop.network.mend(server, client)
+        loop.network.mend(client, server)
+        loop.network.reset_between(server, client)
+        await asyncio.sleep(10)
+        assert not loop.unhandled
+
+    simulate(program, 1)
+
+
 def test_peers_of_a_crashed_machine_hear_nothing_until_it_is_back() -> None:
     async def program(loop: SimulationLoop) -> None:
         node = loop.create_node("server")

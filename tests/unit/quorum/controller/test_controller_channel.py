@@ -154,6 +154,26 @@ def test_only_the_leaders_broken_stream_is_told() -> None:
     run(main)
 
 
+def test_a_call_does_not_wait_for_a_controller_that_was_replaced() -> None:
+    async def main() -> None:
+        quorum, paused, third = FakeQuorum(2), FakeChannel(done), FakeChannel(done)
+        paused.call = lambda *_: None  # type: ignore[method-assign]
+        channel = ControllerChannel(quorum, FakeTransport(FakeChannel(done), paused, third), CONTROLLERS, None)
+        call = asyncio.ensure_future(channel.call(allocate(), 5_000))
+        await asyncio.sleep(0.1)
+        quorum.leader = LeaderAndEpoch(None, 2)
+        channel.leader_changed()
+        quorum.leader = LeaderAndEpoch(3, 2)
+        channel.leader_changed()
+        channel.leader_changed()
+        started = asyncio.get_running_loop().time()
+        assert await call is not None
+        assert asyncio.get_running_loop().time() - started < 0.01
+        assert len(third.requests) == 1
+
+    run(main)
+
+
 def test_closing_ends_all_calls() -> None:
     async def main() -> None:
         channel = ControllerChannel(FakeQuorum(None), FakeTransport(), CONTROLLERS, None)
