@@ -36,6 +36,7 @@ imports: setup
 
 generated: setup ## generated code equals a fresh generation
 	tools/generate-proto --check
+	$(BIN)/python tools/state-diagram --check
 
 unit: setup
 	pytest -q tests/unit
