@@ -56,7 +56,7 @@ class LogSummary(msgspec.Struct):
 
     def truncate(self, offset: int) -> None:
         """Notes that everything from ``offset`` on was cut off."""
-        assert self.start <= offset <= self.end
+        assert self.start <= offset <= self.end, f"truncate to {offset} a log of {self.start} to {self.end}"
         self.epochs = tuple(entry for entry in self.epochs if entry[1] < offset)
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
@@ -70,7 +70,7 @@ class LogSummary(msgspec.Struct):
 
     def advance_start(self, offset: int) -> None:
         """Notes that records below ``offset`` were removed (a snapshot covers them)."""
-        assert self.start <= offset <= self.end
+        assert self.start <= offset <= self.end, f"truncate to {offset} a log of {self.start} to {self.end}"
         self.base_epoch = self.epoch_below(offset)
         kept = tuple(entry for entry in self.epochs if entry[1] >= offset)
         older = [epoch for epoch, start in self.epochs if start < offset]

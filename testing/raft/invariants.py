@@ -91,6 +91,9 @@ class Invariants:
         if state.high_watermark < before:
             # What was told to be committed would be taken back.
             raise InvariantViolation("monotonic high watermark", f"node {node}: {before} -> {state.high_watermark}")
+        if not state.settings.can_vote and storage.end > len(self.committed):
+            # A broker would act on metadata that may never have been.
+            raise InvariantViolation("observers see committed records", f"node {node} has {storage.end}")
         if state.high_watermark > storage.end:
             raise InvariantViolation("state machine safety", f"node {node} commits beyond its log")
         if state.high_watermark > before:

@@ -53,7 +53,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0
     resignations: int = 0  # by check-quorum
     shutdowns: int = 0
-    # Where the walk begins: "cold", or "led": node 1 was elected and everyone has heard of it.
+    # Where the walk begins: "cold"; "led": node 1 was elected and everyone has heard of it; "appended": then it appended a
+    # record, which all have and none has synced.
     start: str = "cold"
     # An answer that nobody waits for changes nothing when it comes; without it the same states are fewer. Kept where late
     # answers are the point.
@@ -263,8 +264,16 @@ class ModelChecker:
 
     def start(self) -> ClusterState:
         """Where every walk begins."""
-        start = self._initial()
-        return self._led(start) if self.bounds.start == "led" else start
+        state = self._initial()
+        if self.bounds.start != "cold":
+            state = self._led(state)
+        if self.bounds.start == "appended":
+            state = self._after(state, Move("append", 0, ("append", 1), state.net, state.budget))
+            for message_id in state.net:
+                rest = tuple(other for other in state.net if other != message_id)
+                index = self.messages[message_id].target - 1
+                state = self._after(state, Move("deliver", index, message_id, rest, state.budget))
+        return state
 
     def _path_to(self, state: ClusterState) -> list[Move]:
         path: list[Move] = []

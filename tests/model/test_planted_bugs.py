@@ -1,0 +1,238 @@
+"""One-line mutations of the rules, and who catches each: the exhaustive checker, its random walks, or the simulator.
+
+A row that stops being caught means that the checks have lost a tooth.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from ottla.quorum.raft import majority as majority_module
+from ottla.quorum.raft import rules
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.majority import VoteResult
+from ottla.quorum.raft.roles.candidate import Candidate
+from ottla.testing.raft.cluster import RaftCluster
+from ottla.testing.raft.faults import draw_faults
+from ottla.testing.raft.model import Bounds, ModelChecker
+
+DEEP = Bounds(
+    epoch=5,
+    campaigns=10,
+    appends=4,
+    crashes=4,
+    losses=4,
+    duplicates=3,
+    resignations=1,
+    shutdowns=1,
+    records_per_fetch=1,
+    keep_late_answers=True,
+)
+SHALLOW = (
+    Bounds(epoch=1, campaigns=2),
+    Bounds(epoch=2, start="led", campaigns=1, crashes=1, appends=1),
+    Bounds(epoch=2, start="appended", campaigns=1, crashes=2),
+)
+
+
+def exhaustive(scope: int) -> None:
+    ModelChecker(SHALLOW[scope]).run(limit=300_000 if scope == 2 else 60_000)
+
+
+def random_walks(seed: int) -> None:
+    ModelChecker(DEEP).walk(seed, walks=400, steps=250)
+
+
+def simulator(seed: int) -> None:
+    cluster = RaftCluster(seed, voters=3 if seed % 3 else 5, observers=seed % 4)
+    cluster.plan(draw_faults(Random(seed), list(cluster.nodes), 8000, 300))
+    cluster.start_all()
+    cluster.keep_appending(15_000, 8000)
+    cluster.run(8000)
+    cluster.heal_everything()
+    cluster.check_liveness()
+
+
+class Bug(NamedTuple):
+    """``place.name`` becomes ``mutation``; ``catcher(seed)`` must fail with ``story`` in its message."""
+
+    what: str
+    place: Any
+    name: str
+    mutation: Callable[..., Any]
+    catcher: Callable[[int], None]
+    seed: int
+    story: str
+
+
+BUGS = (
+    Bug("half is a majority", majority_module, "majority", lambda n: n // 2, exhaustive, 0, "durable on a majority"),
+    Bug(
+        "who was voted for is forgotten",
+        rules,
+        "may_vote_for",
+        lambda candidate, voted, leader_id, up_to_date: leader_id is None and up_to_date,
+        exhaustive,
+        0,
+        "election safety",
+    ),
+    Bug("the vote is not kept", rules, "vote_must_be_recorded", lambda voted: False, exhaustive, 0, "election safety"),
+    Bug("any log may lead", rules, "is_up_to_date", lambda candidate, own: True, exhaustive, 1, "leader completeness"),
+    Bug(
+        "only the length of the log counts",
+        rules,
+        "is_up_to_date",
+        lambda candidate, own: candidate.offset >= own.offset,
+        random_walks,
+        1,
+        "leader completeness",
+    ),
+    Bug(
+        "the leader counts what it has not synced",
+        rules,
+        "acknowledged_by_leader",
+        lambda log: log.end,
+        exhaustive,
+        0,
+        "durable on a majority",
+    ),
+    Bug(
+        # What asynchronous fsync adds to Raft: the vote given for it outlives the record.
+        "a candidate claims what it has not synced",
+        rules,
+        "candidate_end",
+        rules.voter_end,
+        exhaustive,
+        2,
+        "leader completeness",
+    ),
+    Bug(
+        "a fetch acknowledges what is not synced",
+        rules,
+        "fetch_offset",
+        lambda log: log.end,
+        exhaustive,
+        0,
+        "durable on a majority",
+    ),
+    Bug(
+        "records of older epochs are committed by counting",
+        rules,
+        "may_commit",
+        lambda offset, epoch_start: offset > 0,
+        random_walks,
+        1,
+        "leader completeness",
+    ),
+    Bug("one copy is enough", rules, "committed_offset", max, exhaustive, 0, "durable on a majority"),
+    Bug(
+        "a follower is counted twice",
+        rules,
+        "committed_offset",
+        lambda ends: sorted([*ends, max(ends)], reverse=True)[len(ends) // 2],
+        exhaustive,
+        0,
+        "durable on a majority",
+    ),
+    Bug("nobody ever diverges", rules, "divergence", lambda log, offset, epoch: None, random_walks, 1, "log matching"),
+    Bug(
+        "the length of the epoch is not compared",
+        rules,
+        "divergence",
+        lambda log, offset, epoch: None if log.end_offset_for(epoch).epoch == epoch else log.end_offset_for(epoch),
+        random_walks,
+        1,
+        "log matching",
+    ),
+    Bug(
+        "a follower cuts where it is told, whatever it has",
+        rules,
+        "truncation_point",
+        lambda log, diverging: diverging.offset,
+        random_walks,
+        1,
+        "truncate",
+    ),
+    Bug(
+        "late answers are listened to",
+        rules,
+        "answers_request",
+        lambda awaited, request: True,
+        random_walks,
+        2,
+        "the log was cut",
+    ),
+    Bug(
+        "a follower commits what it does not have",
+        rules,
+        "follower_high_watermark",
+        lambda leaders, log_end: leaders,
+        simulator,
+        1,
+        "commits beyond its log",
+    ),
+    Bug(
+        "the high watermark follows the count back",
+        rules,
+        "raised_high_watermark",
+        lambda current, offset: offset,
+        exhaustive,
+        1,
+        "monotonic high watermark",
+    ),
+    Bug(
+        "a restart forgets the vote",
+        rules,
+        "restored_epoch",
+        lambda election, log: ElectionState(election.epoch),
+        exhaustive,
+        1,
+        "one vote an epoch",
+    ),
+    Bug("a candidate keeps its epoch", rules, "next_epoch", lambda epoch: epoch, exhaustive, 0, "IllegalTransition"),
+    Bug(
+        "a candidate votes for another",
+        Candidate,
+        "grants_vote",
+        lambda self, candidate, up_to_date: up_to_date,
+        exhaustive,
+        0,
+        "election safety",
+    ),
+    Bug(
+        "a voter that did not answer has agreed",
+        rules,
+        "election_result",
+        lambda voters, granted, unanswered: (
+            VoteResult.WON if granted + unanswered > voters // 2 and unanswered < voters - 1 else VoteResult.PENDING
+        ),
+        exhaustive,
+        0,
+        "election safety",
+    ),
+    Bug(
+        "observers are given what is not committed",
+        rules,
+        "observer_limit",
+        lambda high_watermark: high_watermark + 1,
+        simulator,
+        1,
+        "observers see committed records",
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what.replace(" ", "-"))
+def test_planted_bug_is_caught(bug: Bug) -> None:
+    with patch.object(bug.place, bug.name, bug.mutation), pytest.raises(AssertionError, match=bug.story):
+        bug.catcher(bug.seed)
+
+
+def test_without_a_bug_the_same_runs_are_clean() -> None:
+    exhaustive(0)
+    exhaustive(1)
+    ModelChecker(DEEP).walk(seed=1, walks=40, steps=250)
+    simulator(1)
