@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from ottla.quorum.rpc.transport import Handler, OnDone, Request, Response, Service
+from ottla.quorum.rpc.transport import Handler, OnDone, PerConnection, Request, Response, Service
 
 
 class Switchboard:
@@ -13,7 +13,9 @@ class Switchboard:
         self.servers: dict[tuple[str, int], SwitchboardServer] = {}
         self.channels: list[SwitchboardChannel] = []
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler]) -> "SwitchboardServer":
+    async def serve(
+        self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]
+    ) -> "SwitchboardServer":
         server = SwitchboardServer(self, (host, port), handlers)
         self.servers[host, port] = server
         return server
@@ -27,7 +29,9 @@ class Switchboard:
 
 
 class SwitchboardServer:
-    def __init__(self, switchboard: Switchboard, address: tuple[str, int], handlers: Mapping[Service, Handler]) -> None:
+    def __init__(
+        self, switchboard: Switchboard, address: tuple[str, int], handlers: Mapping[Service, Handler | PerConnection]
+    ) -> None:
         self._switchboard = switchboard
         self._address = address
         self.handlers = handlers
@@ -72,6 +76,7 @@ class SwitchboardChannel:
             self._loop.call_soon(self.break_off)
             return
         handler = server.handlers[self._service]
+        assert not isinstance(handler, PerConnection), "the quorum's requests need no connection"
         handler(self._service.request_type.FromString(data), lambda response: self._reply(call_id, response))
 
     def _reply(self, call_id: int, response: Response) -> None:

@@ -1,0 +1,127 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.log.batch import CorruptBatchError, headers
+from ottla.log.records import ControlType, control_type_of, decode_records
+from ottla.quorum.accumulator import BatchAccumulator
+from ottla.quorum.batches import committed_batches, encode_values, parse_batches
+from ottla.quorum.control_records import control_batch, decode_voters, encode_voters
+from ottla.quorum.election_store import ElectionStore
+from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.instructions import AppendControl, LeaderChange, Voters
+from ottla.quorum.raft.messages import BatchInfo
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.runtime.errors import KafkaError
+from ottla.testing.quorum.memory import MemoryStore
+
+DIRECTORY = bytes(range(16))
+VOTERS = VoterSet.of(
+    [Voter(ReplicaKey(1, DIRECTORY), Endpoint("one", 9093)), Voter(ReplicaKey(2), Endpoint("two.example", 65535))]
+)
+
+
+def test_a_batch_says_what_it_holds_and_what_caused_it() -> None:
+    data = encode_values([b"a", b"b"], 7, 3, 1000, "create topic t") + encode_values([b"c"], 9, 3, 1001, "")
+    parsed = parse_batches(bytes(data))
+    told = list(committed_batches(bytes(data), 7))
+
+    assert parsed.batches == (BatchInfo(7, 8, 3), BatchInfo(9, 9, 3))
+    assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in told] == [(7, 8, 3), (9, 9, 3)]
+    assert [batch.records for batch in told] == [[b"a", b"b"], [b"c"]]
+    assert [batch.cause for batch in told] == ["create topic t", ""]
+    assert [batch.append_time_ms for batch in told] == [1000, 1001]
+
+
+def test_a_batch_cut_off_is_left_out() -> None:
+    first, second = encode_values([b"a"], 0, 1, 0, ""), encode_values([b"b"], 1, 1, 0, "")
+    parsed = parse_batches(bytes(first + second[:-1]))
+
+    assert parsed.data == bytes(first)
+    assert len(parsed.batches) == 1
+
+
+def test_a_damaged_batch_is_refused() -> None:
+    data = encode_values([b"abc"], 0, 1, 0, "")
+    data[-2] ^= 1
+    with pytest.raises(CorruptBatchError):
+        parse_batches(bytes(data))
+
+
+def test_what_was_delivered_is_not_told_again() -> None:
+    data = encode_values([b"a"], 0, 1, 0, "") + encode_values([b"b"], 1, 1, 0, "")
+
+    assert [batch.base_offset for batch in committed_batches(bytes(data), 1)] == [1]
+
+
+def test_control_batches_move_the_offset_and_carry_no_records() -> None:
+    change = LeaderChange(1, (ReplicaKey(1, DIRECTORY), ReplicaKey(2)), (1,))
+    data = bytes(control_batch(AppendControl(4, 2, (change, Voters(VOTERS))), 99))
+    [told] = committed_batches(data, 0)
+    [parsed] = parse_batches(data).batches
+
+    assert (told.base_offset, told.last_offset, told.records) == (4, 5, [])
+    assert parsed == BatchInfo(4, 5, 2, VOTERS)
+    [(position, header)] = headers(data)
+    kinds = [control_type_of(record.key) for record in decode_records(data, header, position=position)]
+    assert kinds == [ControlType.LEADER_CHANGE, ControlType.KRAFT_VOTERS]
+
+
+def test_a_leader_change_has_kafkas_bytes() -> None:
+    change = LeaderChange(1, (ReplicaKey(1, DIRECTORY),), (1,))
+    data = bytes(control_batch(AppendControl(0, 1, (change,)), 0))
+    [(position, header)] = headers(data)
+    [record] = decode_records(data, header, position=position)
+    voter = b"\0\0\0\1" + DIRECTORY + b"\0"
+
+    assert record.key == b"\0\0\0\2"
+    assert record.value == b"\0\1" + b"\0\0\0\1" + b"\2" + voter + b"\2" + voter + b"\0"
+
+
+KEYS = st.builds(ReplicaKey, st.integers(0, 2**31 - 1), st.none() | st.binary(min_size=16, max_size=16).filter(any))
+MEMBERS = st.builds(Voter, KEYS, st.builds(Endpoint, st.text(max_size=300), st.integers(0, 65535)))
+
+
+@given(st.lists(MEMBERS, max_size=5, unique_by=lambda voter: voter.key.id))
+def test_voter_sets_survive_encoding(members: list[Voter]) -> None:
+    voters = VoterSet.of(members)
+
+    assert decode_voters(encode_voters(voters)) == voters
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_no_voter_set(data: bytes) -> None:
+    with suppress(KafkaError):
+        decode_voters(data)
+
+
+def test_the_accumulator_gives_offsets_and_drains_all_at_once() -> None:
+    accumulator = BatchAccumulator(epoch=3, next_offset=10, batch_bytes_max=10_000)
+
+    assert accumulator.append([b"a", b"b"], 5, "x") == 11
+    assert accumulator.append([b"c"], 6, "") == 12
+    event, committable = accumulator.drain()
+    assert event.batches == (BatchInfo(10, 11, 3), BatchInfo(12, 12, 3))
+    assert parse_batches(event.data).batches == event.batches
+    assert list(committed_batches(event.data, 0)) == committable
+    assert not accumulator
+    assert accumulator.next_offset == 13
+
+
+def test_the_election_state_is_kept_durably() -> None:
+    store = MemoryStore()
+    state = ElectionState(7, None, ReplicaKey(2, DIRECTORY))
+
+    assert ElectionStore(store).load() == ElectionState()
+    ElectionStore(store).save(state)
+    assert ElectionStore(store).load() == state
+    assert store.durable_writes == 1
+
+
+def test_a_damaged_election_state_is_no_fresh_one() -> None:
+    store = MemoryStore()
+    store.write([(b"quorum/election", b"\xff\xff")], durable=True)
+    with pytest.raises(ValueError, match="damaged"):
+        ElectionStore(store).load()

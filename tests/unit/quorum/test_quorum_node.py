@@ -1,0 +1,342 @@
+"""The shell around the core: order, appends, commits, leadership, failures. Virtual time, no disk, no network."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.peers import QUORUM_SERVICE
+from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.settings import QuorumSettings
+from ottla.runtime.clock import Clock
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.host import Host
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.quorum.memory import MemoryLog, MemoryStore
+from ottla.testing.quorum.switchboard import Switchboard, SwitchboardServer
+
+
+class FixedClock:
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+@dataclass
+class Listener:
+    batches: list[CommittedBatch] = field(default_factory=list)
+    leaders: list[LeaderAndEpoch] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        self.batches.append(batch)
+        self.story.append(f"commit {batch.last_offset}")
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.leaders.append(leader)
+        self.story.append(f"leader {leader.leader_id}")
+
+    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        raise AssertionError("no snapshot here")
+
+    @property
+    def records(self) -> list[bytes]:
+        return [record for batch in self.batches for record in batch.records]
+
+
+class Member:
+    """A node with what surrounds it; what it stores outlives it."""
+
+    def __init__(self, world: "World", node_id: int) -> None:
+        self.world = world
+        self.id = node_id
+        self.log = MemoryLog()
+        self.store = MemoryStore()
+        self.failures: list[QuorumFailure] = []
+        self.listener = Listener()
+        self.node: QuorumNode
+        self.server: SwitchboardServer
+
+    async def start(self, deliver_from: int = 0, **settings: Any) -> None:
+        clock: Clock = FixedClock()
+        host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]
+        self.listener = Listener()
+        self.node = QuorumNode(
+            QuorumSettings(
+                node_id=self.id,
+                cluster_id="test",
+                voters=self.world.endpoints,
+                is_voter=self.id in self.world.endpoints,
+                endpoint=Endpoint("host", self.id),
+                **settings,
+            ),
+            host,
+            self.world.switchboard,
+            self.log,
+            self.store,
+            self.listener,
+            deliver_from=deliver_from,
+            on_failure=self.failures.append,
+        )
+        self.server = await self.world.switchboard.serve("host", self.id, {QUORUM_SERVICE: self.node.handle_request})
+        await self.node.start()
+
+    async def stop(self, *, graceful: bool = False) -> None:
+        await self.node.stop(graceful)
+        await self.server.close()
+
+    @property
+    def leads(self) -> bool:
+        return self.node.is_leader and LeaderAndEpoch(self.id, self.node.leader.epoch) in self.listener.leaders
+
+
+class World:
+    def __init__(self, loop: SimulationLoop, voters: int) -> None:
+        self.loop = loop
+        self.endpoints = {node: Endpoint("host", node) for node in range(1, voters + 1)}
+        self.switchboard = Switchboard()
+        self.members = {node: Member(self, node) for node in self.endpoints}
+
+    async def start(self) -> Member:
+        for member in self.members.values():
+            await member.start()
+        return await self.leader()
+
+    async def leader(self, *, other_than: Member | None = None) -> Member:
+        await self.until(lambda: any(member.leads for member in self.members.values() if member is not other_than))
+        return next(member for member in self.members.values() if member.leads and member is not other_than)
+
+    async def until(self, condition: Callable[[], bool], limit_s: float = 5.0) -> None:
+        import asyncio
+
+        deadline = self.loop.time() + limit_s
+        while not condition():
+            assert self.loop.time() < deadline, "did not come to pass"
+            await asyncio.sleep(0.001)
+
+    async def committed(self, member: Member, offset: int) -> None:
+        await self.until(lambda: member.node.high_watermark > offset)
+
+
+def run(scenario: Callable[[World], Coroutine[Any, Any, None]], voters: int = 3) -> None:
+    loop = SimulationLoop(seed=1)
+    try:
+        loop.run_until_complete(scenario(World(loop, voters)))
+        assert loop.unhandled == []
+    finally:
+        loop.close()
+
+
+def test_what_is_appended_reaches_every_listener_in_order() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        epoch = leader.node.leader.epoch
+        last = [leader.node.append([b"%d" % number, b"x"], epoch, cause="a request") for number in range(5)]
+        await world.until(lambda: all(member.node.high_watermark > last[-1] for member in world.members.values()))
+
+        for member in world.members.values():
+            data = [batch for batch in member.listener.batches if batch.records]
+            assert [batch.records for batch in data] == [[b"%d" % number, b"x"] for number in range(5)]
+            assert [batch.last_offset for batch in data] == last
+            assert {batch.cause for batch in data} == {"a request"}
+            assert {batch.append_time_ms for batch in data} == {1_700_000_000_000}
+
+    run(scenario)
+
+
+def test_offsets_are_given_at_once() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        epoch, first = leader.node.leader.epoch, leader.node.next_offset
+
+        assert leader.node.append([b"a", b"b", b"c"], epoch) == first + 2
+        assert leader.node.next_offset == first + 3
+
+    run(scenario)
+
+
+def test_leadership_is_told_after_all_that_was_committed_before() -> None:
+    async def scenario(world: World) -> None:
+        old = await world.start()
+        old.node.append([b"a"], old.node.leader.epoch)
+        await world.until(lambda: all(member.node.high_watermark == 2 for member in world.members.values()))
+        await old.stop()
+        new = await world.leader(other_than=old)
+
+        told = new.listener.story.index(f"leader {new.id}")
+        assert new.listener.story[:told].count("commit 1") == 1
+        assert new.listener.story[told - 1] == "commit 2"
+
+    run(scenario)
+
+
+def test_only_the_leader_of_the_epoch_appends() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        follower = next(member for member in world.members.values() if member is not leader)
+        epoch = leader.node.leader.epoch
+        with pytest.raises(NotLeaderError) as refused:
+            follower.node.append([b"a"], epoch)
+        with pytest.raises(NotLeaderError):
+            leader.node.append([b"a"], epoch - 1)
+
+        assert refused.value.leader == (leader.id, epoch)
+
+    run(scenario)
+
+
+def test_a_batch_too_large_is_refused_and_takes_no_offset() -> None:
+    async def scenario(world: World) -> None:
+        member = world.members[1]
+        await member.start(batch_bytes_max=1000)
+        await world.leader()
+        before = member.node.next_offset
+        with pytest.raises(KafkaError) as refused:
+            member.node.append([bytes(2000)], member.node.leader.epoch)
+
+        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        assert member.node.next_offset == before
+
+    run(scenario, voters=1)
+
+
+def test_nothing_is_committed_before_it_is_synced() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        syncs = leader.log.active_file.syncs
+        last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.committed(leader, last)
+
+        assert leader.log.active_file.syncs > syncs
+
+    run(scenario, voters=1)
+
+
+def test_appends_share_syncs() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        syncs = leader.log.active_file.syncs
+        for _ in range(100):
+            last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.committed(leader, last)
+
+        assert leader.log.active_file.syncs - syncs <= 3
+
+    run(scenario)
+
+
+def test_a_graceful_stop_hands_over_at_once() -> None:
+    async def scenario(world: World) -> None:
+        old = await world.start()
+        last = old.node.append([b"a"], old.node.leader.epoch)
+        await world.committed(old, last)
+        began = world.loop.time()
+        await old.stop(graceful=True)
+        await world.leader(other_than=old)
+
+        assert world.loop.time() - began < 0.05
+
+    run(scenario)
+
+
+def test_a_graceful_stop_alone_does_not_wait() -> None:
+    async def scenario(world: World) -> None:
+        member = await world.start()
+        began = world.loop.time()
+        await member.stop(graceful=True)
+
+        assert world.loop.time() - began < 0.05
+
+    run(scenario, voters=1)
+
+
+def test_a_broken_stream_to_the_leader_is_acted_on() -> None:
+    async def scenario(world: World) -> None:
+        old = await world.start()
+        await world.until(lambda: all(member.node.high_watermark > 0 for member in world.members.values()))
+        began = world.loop.time()
+        await old.stop()
+        await world.leader(other_than=old)
+
+        assert world.loop.time() - began < 0.2
+
+    run(scenario)
+
+
+def test_a_restarted_node_goes_on_where_its_listener_stands() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        for _ in range(3):
+            last = leader.node.append([b"a"], leader.node.leader.epoch)
+            await world.committed(leader, last)
+        follower = next(member for member in world.members.values() if member is not leader)
+        await world.committed(follower, last)
+        await follower.stop()
+        await follower.start(deliver_from=3)
+        await world.committed(follower, last)
+        await world.until(lambda: bool(follower.listener.batches))
+
+        assert [batch.base_offset for batch in follower.listener.batches] == [3]
+
+    run(scenario)
+
+
+def test_an_observer_follows_without_voting() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        observer = Member(world, 9)
+        await observer.start()
+        last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.committed(observer, last)
+
+        assert observer.listener.records == [b"a"]
+        assert not observer.node.is_leader
+        assert observer.log.active_file.syncs == 0
+        known = [replica.id for member in world.members.values() for replica in member.node.describe().observers]
+        assert known in ([], [9])
+
+    run(scenario)
+
+
+def test_a_failed_sync_stops_the_node_before_it_promises_anything() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        high_watermark = leader.node.high_watermark
+        leader.log.active_file.error = OSError(5, "EIO")
+        leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.until(lambda: bool(leader.failures))
+
+        assert "cannot be synced" in str(leader.failures[0])
+        assert leader.node.high_watermark == high_watermark
+
+    run(scenario, voters=1)
+
+
+def test_the_vote_is_durable() -> None:
+    async def scenario(world: World) -> None:
+        await world.start()
+
+        assert all(member.store.durable_writes > 0 for member in world.members.values())
+
+    run(scenario)
+
+
+def test_a_leader_describes_how_far_everyone_is() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.until(lambda: all(member.node.high_watermark > last for member in world.members.values()))
+        description = leader.node.describe()
+
+        assert (description.leader_id, description.high_watermark) == (leader.id, last + 1)
+        assert [replica.id for replica in description.voters] == [1, 2, 3]
+        assert {replica.log_end_offset for replica in description.voters} == {last + 1}
+        assert all(replica.last_caught_up_ms > 0 for replica in description.voters)
+
+    run(scenario)
