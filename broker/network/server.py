@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 from contextlib import suppress
 from functools import partial
 
@@ -12,6 +14,7 @@ from ottla.broker.network.routing import RouteTable
 
 logger = logging.getLogger(__name__)
 
+ACCEPTS_PER_TURN = 16
 _SWEEPS_PER_IDLE_TIME = 4
 _SWEEP_SECONDS_MAX = 30.0
 _LAST_ANSWERS_SECONDS = 1.0
@@ -60,7 +63,23 @@ class NetworkServer:
         )
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
+        for listening in server.sockets:
+            await self._accept_more(listening.fileno(), name, routes)
         return bound
+
+    async def _accept_more(self, descriptor: int, name: str, routes: RouteTable) -> None:
+        """More handles on one listening socket: libuv accepts one connection a turn and handle, and a crowd that comes
+        together while others are served would wait for seconds (after a failover, all clients come together)."""
+        if descriptor < 0:
+            return  # a simulated socket
+        for _ in range(ACCEPTS_PER_TURN - 1):
+            copy = socket.socket(fileno=os.dup(descriptor))
+            copy.setblocking(False)
+            factory = partial(self._new_connection, name, routes)
+            more = await asyncio.get_running_loop().create_server(
+                factory, sock=copy, backlog=self.limits.backlog, start_serving=False
+            )
+            self._servers.append(more)
 
     async def start(self) -> None:
         """Begins to accept on everything that was bound."""

@@ -114,7 +114,8 @@ class Controller:
         self._appended_offset = self._committed_offset
         now_ms = self._timers.now_ms()
         for broker in state.image.brokers.values():
-            state.sessions.expect(broker.id, broker.epoch, now_ms)
+            if not broker.fenced:
+                state.sessions.expect(broker.id, broker.epoch, now_ms)
         _logger.info("active controller in epoch %d, from offset %d on", epoch, self._quorum.next_offset)
         self._checked_ms = now_ms
         self._repeat("sessions", self._check_pause_ms, self._check_sessions)

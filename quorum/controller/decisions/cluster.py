@@ -40,7 +40,8 @@ def register_broker(
         )
     known = state.image.brokers.get(request.broker_id)
     is_new = known is None or known.incarnation_id != request.incarnation_id
-    if known is not None and is_new and state.sessions.is_alive(known.id, known.epoch, now_ms):
+    may_live = known is not None and is_new and state.sessions.is_alive(known.id, known.epoch, now_ms)
+    if known is not None and may_live and not _holds_directories_of(request, known):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another broker with the id {request.broker_id} is running: give each node an id of its own",
@@ -54,6 +55,12 @@ def register_broker(
     epoch = next_offset + len(records) if known is None or is_new else known.epoch
     records.append(_registration(request, epoch, None if is_new else known))
     return Decision(rpc.RegisterBrokerResponse(broker_epoch=epoch), records, atomic=False)
+
+
+def _holds_directories_of(request: rpc.RegisterBrokerRequest, known: BrokerView) -> bool:
+    """Whether the new process has the old one's directories. It locked them before it came here, so the old one is dead:
+    nobody needs to wait for its session to end (Kafka does)."""
+    return bool(known.directories) and sorted(request.directories) == sorted(known.directories)
 
 
 def _check_directories(state: ControllerState, request: rpc.RegisterBrokerRequest) -> None:

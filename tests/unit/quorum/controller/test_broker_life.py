@@ -78,9 +78,15 @@ def test_the_same_incarnation_again_keeps_its_epoch_and_state(world: World) -> N
 
 
 def test_another_incarnation_waits_for_the_end_of_the_session(world: World) -> None:
-    assert refused(world, world.registration(1, incarnation=2)) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    elsewhere = {"incarnation": 2, "directories": [directory(9)]}
+    assert refused(world, world.registration(1, **elsewhere)) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     world.state.sessions.gone(1, world.epoch(1))
+    assert world.register(1, **elsewhere) == world.epoch(1)
+
+
+def test_who_holds_the_old_incarnations_directories_need_not_wait(world: World) -> None:
     assert world.register(1, incarnation=2) == world.epoch(1)
+    assert world.state.image.brokers[1].incarnation_id == bytes([1, 2]) * 8
 
 
 @pytest.mark.parametrize(
