@@ -78,10 +78,13 @@ def test_the_same_incarnation_again_keeps_its_epoch_and_state(world: World) -> N
 
 
 def test_another_incarnation_waits_for_the_end_of_the_session(world: World) -> None:
-    elsewhere = {"incarnation": 2, "directories": [directory(9)]}
-    assert refused(world, world.registration(1, **elsewhere)) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    elsewhere = [directory(9)]
+    assert (
+        refused(world, world.registration(1, incarnation=2, directories=elsewhere))
+        is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    )
     world.state.sessions.gone(1, world.epoch(1))
-    assert world.register(1, **elsewhere) == world.epoch(1)
+    assert world.register(1, incarnation=2, directories=elsewhere) == world.epoch(1)
 
 
 def test_who_holds_the_old_incarnations_directories_need_not_wait(world: World) -> None:
