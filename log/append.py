@@ -67,6 +67,7 @@ def roll(log: "Log", base_offset: int) -> None:
     log.set_segments([*log.segments, segment])
     old.forget_indexes()
     log.root.rolled[log] = None
+    log.unsettled((old,))
 
 
 def append_own(

@@ -1,11 +1,13 @@
 """What compaction asks of a log, and how its result comes in. The work itself is `ottla.log.cleaner`'s, in another process."""
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ottla.log import gaps, retention
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import swap_files
+from ottla.log.errors import DamagedLogError
 from ottla.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -27,14 +29,13 @@ def closed_segments(log: "Log") -> list[SegmentInfo]:
 
 
 def _info(segment: Segment, next_offset: int) -> SegmentInfo:
-    first = next(segment.walk_from(0), None)
+    first_timestamp = largest_timestamp = -1
+    with contextlib.suppress(DamagedLogError):  # the cleaner finds the damage itself, and says so
+        first = next(segment.walk_from(0), None)
+        first_timestamp = first[1].max_timestamp if first is not None else -1
+        largest_timestamp = segment.largest_timestamp()
     return SegmentInfo(
-        segment.base_offset,
-        next_offset,
-        segment.size,
-        *segment.index_bytes(),
-        first_timestamp=first[1].max_timestamp if first is not None else -1,
-        largest_timestamp=segment.largest_timestamp(),
+        segment.base_offset, next_offset, segment.size, *segment.index_bytes(), first_timestamp, largest_timestamp
     )
 
 

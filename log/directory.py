@@ -19,12 +19,12 @@ class DirectoryState:
         "directory_id",
         "failure",
         "full",
+        "lower_points",
         "on_failure",
         "partitions",
         "path",
         "recovery_points",
         "rolled",
-        "save_recovery_points",
         "start_offsets",
         "watermarks_moved",
         "writable",
@@ -43,7 +43,7 @@ class DirectoryState:
         self.condemned: dict[Log, None] = {}  # logs with files to unlink
         self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
         self.start_offsets: dict[TopicPartition, int] = {}
-        self.save_recovery_points: Callable[[], None] | None = None
+        self.lower_points: Callable[[TopicPartition, int], None] | None = None  # on disk
 
     def refuse(self) -> NoReturn:
         """Raises the StorageError that tells why the directory takes nothing."""
@@ -74,9 +74,10 @@ class DirectoryState:
 
     def saved_recovery_point(self, partition: TopicPartition) -> int:
         """The recovery point that the checkpoint file has; unlimited where nobody keeps one."""
-        return FOREVER if self.save_recovery_points is None else self.recovery_points.get(partition, 0)
+        return FOREVER if self.lower_points is None else self.recovery_points.get(partition, 0)
 
     def before_truncation(self, partition: TopicPartition, offset: int) -> None:
-        """Makes sure that a crash after the truncation scans from ``offset``, not from a point that now lies above it."""
-        if self.recovery_points.get(partition, -1) > offset and self.save_recovery_points is not None:
-            self.save_recovery_points()
+        """Makes sure that a crash after the truncation does not find a recovery point or a log start above ``offset``."""
+        saved = max(self.recovery_points.get(partition, -1), self.start_offsets.get(partition, -1))
+        if saved > offset and self.lower_points is not None:
+            self.lower_points(partition, offset)

@@ -4,8 +4,8 @@ An entry is added for about every ``index.interval.bytes`` of data. Offset index
 to the segment's base offset (int32), and where that batch begins (int32). Time index, 12 bytes: the largest timestamp so far
 (int64) and the last offset, relative, of the batch that holds it (int32). Both only rise.
 
-Entries live in flat arrays while their segment is in use, and are written in small chunks. The files are never synced: an
-index is checked when it is loaded and each entry again when it is used, and what is wrong is rebuilt from the segment.
+Entries live in flat arrays while their segment is in use, and are written in small chunks. An index is checked when it is loaded
+and each entry again when it is used; what is wrong is rebuilt from the segment.
 """
 
 from array import array

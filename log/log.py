@@ -53,6 +53,7 @@ class Log:
         "_old_bytes",
         "_pinned",
         "_topic_id_unsynced",
+        "_unsettled",
         "active",
         "condemned",
         "config",
@@ -99,6 +100,7 @@ class Log:
         self.unflushed_since_ms = -1
         self._old_bytes = 0  # of all segments but the active one
         self._aborts_unsynced: tuple[Segment, ...] = ()
+        self._unsettled: tuple[Segment, ...] = ()
         self._epochs_changed = False
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
         self._generation = 0
@@ -431,7 +433,15 @@ class Log:
         for segment in self._aborts_unsynced:
             segment.transactions().sync()
         self._aborts_unsynced = ()
+        for segment in self._unsettled:
+            if segment is not self.active and segment in self.segments:
+                segment.sync_indexes()
+        self._unsettled = ()
         return self.recovery_point
+
+    def unsettled(self, segments: tuple[Segment, ...]) -> None:
+        """These segments' indexes were written and not synced."""
+        self._unsettled += segments
 
     def sync_names(self) -> None:
         """Makes created and removed file names durable."""
@@ -449,6 +459,11 @@ class Log:
         self._names_unsynced = True
         self._directory_unsynced = self._directory_unsynced or created
 
+    def distrust_names(self) -> None:
+        """After a kill: whatever the last process created may be in the kernel's memory only."""
+        self._topic_id_unsynced = self.topic_id is not None
+        self.names_changed(created=True)
+
     def write_epochs(self) -> None:
         """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""
         if self._epochs_changed:
@@ -458,7 +473,9 @@ class Log:
     def close(self) -> None:
         """Makes everything durable, so that the next start finds a clean log. Raises StorageError."""
         try:
-            self.active.finish()
+            if self.active.grew:
+                self.active.finish()
+                self.active.sync_indexes()
             self._flush(self.log_end_offset)
             if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):
                 # Without a sync: should it be torn, the next start replays the batches.

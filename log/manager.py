@@ -95,7 +95,8 @@ class LogManager:
             roots.read_checkpoint(self.disk, root.path, name) for name in (LOG_START_OFFSETS, HIGH_WATERMARKS)
         )
         root.recovery_points = roots.read_checkpoint(self.disk, root.path, RECOVERY_POINTS)
-        root.save_recovery_points = lambda: self._save_recovery_points(root)
+        root.start_offsets = start_offsets
+        root.lower_points = lambda partition, offset: self._lower_points(root, partition, offset)
         found = roots.find(self.disk, root.path)
         for path in found.condemned:
             self._condemned.append((now_ms, path, root))
@@ -338,21 +339,36 @@ class LogManager:
         self._save_high_watermarks(root)
 
     def _save_points(self, root: DirectoryState) -> None:
-        self._save_recovery_points(root)
+        saved = root.recovery_points
+        points = {}
+        for log in self._logs_of(root):
+            # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
+            moved = log.recovery_point > saved.get(log.partition, 0)
+            points[log.partition] = log.settle() if moved else log.recovery_point
+        self._write_points(root, points)
         start_offsets = {
             log.partition: log.log_start_offset
             for log in self._logs_of(root)
             if log.log_start_offset > log.segments[0].base_offset
         }
-        if start_offsets != root.start_offsets:
-            OffsetCheckpoint(self.disk, f"{root.path}/{LOG_START_OFFSETS}").write(start_offsets)
-            root.start_offsets = start_offsets
+        self._write_start_offsets(root, start_offsets)
 
-    def _save_recovery_points(self, root: DirectoryState) -> None:
-        points = {log.partition: log.settle() for log in self._logs_of(root)}
+    def _lower_points(self, root: DirectoryState, partition: TopicPartition, offset: int) -> None:
+        """Before a truncation: one partition's points go down to ``offset``, the others stay as they were saved."""
+        points, start_offsets = root.recovery_points, root.start_offsets
+        self._write_points(root, {**points, partition: min(points.get(partition, 0), offset)})
+        if start_offsets.get(partition, 0) > offset:
+            self._write_start_offsets(root, {**start_offsets, partition: offset})
+
+    def _write_points(self, root: DirectoryState, points: dict[TopicPartition, int]) -> None:
         if points != root.recovery_points:
             OffsetCheckpoint(self.disk, f"{root.path}/{RECOVERY_POINTS}").write(points)
             root.recovery_points = points
+
+    def _write_start_offsets(self, root: DirectoryState, start_offsets: dict[TopicPartition, int]) -> None:
+        if start_offsets != root.start_offsets:
+            OffsetCheckpoint(self.disk, f"{root.path}/{LOG_START_OFFSETS}").write(start_offsets)
+            root.start_offsets = start_offsets
 
     def _save_high_watermarks(self, root: DirectoryState) -> None:
         high_watermarks = {log.partition: log.high_watermark for log in self._logs_of(root)}

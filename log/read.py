@@ -32,10 +32,17 @@ def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one
         if file is None:
             file = handle.open()
         data = file.read_at(end - start, start)
+        if len(data) != end - start or not segment.trusts(start, end):
+            dense_at = None if log.gaps_allowed else offset
+            next_offset = segment.verify(data, start, dense_at, log.next_base_offset(segment))
+        if end < segment.size or segment is log.active:
+            _remember(log, next_offset, end)
     except OSError as error:
         raise log.root.failed(error) from error
-    if len(data) != end - start or not segment.trusts(start, end):
-        segment.verify(data, start, segment.base_offset, next_offset)
+    except DamagedLogError as error:
+        log.places.clear()
+        error.offset = min(error.offset, offset)  # a damaged base offset may have made it any number
+        raise
     return LogRead(data, next_offset)
 
 
@@ -47,7 +54,10 @@ def locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_o
         raise log.root.failed(error) from error
     if segment is None:
         return LogSlice(None, 0, 0, next_offset, True)
-    return LogSlice(segment.handle, start, end - start, next_offset, segment.trusts(start, end))
+    trusted = segment.trusts(start, end)
+    if trusted and (end < segment.size or segment is log.active):
+        _remember(log, next_offset, end)
+    return LogSlice(segment.handle, start, end - start, next_offset, trusted)
 
 
 def _locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
@@ -75,8 +85,6 @@ def _locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_
         end, next_offset = _whole_batches(segment, start, max_bytes, minimum_one)
         if end == start:
             return None, 0, 0, offset
-    if next_offset < following or segment is log.active:
-        _remember(log, next_offset, end)
     return segment, start, end, next_offset
 
 

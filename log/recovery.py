@@ -15,7 +15,7 @@ from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
 from ottla.log.errors import DamagedLogError
 from ottla.log.index import IndexCorruptError
 from ottla.log.scan import scan_batches
-from ottla.log.segment import DELETED, LOG_SUFFIX, SUFFIXES, Segment, base_offset_of, segment_size
+from ottla.log.segment import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment, base_offset_of, segment_size
 from ottla.runtime.disk import Disk
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def recover(
     names = _sweep(log.disk, log.directory)
     log.gaps_allowed = log.gaps_allowed or gaps.MARKER in names
     _read_topic_id(log, topic_id)
+    if not clean:
+        log.distrust_names()
     bases = _sweep_orphans(log, names)
     if not bases:
         _create_first(log, log_start_offset)
@@ -164,7 +166,7 @@ def _note_epoch(log: "Log", header: BatchHeader) -> None:
 def _clean_end(log: "Log") -> int:
     """The log end offset after a clean shutdown. If the last segment is not whole after all, it is scanned."""
     try:
-        return log.active.load_tail()
+        return log.active.load_tail(gaps_allowed=log.gaps_allowed)
     except DamagedLogError:
         return _scan(log, log.active.base_offset)
 
@@ -174,12 +176,16 @@ def _scan(log: "Log", recovery_point: int) -> int:
     segments = log.segments
     first = segments.index(log.segment_of(recovery_point))
     end, epoch = segments[first].base_offset, -1
+    if first and end >= recovery_point:
+        _complete_index(segments[first - 1])
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < end or (segment.base_offset > end and number > first and not log.gaps_allowed):
-            # A segment lost its end, at a batch boundary by chance, or it is from before a truncation.
+        if segment.base_offset < end or (number > first and end < segment.base_offset <= end + RELATIVE_OFFSET_MAX):
+            # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that
+            # compaction makes do not reach the end of a segment, unless one is too wide for relative offsets.
             _drop_from(log, number)
             return end
+        log.unsettled((segment,))
         end, position, epoch = _scan_segment(log, segment, recovery_point, epoch)
         if position < segment.size:
             _drop_from(log, number + 1)
@@ -187,6 +193,17 @@ def _scan(log: "Log", recovery_point: int) -> int:
             segment.truncate(position)
             return end
     return end
+
+
+def _complete_index(segment: Segment) -> None:
+    """A segment whose data was synced while it was active: its time index may have lost its last entries since."""
+    try:
+        segment.largest_timestamp()
+        segment.complete_times(segment.size)
+    except DamagedLogError:
+        return  # whoever reads there is told
+    segment.end_times()
+    segment.sync_indexes()
 
 
 def _drop_from(log: "Log", number: int) -> None:
@@ -204,12 +221,18 @@ def _scan_segment(log: "Log", segment: Segment, recovery_point: int, epoch: int)
     """
     position, end = _scan_start(segment, recovery_point)
     start = position
+    limit = segment.offset_limit if segment is log.active else log.next_base_offset(segment) - 1
     log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
     try:
         for at, header, batch in scan_batches(segment.handle.open(), position, segment.size):
             check_crc(batch, header)
-            if header.base_offset < end or header.last_offset_delta < 0 or header.leader_epoch < epoch:
-                # Valid in itself, but not of this history: a truncation that the disk forgot.
+            misplaced = header.base_offset < end or (header.base_offset > end and not log.gaps_allowed)
+            if (
+                misplaced
+                or not 0 <= header.last_offset_delta <= limit - header.base_offset
+                or header.leader_epoch < epoch
+            ):
+                # Valid in itself, but not of this history: a truncation that the disk forgot, or a damaged base offset.
                 raise CorruptBatchError(
                     f"batch {header.base_offset} of epoch {header.leader_epoch} is out of order", at
                 )
@@ -219,6 +242,7 @@ def _scan_segment(log: "Log", segment: Segment, recovery_point: int, epoch: int)
             position, end = at + header.size_bytes, header.next_offset
     except CorruptBatchError:
         pass
+    segment.end_times()
     segment.trust_from(start)
     return end, position, epoch
 
@@ -230,6 +254,7 @@ def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
             position, _ = segment.find(recovery_point)
             end = segment.last_offset_before(position) + 1
             segment.cut_indexes(position)
+            segment.complete_times(position)
         except (DamagedLogError, IndexCorruptError):
             pass
         else:

@@ -25,7 +25,7 @@ class LogSlice(msgspec.Struct):
 
     The first batch may begin before the offset that was asked for; clients skip what precedes it. ``next_offset`` is what to
     ask for next. Pin the file (`CachedFile.pin`) to read it later or on a thread. ``trusted``: this process wrote these
-    bytes, or checked them before; others must pass `Log.verify` before they are served.
+    bytes, or checked them before; others should be read by `Log.read`, which checks them.
     """
 
     file: CachedFile | None

@@ -34,6 +34,7 @@ NO_TIMESTAMP = -1
 _UNKNOWN = -2  # a segment found on disk: its time index was not read yet
 
 _SMALL_BYTES = 1 << 20  # below this nothing is preallocated: idle logs take no disk
+_TAIL_BYTES_MAX = 4 << 20  # so much is walked to see that a closed segment's time index is complete
 _STEP_BYTES = 8 << 20  # write-back is asked for, and space reserved, once for so much data
 _ALLOCATION_BYTES_MAX = 64 << 20
 _THIN_INDEX_BATCHES = 256  # a walk of more batches over more intervals than this means that the index lacks entries
@@ -198,21 +199,38 @@ class Segment:
             file.allocate(self.size, self._allocated - self.size)
         self._pace_at = min(self.size + _STEP_BYTES, self._allocated)
 
+    @property
+    def grew(self) -> bool:
+        """Something was appended since it was opened."""
+        return self.size > self._trusted_from or self._allocated > 0
+
     def finish(self) -> None:
         """No more appends: the last time index entry, indexes written, the preallocated rest given back."""
-        if self.size == self._trusted_from and not self._allocated:
-            return  # nothing was appended
-        if self.max_timestamp >= 0 and (self._time_index is not None or self.size > self._trusted_from):
-            self.time_index().add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.end_times()
         self.write_indexes()
         file = self.handle.open()
         if self._allocated > self.size or file.size() != self.size:
             file.truncate(self.size)
         self._allocated = 0
 
+    def end_times(self) -> None:
+        """The last entry of the time index, by which the largest timestamp of a closed segment is known."""
+        if self.max_timestamp >= 0:
+            self.time_index().add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
     def sync(self) -> None:
-        """Makes the batches durable. Indexes are not: they can be rebuilt."""
+        """Makes the batches durable."""
         self.handle.open().sync()
+
+    def sync_indexes(self) -> None:
+        """Makes the index files durable: one that lost its end in a crash could not be told from a whole one."""
+        self.write_indexes()
+        for suffix in (OFFSET_SUFFIX, TIME_SUFFIX):
+            file = self.disk.open(self._stem + suffix, create=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def close(self) -> None:
         self.handle.close()
@@ -263,11 +281,16 @@ class Segment:
         """From the batches themselves; up to the first damaged header, where there is one."""
         self.clear_indexes()
         try:
+            lowest = self.base_offset
             for position, header, _ in scan_batches(self.handle.open(), 0, self.size):
+                if not lowest <= header.base_offset <= header.last_offset <= self.offset_limit:
+                    break
                 self.note(position, header)
+                lowest = header.next_offset
         except CorruptBatchError:
             pass  # whoever reads there is told
-        self.write_indexes()
+        self.end_times()
+        self.sync_indexes()
 
     def clear_indexes(self) -> None:
         index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
@@ -304,24 +327,31 @@ class Segment:
         return self.size, -1
 
     def boundary(self, start: int, end: int, lowest_offset: int) -> tuple[int, int]:
-        """(position, base offset) of the last batch that begins in (start, end] and is preceded only by whole batches.
+        """(position, offset after the batches before it) of the last batch boundary in (start, end].
 
         (start, lowest_offset) when the batch at ``start`` alone passes ``end``. Raises DamagedLogError.
         """
         index = self.offset_index()
         number = index.floor_of_position(end)
-        if number >= 0 and index.positions[number] > start:
+        while number >= 0 and index.positions[number] > start:
             try:
-                return self._boundary(self._walk_from_entry(number, index.positions[number], self.size), end)
+                position, following = self._boundary(
+                    self._walk_from_entry(number, index.positions[number], self.size), end
+                )
             except IndexCorruptError:
                 self.rebuild_indexes()
-        return self._boundary(self._walk(start, self.size, lowest_offset), end)
+                break
+            if following is not None:
+                return position, following
+            number -= 1  # nothing fits behind this entry: the batch before it tells the offset
+        position, following = self._boundary(self._walk(start, self.size, lowest_offset), end)
+        return position, lowest_offset if following is None else following
 
-    def _boundary(self, steps: Iterator[tuple[int, BatchHeader]], end: int) -> tuple[int, int]:
-        following = self.base_offset
+    def _boundary(self, steps: Iterator[tuple[int, BatchHeader]], end: int) -> tuple[int, int | None]:
+        following = None
         for position, header in steps:
             if position + header.batch_length + 12 > end:
-                return position, header.base_offset
+                return position, following
             following = header.base_offset + header.last_offset_delta + 1
         return self.size, following
 
@@ -372,12 +402,26 @@ class Segment:
             raise DamagedLogError(self.path, error.position, expected + 1, error.message) from error
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of its batches, -1 for none; read from the time index at first use."""
+        """The largest timestamp of its batches, -1 for none; found at first use."""
         if self.max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
             if self.max_timestamp < 0 or not self._holds_time(self.max_timestamp_offset, self.max_timestamp):
                 self.rebuild_indexes()
+            else:
+                self.complete_times(self.size, _TAIL_BYTES_MAX)
         return self.max_timestamp
+
+    def complete_times(self, end: int, bytes_max: int = 1 << 62) -> None:
+        """Notes the largest timestamp of the batches before ``end`` behind the last time index entry, should it be incomplete.
+
+        Leaves it where more than ``bytes_max`` would have to be walked. Raises DamagedLogError.
+        """
+        start = self.find(self.max_timestamp_offset)[0] if self.max_timestamp >= 0 else 0
+        if end - start > bytes_max:
+            return
+        for _, header in self._walk(start, end, self.base_offset):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
     def offset_before_time(self, timestamp: int) -> int:
         """An offset before which every record is earlier than ``timestamp``."""
@@ -406,47 +450,67 @@ class Segment:
         """Everything from ``position`` on was just checked."""
         self._trusted_from = position
 
-    def verify(self, data: Buffer, start: int, lowest_offset: int, next_offset: int) -> None:
-        """Checks CRCs and offsets of whole batches read at ``start``. Raises DamagedLogError."""
-        lowest = before = lowest_offset
-        at = 0
+    def verify(self, data: Buffer, start: int, offset: int | None, segment_end: int) -> int:
+        """Checks CRCs and offsets of whole batches read at ``start``; returns the offset after the last one.
+
+        The first must hold ``offset`` and each begin where the one before ended (None: there may be gaps). The base offset
+        lies outside the CRC, so the neighbours bear witness to it. Raises DamagedLogError.
+        """
+        lowest, at = self.base_offset, 0
+        sound = lowest if offset is None else offset
         try:
             for at, header in headers(data):
                 check_crc(data, header, at)
-                if header.base_offset < lowest or header.last_offset_delta < 0 or header.last_offset >= next_offset:
-                    raise CorruptBatchError(f"batch {header.base_offset}..{header.last_offset} is out of order", at)
-                before, lowest = lowest, header.last_offset + 1
+                expected = lowest if at or offset is None else min(header.base_offset, offset)
+                if header.base_offset < expected or (offset is not None and header.base_offset != expected):
+                    raise CorruptBatchError(f"batch {header.base_offset}..{header.last_offset}, not {expected}", at)
+                lowest = header.last_offset + 1
                 at += header.size_bytes
             if at != len(data):
                 raise CorruptBatchError("batch cut off", at)
+            if lowest > self._bound(start + at, segment_end):
+                raise CorruptBatchError("batches overlap", at)
         except CorruptBatchError as error:
-            # A base offset lies outside the CRC: where two disagree, it may be the first that is wrong.
-            raise DamagedLogError(self.path, start + error.position, before, error.message) from error
+            raise DamagedLogError(self.path, start + error.position, sound, error.message) from error
+        if offset is None or lowest == segment_end or start + len(data) < self.size:
+            self._note_checked(start, start + len(data))
+        return lowest
+
+    def _bound(self, position: int, segment_end: int) -> int:
+        """Where the batch at ``position`` says that it begins; behind the last one, the segment's end offset."""
+        following = next(self._walk(position, self.size, self.base_offset), None) if position < self.size else None
+        return segment_end if following is None else min(following[1].base_offset, segment_end)
+
+    def _note_checked(self, start: int, end: int) -> None:
         if start == self._checked_end:
-            self._checked_end = start + len(data)
-        elif len(data) >= self._checked_end - self._checked_start or start + len(data) > self._checked_end:
-            self._checked_start, self._checked_end = start, start + len(data)
+            self._checked_end = end
+        elif end > self._checked_end or end - start >= self._checked_end - self._checked_start:
+            self._checked_start, self._checked_end = start, end
 
     # Ends
 
-    def load_tail(self) -> int:
+    def load_tail(self, *, gaps_allowed: bool = True) -> int:
         """Reads what lies behind the last index entry; returns the offset after the last batch.
 
         Sets the times and what is not indexed yet. Raises DamagedLogError when the file does not end with a whole batch.
         """
         try:
-            return self._load_tail()
+            return self._load_tail(gaps_allowed)
         except IndexCorruptError:
             self.rebuild_indexes()
-            return self._load_tail()
+            return self._load_tail(gaps_allowed)
 
-    def _load_tail(self) -> int:
+    def _load_tail(self, gaps_allowed: bool) -> int:
         index = self.offset_index()
         self._load_max_timestamp()
         number = len(index.offsets) - 1
         start = index.positions[number] if number >= 0 else 0
         next_offset = self.base_offset
-        for _, header in self._walk_from_entry(number, start, self.size):
+        for position, header in self._walk_from_entry(number, start, self.size):
+            if header.base_offset != next_offset and position > start and not gaps_allowed:
+                raise DamagedLogError(
+                    self.path, position, next_offset, f"batch {header.base_offset} leaves offsets out"
+                )
             next_offset = header.base_offset + header.last_offset_delta + 1
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, next_offset - 1
@@ -460,12 +524,26 @@ class Segment:
             self.max_timestamp = times.timestamps[-1]
             self.max_timestamp_offset = self.base_offset + times.offsets[-1]
 
-    def truncate(self, position: int) -> None:
+    def sound_end(self, offset: int) -> tuple[int, int]:
+        """(position, offset) after the last batch below ``offset`` before which every header is sound."""
+        position, end = 0, self.base_offset
+        try:
+            for position, header in self._walk(0, self.size, self.base_offset):
+                if header.last_offset >= offset:
+                    return position, end
+                end = header.next_offset
+        except DamagedLogError as error:
+            return error.position, end
+        return self.size, end
+
+    def truncate(self, position: int, *, damaged: bool = False) -> None:
         """Cuts the file and the indexes off at ``position``, a batch boundary, and syncs the file."""
         file = self.handle.open()
         file.truncate(position)
         file.sync()
         self.size = position
+        if damaged:
+            self.rebuild_indexes()
         self.cut_indexes(position)
         self.load_tail()
         self._allocated = 0

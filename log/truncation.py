@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ottla.log import producer_snapshot
 from ottla.log.batch import CorruptBatchError
 from ottla.log.config import FOREVER
+from ottla.log.errors import DamagedLogError
 from ottla.log.records import RecordError
 from ottla.log.scan import scan_batches
 from ottla.log.segment import Segment
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: "Log", offset: int) -> bool:
-    """See `Log.truncate_to`.
+    """See `Log.truncate_to`. Where nothing at or above the log start stays, nothing does.
 
     The recovery point goes down first (on disk, if it must): what is appended after the cut is scanned after a crash. Then
     later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
@@ -25,18 +26,30 @@ def truncate_to(log: "Log", offset: int) -> bool:
         truncate_fully_and_start_at(log, offset)
         return True
     try:
-        _lower_recovery_point(log, offset)
-        _unlink_behind(log, offset)
-        segment = log.active
-        position, _ = segment.find(offset)
-        segment.truncate(position)
-        log.log_end_offset = segment.last_offset_before(position) + 1
+        segment = log.segment_of(offset)
+        position, end, damaged = _cut_point(segment, offset)
+        if end < log.log_start_offset:
+            truncate_fully_and_start_at(log, min(offset, log.log_start_offset))
+            return True
+        _lower_recovery_point(log, end)
+        _unlink_behind(log, segment)
+        segment.truncate(position, damaged=damaged)
+        log.log_end_offset = end
         log.truncated()
         _forget_behind(log)
         set_roll_time(log)
     except OSError as error:
         raise log.root.failed(error) from error
     return True
+
+
+def _cut_point(segment: Segment, offset: int) -> tuple[int, int, bool]:
+    """(position, log end offset there, whether the segment is damaged before it). Damage itself is cut off: it can be healed."""
+    try:
+        position, _ = segment.find(offset)
+        return position, segment.last_offset_before(position) + 1, False
+    except DamagedLogError:
+        return *segment.sound_end(offset), True
 
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
@@ -76,12 +89,13 @@ def _start_at(log: "Log", offset: int) -> None:
 
 def _lower_recovery_point(log: "Log", offset: int) -> None:
     log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
     log.root.before_truncation(log.partition, offset)
 
 
-def _unlink_behind(log: "Log", offset: int) -> None:
-    """Removes segments that begin behind ``offset``; the one that holds it becomes the active one."""
-    while log.active.base_offset > offset:
+def _unlink_behind(log: "Log", segment: Segment) -> None:
+    """Removes the segments behind ``segment``, which becomes the active one."""
+    while log.active is not segment:
         _unlink(log, log.active)
         log.set_segments(log.segments[:-1])
 
@@ -96,7 +110,6 @@ def _forget_behind(log: "Log") -> None:
     """Brings all that is remembered of the log back to its new end."""
     end = log.log_end_offset
     log.recovery_point = min(log.recovery_point, end)
-    log.log_start_offset = min(log.log_start_offset, end)
     log.set_high_watermark(min(log.high_watermark, end))
     log.epochs.truncate_from_end(end)  # the file may keep them: a scan from the recovery point puts it right
     snapshots = producer_snapshot.offsets(log.disk, log.directory)
@@ -124,6 +137,13 @@ def replay_producers(log: "Log", from_offset: int) -> None:
             continue  # whoever reads there is told; what follows may still be good
 
 
+def _first_timestamp(segment: Segment) -> int:
+    try:
+        return next(segment.walk_from(0))[1].max_timestamp
+    except DamagedLogError:
+        return -1
+
+
 def set_roll_time(log: "Log", first_ms: int | None = None) -> None:
     """From when on the active segment is too old to take more: ``segment.ms`` after its first batch, less the jitter."""
     segment = log.active
@@ -131,7 +151,7 @@ def set_roll_time(log: "Log", first_ms: int | None = None) -> None:
         segment.roll_after_ms = FOREVER
         return
     if first_ms is None:
-        first_ms = next(segment.walk_from(0))[1].max_timestamp
+        first_ms = _first_timestamp(segment)
     if first_ms < 0:
         first_ms = log.disk.modified_ms(segment.path)
     segment.roll_after_ms = first_ms + log.config.segment_ms - log.jitter_ms(segment.base_offset)
