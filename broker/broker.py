@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
 from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
@@ -16,6 +17,7 @@ from ottla.broker.quorum_view import QuorumView
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.storage import Storage
+from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.names import TopicPartition
 from ottla.proto import controller_pb2
 from ottla.quorum.controller.channel import ControllerChannel
@@ -47,11 +49,14 @@ class Broker:
         quorum: QuorumNode,
         transport: RpcTransport,
         on_fatal: OnFatal,
+        start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
         self._config = config
         self._loader = loader
         self._timers = timers
-        self.storage = Storage(config, identity.cluster_id, host, timers, loader.image, self._directories_failed)
+        self.storage = Storage(
+            config, identity.cluster_id, host, timers, loader.image, self._directories_failed, start_cleaner
+        )
         self.replicas = ReplicaManager(
             config,
             self.storage,

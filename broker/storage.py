@@ -5,9 +5,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
 from ottla.broker.replication.ports import PartitionLog
 from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, log_config
 from ottla.log.checkpoints import CleanShutdown
+from ottla.log.cleaner_manager import LogCleaner
+from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.log import Log, SyncTicket
@@ -24,6 +27,9 @@ SPACE_CHECK_MS = 1_000
 PURGE_CHECK_MS = 1_000
 ROLLED_SYNC_MS = 1_000
 FLUSH_CHECK_MS = 200
+EXPIRY_LOGS_MAX = 200
+EXPIRY_PAUSE_MS = 5
+"""Producers expire in so many logs at a time, and then requests have their turn."""
 
 OnDirectoriesFailed = Callable[[list[bytes], list[TopicPartition]], None]
 
@@ -39,6 +45,7 @@ class Storage:
         timers: LoopTimers,
         image: MetadataImage,
         on_failed: OnDirectoriesFailed,
+        start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
         """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do."""
         self._config = config
@@ -58,6 +65,21 @@ class Storage:
         self.manager = LogManager(host.disk, config.log_dirs, log_config(config, {}), settings, host.rng)
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
         self.manager.on_directory_failed = self._directory_failed
+        self._expiring: list[TopicPartition] = []
+        self._cleaning = self._prepare_cleaning(start_cleaner)
+        for root in self.manager.roots:
+            if root.lower_points is not None:
+                root.lower_points = partial(self._before_truncation, root.lower_points)
+
+    def _prepare_cleaning(self, start_cleaner: StartWorker) -> Cleaning | None:
+        settings = cleaner_settings(self._config)
+        if settings is None:
+            return None
+        cleaner = LogCleaner(self._host.disk, settings)
+        logs = self.manager.logs
+        return Cleaning(
+            cleaner, settings, logs.values, self._timers, self._host.clock, start_cleaner, self._cleaning_failed
+        )
 
     def _config_of(self, partition: TopicPartition) -> LogConfig:
         configs = self._image.configs
@@ -75,6 +97,9 @@ class Storage:
         self._every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoint_recovery_points)
         self._every(ROLLED_SYNC_MS, self._sync_rolled)
         self._every(FLUSH_CHECK_MS, self._sync_due)
+        self._every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
+        if self._cleaning is not None:
+            self._cleaning.start()
 
     def _every(self, interval_ms: int, action: Callable[[], object]) -> None:
         place = len(self._running)
@@ -107,7 +132,43 @@ class Storage:
             return
         log.mark_synced(ticket)
 
+    def _expire_producers(self) -> None:
+        if not self._expiring:
+            self._expiring = list(self.manager.logs)
+            self._expire_some()
+
+    def _expire_some(self) -> None:
+        """The next few logs; the rest when others had their turn."""
+        wall_ms, idle_ms_max = self._host.clock.wall_ms(), self._config.integer("producer.id.expiration.ms")
+        for partition in self._expiring[-EXPIRY_LOGS_MAX:]:
+            log = self.manager.logs.get(partition)
+            if log is not None:
+                log.producers.expire(wall_ms, idle_ms_max)
+        del self._expiring[-EXPIRY_LOGS_MAX:]
+        if self._expiring:
+            self._timers.call_later_ms(EXPIRY_PAUSE_MS, self._expire_some)
+
+    # Cleaning.
+
+    def _forget_cleaning(self, partition: TopicPartition) -> None:
+        if self._cleaning is not None:
+            self._cleaning.forget(partition)
+
+    def _before_truncation(
+        self, lower: Callable[[TopicPartition, int], None], partition: TopicPartition, to: int
+    ) -> None:
+        """The cut goes below the saved recovery point: nothing else can reach what is cleaned."""
+        self._forget_cleaning(partition)
+        lower(partition, to)
+
+    def _cleaning_failed(self, partition: TopicPartition, error: OSError) -> None:
+        log = self.manager.logs.get(partition)
+        if log is not None:
+            log.root.failed(error)
+
     def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._forget_cleaning(partition)
         self._on_failed([root.directory_id], partitions)
 
     # What the replica manager asks.
@@ -116,10 +177,14 @@ class Storage:
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
     ) -> PartitionLog:
         now_ms = self._host.clock.wall_ms()
+        known = self.manager.logs.get(partition)
+        if known is not None and known.topic_id != topic_id:
+            self._forget_cleaning(partition)  # it is of another topic, and set aside
         log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
+        self._forget_cleaning(partition)
         self.manager.delete(partition, self._host.clock.wall_ms())
 
     def checkpoint_high_watermarks(self) -> None:
@@ -139,6 +204,9 @@ class Storage:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
         for timer in self._running:
             timer.cancel()
+        self._expiring.clear()
+        if self._cleaning is not None:
+            await self._cleaning.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.manager.close, broker_epoch)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import structs
 
 from ottla.log.config import LogConfig
 from ottla.runtime.settings.server import ServerConfig
@@ -17,4 +18,8 @@ def log_config(server: ServerConfig, topic: Mapping[str, str], cluster: Mapping[
     values = resolve_topic(server, topic, cluster)
     fields = {name.replace(".", "_"): value for name, value in values.items()}
     fields["flush_before_ack"] = values["ottla.flush.before.ack"]
-    return msgspec.convert({name: fields[name] for name in LogConfig.__struct_fields__}, LogConfig)
+    config = msgspec.convert({name: fields[name] for name in LogConfig.__struct_fields__}, LogConfig)
+    if config.compacted and config.max_compaction_lag_ms < config.segment_ms:
+        # Only closed segments are cleaned, so they close in time for it (Kafka's LogConfig.maxSegmentMs).
+        config = structs.replace(config, segment_ms=config.max_compaction_lag_ms)
+    return config

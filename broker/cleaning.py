@@ -1,0 +1,190 @@
+"""The shell of compaction: starts workers when logs are due, takes in what they made, ends them when a log goes.
+
+What is due and what is done with a result is `ottla.log.cleaner_manager`'s; the work itself is a worker's, which in
+production is a process. Here are only the timer, the threads that wait for workers, and the end of it all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from ottla.log.cleaner import CleaningJob
+from ottla.log.cleaner_manager import CleanableLog, CleanerSettings, CleaningTask, LogCleaner
+from ottla.log.cleaner_worker import Outcome
+from ottla.log.names import TopicPartition
+from ottla.runtime.clock import Clock
+from ottla.runtime.errors import KafkaError
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers, Timer
+
+logger = logging.getLogger(__name__)
+
+IO_UNLIMITED = 1 << 62
+"""Bytes a second above which a limit is none; Kafka's default is the largest double."""
+
+
+class Worker(Protocol):
+    """One cleaning at work. `wait` blocks until it ended, also by `kill`; both may be called from any thread."""
+
+    def wait(self) -> Outcome: ...
+    def kill(self) -> None: ...
+
+
+StartWorker = Callable[[CleaningJob, int], Worker]
+"""Starts a worker that may read and write so many bytes a second (0: no limit). Called on a thread; may raise OSError."""
+
+
+def cleaner_settings(config: ServerConfig) -> CleanerSettings | None:
+    """``log.cleaner.*``; None when nothing is to be cleaned."""
+    threads = config.integer("log.cleaner.threads")
+    if not config.flag("log.cleaner.enable") or threads == 0:
+        return None
+    bytes_per_second = config.number("log.cleaner.io.max.bytes.per.second")
+    return CleanerSettings(
+        threads=threads,
+        dedupe_buffer_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
+        io_bytes_per_second=0 if bytes_per_second >= IO_UNLIMITED else max(threads, int(bytes_per_second)),
+        backoff_ms=max(1, config.integer("log.cleaner.backoff.ms")),
+    )
+
+
+class _Cleaning:
+    """A task and its worker, once there is one. ``forgotten``: the log is not there any more as it was."""
+
+    def __init__(self, task: CleaningTask) -> None:
+        self.task = task
+        self.worker: Worker | None = None
+        self.forgotten = False
+
+    def kill(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+
+
+class Cleaning:
+    """Runs up to ``log.cleaner.threads`` cleanings at once. All methods are for the loop."""
+
+    def __init__(
+        self,
+        cleaner: LogCleaner,
+        settings: CleanerSettings,
+        logs: Callable[[], Iterable[CleanableLog]],
+        timers: LoopTimers,
+        clock: Clock,
+        start_worker: StartWorker,
+        on_disk_error: Callable[[TopicPartition, OSError], None],
+    ) -> None:
+        """``logs`` answers the logs there are now; ``on_disk_error`` is told what a log's directory answered."""
+        self._cleaner = cleaner
+        self._settings = settings
+        self._logs = logs
+        self._timers = timers
+        self._clock = clock
+        self._start_worker = start_worker
+        self._on_disk_error = on_disk_error
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._running: dict[TopicPartition, _Cleaning] = {}  # until the last trace of a worker is gone
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._recording = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(settings.threads, "ottla-cleaner")
+
+    def start(self) -> None:
+        """Looks for work every ``log.cleaner.backoff.ms`` from now on."""
+        self._timer = self._timers.call_later_ms(self._settings.backoff_ms, self._tick)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The log was deleted, failed, or is about to be cut: what a worker reads is no more what the log holds."""
+        running = self._running.get(partition)
+        if running is not None:
+            running.forgotten = True
+            running.kill()
+        self._cleaner.forget(partition)
+
+    async def stop(self) -> None:
+        """Ends every worker, and returns when none is left. The unfinished work is lost, and nothing else."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for running in self._running.values():
+            running.kill()
+        await asyncio.gather(*self._tasks)
+        self._threads.shutdown(wait=False)
+
+    def _tick(self) -> None:
+        self.start()
+        self._begin_due()
+
+    def _begin_due(self) -> None:
+        try:
+            while not self._stopped:
+                task = self._cleaner.next_task(self._candidates(), self._clock.wall_ms())
+                if task is None:
+                    return
+                self._begin(task)
+        except (KafkaError, OSError) as error:
+            logger.warning("Cannot tell what to clean: %s", error)
+
+    def _candidates(self) -> Iterator[CleanableLog]:
+        return (log for log in self._logs() if log.config.compacted and log.partition not in self._running)
+
+    def _begin(self, task: CleaningTask) -> None:
+        running = self._running[task.log.partition] = _Cleaning(task)
+        work = asyncio.get_running_loop().create_task(self._clean(running), name=f"cleaning {task.log.partition}")
+        self._tasks[work] = None
+        work.add_done_callback(self._tasks.pop)
+
+    async def _clean(self, running: _Cleaning) -> None:
+        try:
+            outcome = await self._outcome(running)
+            installed = self._install(running, outcome)
+            if installed:
+                await self._record(running)
+        finally:
+            del self._running[running.task.log.partition]
+        if installed:
+            self._begin_due()  # after a failure only with the next turn, or it would be tried without end
+
+    async def _outcome(self, running: _Cleaning) -> Outcome:
+        run = asyncio.get_running_loop().run_in_executor
+        limit = self._cleaner.worker_bytes_per_second
+        try:
+            running.worker = await run(self._threads, self._start_worker, running.task.job, limit)
+            if running.forgotten or self._stopped:
+                running.worker.kill()
+            return await run(self._threads, running.worker.wait)
+        except Exception as error:  # noqa: BLE001 - whatever became of a worker, the others go on
+            return Outcome(failure=f"{type(error).__name__}: {error}")
+
+    def _install(self, running: _Cleaning, outcome: Outcome) -> bool:
+        partition = running.task.log.partition
+        if outcome.result is None and not (running.forgotten or self._stopped):
+            logger.warning("%s was not cleaned: %s", partition, outcome.damage or outcome.failure)
+        try:
+            installed = self._cleaner.install(running.task, outcome)
+        except KafkaError as error:  # the directory noted it
+            logger.warning("%s: the cleaned log was not taken: %s", partition, error.message)
+            return False
+        except OSError as error:
+            self._on_disk_error(partition, error)
+            return False
+        result = outcome.result
+        if installed and result is not None:
+            end, read, written = result.end_offset, result.read_bytes, result.written_bytes
+            logger.info("Cleaned %s to offset %d: %d bytes became %d", partition, end, read, written)
+        return installed
+
+    async def _record(self, running: _Cleaning) -> None:
+        partition = running.task.log.partition
+        async with self._recording:
+            if running.forgotten:
+                return
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._cleaner.record, running.task)
+            except OSError as error:
+                if not running.forgotten:
+                    self._on_disk_error(partition, error)
+            if running.forgotten:
+                self._cleaner.forget(partition)  # while the record of it was being written
