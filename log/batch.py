@@ -108,7 +108,9 @@ def check_crc(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
         raise CorruptBatchError(f"batch cut off: {len(buffer) - position} of {header.size_bytes} bytes", position)
     found = crc32c(memoryview(buffer)[position + CRC_START : end])
     if found != header.crc:
-        raise CorruptBatchError(f"CRC of batch at offset {header.base_offset} is {found:08x}, header says {header.crc:08x}", position)
+        raise CorruptBatchError(
+            f"CRC of batch at offset {header.base_offset} is {found:08x}, header says {header.crc:08x}", position
+        )
 
 
 def headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
