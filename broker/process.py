@@ -6,13 +6,20 @@ import os
 import signal
 from pathlib import Path
 
+import lmdb
+
 from ottla.broker.server import Server
+from ottla.quorum.metadata.store import StoreFormatError
+from ottla.quorum.node import QuorumFailure
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run
 from ottla.runtime.settings.server import ServerConfig
 
 logger = logging.getLogger(__name__)
+
+FAILURES = (QuorumFailure, StoreFormatError, lmdb.Error)
+"""What ends a node besides the errors that any command may meet: its message says why."""
 
 
 def run_node(config: ServerConfig) -> None:
@@ -26,10 +33,13 @@ async def _serve(config: ServerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _end, ended, number.name)
     pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
-    _write(pid_file, f"{os.getpid()}\n")
     server = Server(config, Host.real(), GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
+    mine: list[str] = []
     try:
         await server.start()
+        # Only now is it sure that no other process runs on these directories, whose pid file this would be.
+        mine += [pid_file, ready_file]
+        _write(pid_file, f"{os.getpid()}\n")
         await asyncio.wait([ended, asyncio.ensure_future(server.ready.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
             _write(ready_file, "ready\n")
@@ -37,8 +47,8 @@ async def _serve(config: ServerConfig) -> None:
         logger.info("node %d stops: %s", config.node_id, reason)
     finally:
         await server.stop()
-        _remove(ready_file)
-        _remove(pid_file)
+        for path in mine:
+            _remove(path)
 
 
 def _end(ended: "asyncio.Future[str]", reason: str) -> None:

@@ -9,10 +9,13 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.broker import Broker
+from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
+from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.log.roots import lock
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
@@ -24,6 +27,7 @@ from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service
 from ottla.quorum.settings import QuorumSettings
+from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings.definitions import Value, topic_settings
@@ -43,15 +47,22 @@ class Server:
     """One node. ``ready`` is set when it takes requests (a controller without the broker role: when it serves RPCs)."""
 
     def __init__(
-        self, config: ServerConfig, host: Host, transport: RpcTransport, on_fatal: OnFatal | None = None
+        self,
+        config: ServerConfig,
+        host: Host,
+        transport: RpcTransport,
+        on_fatal: OnFatal | None = None,
+        start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
         """``on_fatal`` is told when the node cannot go on; it should then be stopped."""
         self.config = config
         self.ready = asyncio.Event()
+        self._start_cleaner = start_cleaner
         self._host = host
         self._transport = transport
         self._on_fatal = on_fatal or _log_fatal
         self._log: Log | None = None
+        self._lock: Lock | None = None  # before the log is opened: recovery may cut what another process just wrote
         self._stores: list[KeyValueStore] = []
         self._rpc_server: RpcServer | None = None
         self._channel: ControllerChannel | None = None
@@ -61,11 +72,13 @@ class Server:
         self._stopped = False
 
     async def start(self) -> None:
-        """Brings everything up. Raises SettingError, CheckpointError, KafkaError or OSError with one line that says why not."""
+        """Brings everything up. Raises SettingError, CheckpointError, LogDirectoryError, KafkaError or OSError with one line."""
         config, host = self.config, self._host
         identity = read_identity(host.disk, config)
         timers = LoopTimers(asyncio.get_running_loop())
         directory = metadata_directory(config)
+        host.disk.make_directories(directory)
+        self._lock = lock(host.disk, directory)
         self._log = _open_metadata_log(host, directory)
         election_store = self._open_store(f"{directory}/quorum-state")
         image_store = self._open_store(f"{directory}/image")
@@ -93,7 +106,16 @@ class Server:
         self._channel.on_broken = self._leader_changed
         if config.is_broker:
             self.broker = Broker(
-                config, identity, host, timers, loader, self._channel, self.quorum, self._transport, self._on_fatal
+                config,
+                identity,
+                host,
+                timers,
+                loader,
+                self._channel,
+                self.quorum,
+                self._transport,
+                self._on_fatal,
+                self._start_cleaner,
             )
             await self.broker.bind()
         if config.is_controller:
@@ -148,6 +170,8 @@ class Server:
             self._log.close()
         for store in self._stores:
             store.close()
+        if self._lock:
+            self._lock.release()
         self._host.sync_later.close()
 
 

@@ -1,5 +1,7 @@
 """The faults a person can do something about, and how they are told."""
 
+from ottla.log.checkpoints import CheckpointError
+from ottla.log.roots import LogDirectoryError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.definitions import SettingError
 
@@ -8,7 +10,7 @@ class CommandError(Exception):
     """Something a command cannot do; the message is one line that says what to do next."""
 
 
-EXPECTED = (CommandError, SettingError, KafkaError, OSError)
+EXPECTED = (CommandError, SettingError, CheckpointError, LogDirectoryError, KafkaError, OSError)
 
 
 def one_line(error: BaseException) -> str:

@@ -1,12 +1,13 @@
 """``ottla server start``: one node, in this process, until a signal ends it."""
 
 import logging
+import os
 import sys
 from pathlib import Path
 
 import click
 
-from ottla.cli.failures import CommandError
+from ottla.cli.failures import EXPECTED, CommandError, one_line
 from ottla.runtime.settings.server import ServerConfig
 
 
@@ -26,17 +27,26 @@ def server() -> None:
 )
 def start(properties: Path) -> None:
     """Start the node and keep it up until SIGTERM or Ctrl-C (graceful: leadership is handed over first)."""
-    from ottla.broker.process import run_node  # the event loop, gRPC and LMDB: only a node pays for them
+    from ottla.broker.process import FAILURES, run_node  # the event loop, gRPC and LMDB: only a node pays for them
 
     config = ServerConfig.load(properties)
-    _log_to(config.string("ottla.log.file"))
+    log_file = config.string("ottla.log.file")
+    _log_to(log_file)
     try:
         run_node(config)
-    except CommandError:
-        raise
-    except Exception as error:
-        logging.getLogger("ottla.server").critical("node %d stopped: %s", config.node_id, error)
-        raise
+    except (*EXPECTED, *FAILURES) as error:
+        line = f"node {config.node_id} stopped: {one_line(error)}"
+        if not _stderr_is(log_file):  # as under `ottla up`: main() writes the line there
+            logging.getLogger("ottla.server").critical("%s", line)
+        raise CommandError(line) from error
+    except Exception:
+        logging.getLogger("ottla.server").exception("node %d stopped, which is our mistake", config.node_id)
+        sys.exit(1)
+
+
+def _stderr_is(path: str) -> bool:
+    """Whether what goes to standard error is seen where the log is: in that file, or without one, on the terminal."""
+    return not path or os.path.samestat(os.stat(path), os.fstat(2))
 
 
 def _log_to(path: str) -> None:
