@@ -80,6 +80,8 @@ ottla.log.file={home / "server.log"}
 
     def pid(self) -> int | None:
         """The process that runs (or last ran) on this directory, whoever started it."""
+        if self.process and self.process.poll() is None:
+            return self.process.pid  # also while it starts, when the file may still be of the one before
         try:
             return int(self.pid_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -214,8 +216,10 @@ def _cluster_id(home: Path) -> str:
 
 
 def _is_running(pid: int) -> bool:
+    """Whether the process is a node (``ottla server start``): a pid in a file left behind may be another program's by now."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return b"start" in command and stat.rpartition(")")[2].split()[0] != "Z"
