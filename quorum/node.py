@@ -43,7 +43,7 @@ from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.rpc.transport import Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
 from ottla.runtime.clock_loop import loop_ms
-from ottla.runtime.errors import KafkaError
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.sync_later import SyncLater
@@ -99,6 +99,7 @@ class QuorumNode:
         start_at = max(deliver_from, log.log_start_offset)
         self._delivery = CommitDelivery(log, listener, start_at, self._deliver_later)
         self._accumulator: BatchAccumulator | None = None
+        self._strangers: dict[int, None] = {}
         self._asked: dict[tuple[int, type[Request]], do.SendRequest] = {}
         self._events: deque[Event] = deque()
         self._handling = False
@@ -291,7 +292,23 @@ class QuorumNode:
                 response = messages_proto.response_from_proto(message, parse_batches)
             except (ValueError, KafkaError) as error:
                 _logger.warning("answer of node %d to %s cannot be used: %s", peer, type(request).__name__, error)
+        if response is not None and response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            response = None  # a stranger's epoch and leader are nothing to us
+            self._meet_stranger(peer)
+        elif response is not None:
+            self._strangers.pop(peer, None)
         self._handle(ResponseReceived(peer, request, response))
+
+    def _meet_stranger(self, peer: int) -> None:
+        """One of another cluster is their mistake; when most voters are, this node is the stranger, and cannot go on."""
+        if peer in self._strangers:
+            return
+        self._strangers[peer] = None
+        _logger.warning("node %d does not belong to this node's cluster %s", peer, self.settings.cluster_id)
+        if len(self._strangers) * 2 > len(self.settings.voters):
+            names = ", ".join(str(each) for each in sorted(self._strangers))
+            mine = f"this node's log.dirs to cluster {self.settings.cluster_id}"
+            self._fail(QuorumFailure(f"voters {names} belong to another cluster, {mine}: give the right log.dirs"))
 
     def _respond(self, instruction: do.Respond) -> None:
         instruction.token(messages_proto.response_to_proto(instruction.response))
