@@ -149,7 +149,7 @@ def _write_run(log: "Log", whole: memoryview, run: Batches) -> None:
     segment = log.active
     start = run[0][0]
     last_position, last = run[-1]
-    if not log.gaps_allowed:
+    if not log.gaps_marked:
         gaps.allow_where_seen(log, run)
     fresh = not segment.size
     try:

@@ -44,8 +44,7 @@ def install_cleaned(log: "Log", cleaned: CleanedSegment) -> None:
     replaced = [segment for segment in log.segments if segment.base_offset in cleaned.replaced]
     first = log.segments.index(replaced[0])
     try:
-        if not log.gaps_allowed:
-            gaps.allow(log)
+        gaps.allow(log)
         for segment in replaced:
             segment.close()
         retention.condemn_paths(log, swap_files(log.disk, log.directory, cleaned))

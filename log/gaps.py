@@ -16,7 +16,9 @@ MARKER = "ottla.gaps"
 
 def allow(log: "Log") -> None:
     """From now on the log may have gaps. OSError passes through."""
-    log.gaps_allowed = True
+    if log.gaps_marked:
+        return
+    log.gaps_allowed = log.gaps_marked = True
     log.disk.open(f"{log.directory}/{MARKER}", create=True).close()
     log.names_changed()
 

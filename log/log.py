@@ -62,6 +62,7 @@ class Log:
         "epochs",
         "files",
         "gaps_allowed",
+        "gaps_marked",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
@@ -95,6 +96,7 @@ class Log:
         self.set_epochs(())
         self.producers = ProducerStateManager()
         self.gaps_allowed = config.compacted
+        self.gaps_marked = False  # on disk
         self.places: dict[int, int] = {}  # offset -> position in its segment, where recent reads ended
         self.condemned: list[tuple[int, str]] = []  # (when to unlink, path)
         self.unflushed_since_ms = -1

@@ -33,7 +33,8 @@ def recover(
         log.disk.make_directories(log.directory)
         log.names_changed(created=True)
     names = _sweep(log.disk, log.directory)
-    log.gaps_allowed = log.gaps_allowed or gaps.MARKER in names
+    log.gaps_marked = gaps.MARKER in names
+    log.gaps_allowed = log.gaps_allowed or log.gaps_marked
     _read_topic_id(log, topic_id)
     if not clean:
         log.distrust_names()

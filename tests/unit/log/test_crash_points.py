@@ -6,10 +6,14 @@ Whatever operation it was: what had been synced is there, and every record is of
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 
 from ottla.log.batch import read_header
 from ottla.log.checkpoints import MetaProperties
+from ottla.log.cleaner import clean
+from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
+from ottla.log.cleaner_worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.manager import LogManager, ManagerSettings
@@ -38,6 +42,8 @@ class Story:
     def __init__(self) -> None:
         self.histories: list[History] = [[]]
         self.synced = 0  # in the last history
+        self.keys = 0
+        self.cleaned_to = 0  # below this only the last record of each key has to be there
 
     def begin(self, disk: SimulatedDisk) -> None:
         self.manager = open_manager(disk)
@@ -46,9 +52,11 @@ class Story:
     def append(self, count: int, epoch: int = 0) -> None:
         for _ in range(count):
             value = f"{epoch:02}:{self.log.log_end_offset:06}:".encode() * 47
-            self.histories[-1].append(value)
             offset = self.log.log_end_offset
-            batch = encode_batch([Record(offset, NOW_MS, None, value)], base_offset=offset, leader_epoch=epoch)
+            key = f"{offset % self.keys}".encode() if self.keys else None
+            value = value[: len(value) - (1 if key else 0)]
+            self.histories[-1].append(value)
+            batch = encode_batch([Record(offset, NOW_MS, key, value)], base_offset=offset, leader_epoch=epoch)
             assert len(batch) == BATCH_BYTES
             self.log.append_as_follower(batch, epoch)
 
@@ -106,8 +114,21 @@ def check(story: Story, log: Log | None) -> None:
     for offset, value in found:
         assert value is not None
         assert log.epochs.epoch_for_offset(offset) == int(value[:2])
+    if story.cleaned_to:
+        check_compacted(story, log, found)
+        return
     assert any(found == history[log.log_start_offset : log.log_end_offset] for history in expected)
     assert [offset for offset, _ in found] == list(range(log.log_start_offset, log.log_end_offset))
+
+
+def check_compacted(story: Story, log: Log, found: list[tuple[int, bytes | None]]) -> None:
+    """Old or cleaned, nothing between: what is there is true, and nothing lacks but what a later record of its key hides."""
+    assert all(story.histories[0][offset] == value for offset, value in found)
+    present = dict(found)
+    for offset in range(log.log_end_offset):
+        hidden = any(later in present for later in range(offset + story.keys, story.cleaned_to, story.keys))
+        assert offset in present or hidden
+    assert not [name for name in log.disk.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))]
 
 
 def roll(story: Story) -> None:
@@ -158,6 +179,27 @@ def close(story: Story) -> None:
     story.synced = 25
 
 
+def compact(story: Story) -> None:
+    story.log.configure(msgspec.structs.replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0))
+    story.keys = 3
+    story.append(35)
+    story.flush()
+    story.append(4)
+    story.log.set_high_watermark(39)
+    cleaner = LogCleaner(story.manager.disk, CleanerSettings())
+    task = cleaner.next_task([story.log], NOW_MS)
+    assert task is not None
+    result = clean(story.manager.disk, task.job)
+    assert result.cleaned
+    story.cleaned_to = result.end_offset
+    assert cleaner.install(task, Outcome(result=result))
+    cleaner.record(task)
+    story.append(3)
+    story.manager.purge(NOW_MS)
+    story.manager.purge(NOW_MS + 1000)
+    story.flush()
+
+
 def operations_of(script: Callable[[Story], None]) -> int:
     platter = formatted(0)
     before = platter.operations
@@ -167,7 +209,7 @@ def operations_of(script: Callable[[Story], None]) -> int:
     return platter.operations - before
 
 
-@pytest.mark.parametrize("script", [roll, truncate, delete, close])
+@pytest.mark.parametrize("script", [roll, truncate, delete, close, compact])
 def test_a_power_cut_in_any_operation_costs_nothing_that_was_synced(script: Callable[[Story], None]) -> None:
     crashes = 0
     for number in range(1, operations_of(script) + 1):
