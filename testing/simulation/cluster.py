@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from ottla.broker.server import Server
 from ottla.log.checkpoints import MetaProperties
@@ -12,6 +13,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
+from ottla.testing.simulation.cleaning import SimulatedWorker
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -84,7 +86,8 @@ class SimulatedCluster:
             if not failed.done():
                 failed.set_exception(error)
 
-        server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail)
+        start_cleaner = partial(SimulatedWorker, host.disk)
+        server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail, start_cleaner)
         await server.start()
         await failed
 
