@@ -94,6 +94,7 @@ class QuorumNode:
             voter_history(log, settings.voter_set()),
             self._election_store.load(),
         )
+        self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
         self.on_peer_broken: Callable[[int], None] | None = None
         start_at = max(deliver_from, log.log_start_offset)
@@ -352,6 +353,14 @@ class QuorumNode:
 
     def _leader_changed(self, instruction: do.LeaderChanged) -> None:
         _logger.info("epoch %d: leader %s", instruction.epoch, instruction.leader_id)
+        led_here = isinstance(self._core.state.role, Leader | Resigned)
+        if instruction.leader_id == self.node_id and instruction.epoch > self._first_epoch and not led_here:
+            _logger.warning(
+                "the others say that node %d leads epoch %d, which was not this process: if its disk was not replaced, "
+                "another running process has the same node.id",
+                self.node_id,
+                instruction.epoch,
+            )
         self._delivery.leader_changed(instruction)
 
     def _fault(self, instruction: do.Fault) -> None:

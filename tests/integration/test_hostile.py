@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
 
 from ottla.cli.local_cluster import LocalNode
 from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
@@ -118,10 +119,10 @@ def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
         assert word in lines[0]
 
 
-def other_node(cluster: ProcessCluster, home: Path, changes: dict[str, str]) -> Path:
-    """A server.properties like node 1's with ports and directories of its own, and these changes."""
+def other_node(cluster: ProcessCluster, home: Path, changes: dict[str, str], node_id: int = 1) -> Path:
+    """A server.properties like that node's with ports and directories of its own, and these changes."""
     home.mkdir()
-    node, port = cluster.node(1), free_port_block(1)
+    node, port = cluster.node(node_id), free_port_block(1)
     text = node.properties.read_text(encoding="utf-8").replace(str(node.home), str(home))
     settings = dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
     settings["listeners"] = f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{port + 1000}"
@@ -176,14 +177,22 @@ def test_garbage_behind_a_grpc_preface_leaves_the_controller_up(trio: ProcessClu
 # A start that cannot work
 
 
-def test_a_second_node_with_the_same_id_ends_with_one_line(trio: ProcessCluster, tmp_path: Path) -> None:
-    properties = other_node(trio, tmp_path / "twin", {"initial.broker.registration.timeout.ms": "1500"})
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_second_node_with_the_same_id_ends_with_one_line(trio: ProcessCluster, tmp_path: Path, leads: bool) -> None:
+    """Also that of the quorum's leader, of which the others tell a twin that it is it."""
+    admin = KafkaAdminClient(bootstrap_servers=trio.bootstrap_servers.split(","))
+    leader: int = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"]
+    admin.close()
+    first = trio.node(leader if leads else leader % 3 + 1)
+    soon = {"initial.broker.registration.timeout.ms": "1000", "broker.session.timeout.ms": "1000"}
+    properties = other_node(trio, tmp_path / "twin", soon, first.node_id)
     assert ottla("storage", "format", "-t", cluster_id(trio), "-c", properties).returncode == 0
 
     result = ottla("server", "start", "--config", properties)
 
-    refused(result, "1")
-    assert trio.node(1).alive_pid() is not None
+    refused(result, f"broker {first.node_id} cannot register")
+    assert "another running process" in (tmp_path / "twin" / "server.log").read_text(encoding="utf-8")
+    assert first.alive_pid() is not None
     goes_on(trio)
 
 

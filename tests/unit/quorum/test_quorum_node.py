@@ -63,14 +63,14 @@ class Member:
         self.node: QuorumNode
         self.server: SwitchboardServer
 
-    async def start(self, deliver_from: int = 0, **settings: Any) -> None:
+    async def start(self, deliver_from: int = 0, cluster_id: str = "test", **settings: Any) -> None:
         clock: Clock = FixedClock()
         host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]
         self.listener = Listener()
         self.node = QuorumNode(
             QuorumSettings(
                 node_id=self.id,
-                cluster_id="test",
+                cluster_id=cluster_id,
                 voters=self.world.endpoints,
                 is_voter=self.id in self.world.endpoints,
                 endpoint=Endpoint("host", self.id),
@@ -316,6 +316,36 @@ def test_a_failed_sync_stops_the_node_before_it_promises_anything() -> None:
         assert leader.node.high_watermark == high_watermark
 
     run(scenario, voters=1)
+
+
+def test_a_node_that_most_voters_disown_stops_and_learns_nothing_from_them() -> None:
+    async def scenario(world: World) -> None:
+        await world.start()
+        stranger = Member(world, 9)
+        await stranger.start(cluster_id="other")
+        await world.until(lambda: bool(stranger.failures))
+
+        assert "belong to another cluster" in str(stranger.failures[0])
+        assert stranger.node.leader == LeaderAndEpoch(None, 0)
+
+    run(scenario)
+
+
+def test_one_voter_of_another_cluster_does_not_stop_the_others() -> None:
+    async def scenario(world: World) -> None:
+        one, two, three = world.members.values()
+        await three.start(cluster_id="other")
+        await one.start()
+        await two.start()
+        leader = await world.leader(other_than=three)
+        last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.committed(leader, last)
+        await world.until(lambda: bool(three.failures))
+
+        assert one.failures == two.failures == []
+        assert "belong to another cluster" in str(three.failures[0])
+
+    run(scenario)
 
 
 def test_the_vote_is_durable() -> None:
