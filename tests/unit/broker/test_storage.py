@@ -1,0 +1,177 @@
+"""What happens to the logs from time to time, and what the log cleaner is told when one of them goes."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker import storage as storage_module
+from ottla.broker.cleaning import Cleaning
+from ottla.broker.storage import Storage
+from ottla.broker.topic_config import log_config
+from ottla.log.checkpoints import MetaProperties
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record, encode_batch
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.clock import SystemClock
+from ottla.runtime.host import Host
+from ottla.runtime.identifiers import id_to_text
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.sync_later import SyncLater
+from tests.unit.broker.handlers.conftest import Site
+
+TOPIC_ID, OTHER_TOPIC_ID = b"T" * 16, b"U" * 16
+DAY_MS = 86_400_000
+CLUSTER_ID = id_to_text(b"C" * 16)
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+class FakeClock(SystemClock):
+    wall = 10 * DAY_MS
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+
+class Bench:
+    """A storage on a simulated disk, whose timers the test fires."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = SimulatedDisk(Platter.seeded(1))
+        disk.make_directories("/data")
+        MetaProperties(CLUSTER_ID, 1, b"D" * 16).write(disk, "/data")
+        self.clock = FakeClock()
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self.forgotten: list[str] = []
+        self.failed: list[TopicPartition] = []
+        monkeypatch.setattr(Cleaning, "forget", lambda _, partition: self.forgotten.append(str(partition)))
+        host = Host(self.clock, Random(1), disk, cast(Any, None), SyncLater())
+        self.storage = Storage(
+            Site(log_dirs="/data").config,
+            CLUSTER_ID,
+            host,
+            cast(Any, SimpleNamespace(call_later_ms=self._call_later)),
+            MetadataImage(),
+            lambda _, partitions: self.failed.extend(partitions),
+            cast(Any, None),
+        )
+
+    def _call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        self.timers.append((delay_ms, callback))
+        return SimpleNamespace(cancel=lambda: None)
+
+    def fire(self, delay_ms: int) -> None:
+        """Runs the timers of that delay that wait now."""
+        due = [entry for entry in self.timers if entry[0] == delay_ms]
+        self.timers = [entry for entry in self.timers if entry[0] != delay_ms]
+        for _, callback in due:
+            callback()
+
+    def log(self, topic: str, config: LogConfig = COMPACTED, topic_id: bytes = TOPIC_ID) -> Log:
+        return cast(Log, self.storage.get_or_create(TopicPartition(topic, 0), config, topic_id))
+
+    def write(self, log: Log, producer_id: int = -1, timestamp: int = 0) -> None:
+        batch = encode_batch(
+            [Record(0, timestamp or self.clock.wall, b"key", b"value")],
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=0 if producer_id >= 0 else -1,
+        )
+        log.append_as_leader(memoryview(batch), 0, self.clock.wall)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(monkeypatch)
+    yield made
+    asyncio.run(made.storage.close(-1))
+
+
+def test_a_deleted_logs_cleaning_ends_first(bench: Bench) -> None:
+    bench.log("a")
+    bench.storage.delete(TopicPartition("a", 0))
+    assert bench.forgotten == ["a-0"]
+
+
+def test_another_topics_log_of_the_same_name_ends_its_cleaning(bench: Bench) -> None:
+    bench.log("a")
+    bench.log("a")
+    assert bench.forgotten == []
+    bench.log("a", topic_id=OTHER_TOPIC_ID)
+    assert bench.forgotten == ["a-0"]
+
+
+def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_recovery_point(bench: Bench) -> None:
+    log = bench.log("a")
+    for _ in range(3):
+        bench.write(log)
+    log.flush()
+    bench.storage.manager.checkpoint_recovery_points()
+    bench.write(log)
+    log.truncate_to(3)
+    assert bench.forgotten == []  # nothing above the saved recovery point is ever cleaned
+    log.truncate_to(1)
+    assert bench.forgotten == ["a-0"]
+    assert log.root.saved_recovery_point(log.partition) == 1
+
+
+def test_a_failed_directory_ends_the_cleanings_on_it(bench: Bench) -> None:
+    log = bench.log("a")
+    log.root.failed(OSError(5, "the disk is gone"))
+    assert (bench.forgotten, bench.failed) == (["a-0"], [log.partition])
+
+
+def test_what_the_disk_says_to_a_cleaning_is_its_directorys(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.storage._cleaning_failed(TopicPartition("gone", 0), OSError(5, "whose?"))
+    assert log.root.failure is None
+    bench.storage._cleaning_failed(log.partition, OSError(5, "the disk is gone"))
+    assert log.root.failure is not None
+
+
+def test_producers_idle_for_a_day_are_forgotten_every_ten_minutes(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.write(log, producer_id=7, timestamp=bench.clock.wall - DAY_MS)
+    bench.write(log, producer_id=8, timestamp=bench.clock.wall - DAY_MS + 1)
+    bench.storage.start()
+    assert log.producers.producer_ids == [7, 8]
+    bench.fire(600_000)
+    assert log.producers.producer_ids == [8]
+    bench.clock.wall += 1
+    bench.fire(600_000)
+    assert log.producers.producer_ids == []
+
+
+def test_producers_expire_in_a_few_logs_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "EXPIRY_LOGS_MAX", 2)
+    logs = [bench.log(topic) for topic in "abcde"]
+    for log in logs:
+        bench.write(log, producer_id=7, timestamp=bench.clock.wall - DAY_MS)
+    bench.storage.start()
+    left = []
+    bench.fire(600_000)
+    bench.storage.delete(logs[0].partition)  # it has its turn still before it
+    for _ in range(3):
+        left.append(sum(len(log.producers.producer_ids) for log in logs[1:]))
+        bench.fire(storage_module.EXPIRY_PAUSE_MS)
+    assert left == [2, 0, 0]
+
+
+@pytest.fixture
+def config() -> ServerConfig:
+    return Site().config
+
+
+def test_a_compacted_log_closes_its_segments_within_the_compaction_lag(config: ServerConfig) -> None:
+    lag = {"max.compaction.lag.ms": "5000", "segment.ms": "60000"}
+    assert log_config(config, lag | {"cleanup.policy": "compact"}).segment_ms == 5_000
+    assert log_config(config, lag | {"cleanup.policy": "compact,delete"}).segment_ms == 5_000
+    assert log_config(config, lag).segment_ms == 60_000
+    assert log_config(config, {"cleanup.policy": "compact", "segment.ms": "60000"}).segment_ms == 60_000
