@@ -44,7 +44,7 @@ class OffsetCheckpoint:
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
-        _write_table(self._disk, self._path, rows, len(offsets))
+        self._disk.write_atomically(self._path, _table(rows, len(offsets)))
 
 
 def read_epochs(disk: Disk, directory: str) -> EpochEntries:
@@ -54,9 +54,20 @@ def read_epochs(disk: Disk, directory: str) -> EpochEntries:
     return tuple((epoch, start_offset) for epoch, start_offset in rows)
 
 
-def write_epochs(disk: Disk, directory: str, entries: EpochEntries) -> None:
-    rows = (f"{epoch} {start_offset}" for epoch, start_offset in entries)
-    _write_table(disk, f"{directory}/{LEADER_EPOCHS}", rows, len(entries))
+def write_epochs(disk: Disk, directory: str, entries: EpochEntries, *, durable: bool = True) -> None:
+    """Not ``durable``: after a crash the file may be the old one, the new one or torn."""
+    path = f"{directory}/{LEADER_EPOCHS}"
+    data = _table((f"{epoch} {start_offset}" for epoch, start_offset in entries), len(entries))
+    if durable:
+        disk.write_atomically(path, data)
+        return
+    file = disk.open(path + ".tmp", create=True)
+    try:
+        file.truncate(0)
+        file.write_at([data], 0)
+    finally:
+        file.close()
+    disk.rename(path + ".tmp", path)
 
 
 class PartitionMetadata:
@@ -179,6 +190,5 @@ def _integers(path: str, number: int, fields: list[str]) -> list[int]:
         raise CheckpointError(f"{path}: line {number}: {error}") from error
 
 
-def _write_table(disk: Disk, path: str, rows: Iterable[str], count: int) -> None:
-    text = "\n".join(["0", str(count), *rows]) + "\n"
-    disk.write_atomically(path, text.encode("utf-8"))
+def _table(rows: Iterable[str], count: int) -> bytes:
+    return ("\n".join(["0", str(count), *rows]) + "\n").encode("utf-8")

@@ -479,13 +479,29 @@ class Log:
                 self.active.finish()
                 self.active.sync_indexes()
             self._flush(self.log_end_offset)
-            if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):
-                # Without a sync: should it be torn, the next start replays the batches.
-                self.producers.take_snapshot(self.disk, self.directory, self.log_end_offset, durable=False)
+            self._snapshot_producers()
         except OSError as error:
             raise self.root.failed(error) from error
         finally:
             self.abandon()
+
+    def close_unsynced(self) -> None:
+        """`close` but for the syncs: whoever closes many syncs the whole file system after them. Raises StorageError."""
+        try:
+            if self.active.grew:
+                self.active.finish()
+            self._snapshot_producers()
+            if self._epochs_changed:
+                write_epochs(self.disk, self.directory, self.epochs.entries(), durable=False)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        finally:
+            self.abandon()
+
+    def _snapshot_producers(self) -> None:
+        if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):
+            # Without a sync: should it be torn, the next start replays the batches.
+            self.producers.take_snapshot(self.disk, self.directory, self.log_end_offset, durable=False)
 
     def abandon(self) -> None:
         """Closes the files and leaves everything else as it is: the directory failed, or the partition goes."""

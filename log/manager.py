@@ -122,21 +122,24 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Makes every log durable, writes the checkpoints, and marks each directory that could do so as cleanly shut."""
-        for log in self.logs.values():
-            if log.root.failure is None:
-                try:
-                    log.close()
-                except StorageError:
-                    log.abandon()
         for root in self.roots:
             if root.failure is None:
                 try:
-                    self._save_all(root)
-                    CleanShutdown.write(self.disk, root.path, broker_epoch)
+                    self._close_root(root, broker_epoch)
                 except (OSError, StorageError) as error:
                     _logger.error("%s: not closed cleanly: %s", root.path, error)
         for lock in self._locks:
             lock.release()
+
+    def _close_root(self, root: DirectoryState, broker_epoch: int) -> None:
+        logs = self._logs_of(root)
+        for log in logs:
+            log.close_unsynced()
+        self.disk.sync_everything(root.path)
+        self._write_points(root, {log.partition: log.log_end_offset for log in logs})
+        self._write_start_offsets(root, self._start_offsets(root))
+        self._save_high_watermarks(root)
+        CleanShutdown.write(self.disk, root.path, broker_epoch)
 
     def _add(self, log: Log) -> None:
         self.logs[log.partition] = log
@@ -334,10 +337,6 @@ class LogManager:
                 root.watermarks_moved = False
                 self._guarded(root, lambda root=root: self._save_high_watermarks(root))  # type: ignore[misc]
 
-    def _save_all(self, root: DirectoryState) -> None:
-        self._save_points(root)
-        self._save_high_watermarks(root)
-
     def _save_points(self, root: DirectoryState) -> None:
         saved = root.recovery_points
         points = {}
@@ -346,12 +345,15 @@ class LogManager:
             moved = log.recovery_point > saved.get(log.partition, 0)
             points[log.partition] = log.settle() if moved else log.recovery_point
         self._write_points(root, points)
-        start_offsets = {
+        self._write_start_offsets(root, self._start_offsets(root))
+
+    def _start_offsets(self, root: DirectoryState) -> dict[TopicPartition, int]:
+        """Where it is not the first segment's base offset."""
+        return {
             log.partition: log.log_start_offset
             for log in self._logs_of(root)
             if log.log_start_offset > log.segments[0].base_offset
         }
-        self._write_start_offsets(root, start_offsets)
 
     def _lower_points(self, root: DirectoryState, partition: TopicPartition, offset: int) -> None:
         """Before a truncation: one partition's points go down to ``offset``, the others stay as they were saved."""

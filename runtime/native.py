@@ -46,6 +46,16 @@ def start_writeback(descriptor: int, offset: int, length: int) -> None:
         sync_file_range(descriptor, offset, length, _SYNC_FILE_RANGE_WRITE)
 
 
+def sync_file_system(descriptor: int) -> None:
+    """syncfs(2): writes back the whole file system the descriptor is on, and waits. OSError when something could not be written."""
+    syncfs = _function("syncfs", ctypes.c_int)
+    if syncfs is None:
+        os.sync()  # a C library without it: all file systems, and errors unseen
+    elif syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def set_malloc_option(option: int, value: int) -> bool:
     """mallopt(3); False where the C library refuses or has none."""
     mallopt = _function("mallopt", ctypes.c_int, ctypes.c_int)

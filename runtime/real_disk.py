@@ -147,6 +147,13 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
+    def sync_everything(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            native.sync_file_system(descriptor)
+        finally:
+            os.close(descriptor)
+
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize

@@ -211,6 +211,11 @@ class SimulatedDisk:
         directory, platter = self._directory(path), self.platter()
         platter.perform("sync_directory", path, lambda share: platter.journal.commit(directory) if share > 0 else None)
 
+    def sync_everything(self, path: str) -> None:
+        self._directory(path)
+        platter = self.platter()
+        platter.perform("sync", path, lambda share: platter.sync_everything() if share > 0 else None)
+
     def free_bytes(self, path: str) -> int:
         platter = self.platter()
         platter.check("read", path)

@@ -109,6 +109,11 @@ class Platter:
         if self._sync_commits_names:
             self.journal.commit_all()
 
+    def sync_everything(self) -> None:
+        for inode in self.files():
+            inode.sync()
+        self.journal.commit_all()
+
     def set_entry(self, *assignments: Assignment) -> None:
         self.journal.change(*assignments)
 

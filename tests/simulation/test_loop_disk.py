@@ -350,3 +350,12 @@ def test_a_failed_sync_of_the_store_is_reported_and_can_be_repeated() -> None:
     store.sync()
     platter.close_sessions()
     assert SimulatedStore(SimulatedDisk(platter), "/q/state").get(b"a") == b"1"
+
+
+def test_a_sync_of_everything_keeps_contents_and_names() -> None:
+    def write(disk: Disk) -> None:
+        disk.make_directories("/a")
+        disk.open("/a/file", create=True).write_at([b"kept"], 0)
+        disk.sync_everything("/")
+
+    assert outcomes(write, "/a/file") == {b"kept"}

@@ -100,6 +100,7 @@ def test_directories(tmp_path: Path) -> None:
     assert DISK.is_directory(str(tmp_path / "b"))
     DISK.rename(str(tmp_path / "b"), str(tmp_path / "d"))
     DISK.sync_directory(str(tmp_path))
+    DISK.sync_everything(str(tmp_path))
     assert DISK.exists(str(tmp_path / "d" / "c"))
     DISK.remove_tree(str(tmp_path / "d"))
     assert not DISK.exists(str(tmp_path / "d"))
