@@ -100,7 +100,7 @@ def note_follower(
 ) -> None:
     """A follower's request named this partition: takes in how far it is. Raises KafkaError if it may not fetch."""
     if locate(partition, wanted, reader) is None:
-        partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms)
+        partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms, wanted[4])
 
 
 def refused(index: int, error: int, leader: tuple[int, int] | None = None) -> FetchedPartition:

@@ -328,8 +328,13 @@ class LeaderFetcher:
             log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
         if records and partition.must_sync:
             self._sync_first(key, partition, follower)
-        elif records:
+        elif records or self._begins_elsewhere(key, log.log_start_offset):
             self._session.put(key, self._wanted(partition, follower))
+
+    def _begins_elsewhere(self, key: Key, log_start_offset: int) -> bool:
+        """Whether the leader has to hear where the log begins: somebody may wait for it (DeleteRecords)."""
+        wanted = self._session.partitions.get(key)
+        return wanted is not None and wanted[4] != log_start_offset
 
     def _sync_first(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         """To fetch from the new end would acknowledge what a power cut could take: the partition pauses until it is synced."""

@@ -20,6 +20,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 ACKS_ALL = -1
 NO_LEADER = -1
+ALL_COMMITTED = -1
 
 
 class PartitionEvents:
@@ -49,6 +50,7 @@ class Partition:
         "_events",
         "_wakes",
         "commit_watches",
+        "delete_waiters",
         "durable_waiters",
         "end_watches",
         "follower",
@@ -80,6 +82,9 @@ class Partition:
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
         self.produce_waiters: deque[tuple[int, ParkedProduce, int]] = deque()
         self.durable_waiters: deque[tuple[int, ParkedProduce, int]] = deque()  # acks=1 on topics that sync first
+        self.delete_waiters: list[
+            tuple[int, ParkedProduce, int]
+        ] = []  # DeleteRecords, until every replica begins there
         # Each of these is told once and then forgotten, so that a session nobody uses costs one touch.
         self.end_watches: dict[SessionPartition, None] = {}  # followers, waiting for records
         self.commit_watches: dict[SessionPartition, None] = {}  # consumers, waiting for committed records
@@ -269,29 +274,87 @@ class Partition:
         return ErrorCode.NONE if leader.had_enough_in_sync() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def fail_waiters(self, error: ErrorCode) -> None:
-        waiters = (*self.produce_waiters, *self.durable_waiters)
+        waiters = (*self.produce_waiters, *self.durable_waiters, *self.delete_waiters)
         self.produce_waiters.clear()
         self.durable_waiters.clear()
+        self.delete_waiters.clear()
         for _, parked, place in waiters:
             parked.settle(place, error)
         self._touch_all()
 
+    # Deleting.
+
+    def delete_records(self, offset: int) -> int:
+        """All below ``offset`` (-1: all that is committed) is gone for readers; returns where the log has to begin now.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (compacted, never deleted), OFFSET_OUT_OF_RANGE.
+        """
+        log = self.log
+        if self.leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
+        if log.config.compacted and "delete" not in log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self} is compacted: cleanup.policy does not have delete")
+        if offset == ALL_COMMITTED:
+            offset = log.high_watermark
+        if offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self} has no offset {offset}")
+        if offset > log.log_start_offset:
+            log.advance_log_start(offset)
+            self._touch_all()  # followers hear of it with the next answer
+        return offset
+
+    def low_watermark(self) -> int:
+        """Where the log begins on every live replica; -1 where that is not known, and when this broker does not lead."""
+        return self.leader.low_watermark(self.log.log_start_offset) if self.leader is not None else -1
+
+    def await_deleted(self, offset: int, parked: ParkedProduce) -> None:
+        """Settles ``parked`` once no live replica has anything below ``offset``: whoever leads next, it does not come back."""
+        place = parked.add()
+        if self.leader is None:
+            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.low_watermark() >= offset:
+            parked.settle(place, ErrorCode.NONE)
+        else:
+            self.delete_waiters = [each for each in self.delete_waiters if not each[1].done]
+            self.delete_waiters.append((offset, parked, place))
+
+    def _settle_deleted(self) -> None:
+        low_watermark, waiters = self.low_watermark(), self.delete_waiters
+        self.delete_waiters = [each for each in waiters if each[0] > low_watermark]
+        for offset, parked, place in waiters:
+            if offset <= low_watermark:
+                parked.settle(place, ErrorCode.NONE)
+
     # Followers.
 
     def follower_fetched(
-        self, broker_id: int, broker_epoch: int, offset: int, contact: FollowerContact | None, now_ms: int
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        offset: int,
+        contact: FollowerContact | None,
+        now_ms: int,
+        log_start_offset: int = -1,
     ) -> None:
-        """A follower asked for records from ``offset`` on: it has all before. Raises KafkaError if it may not ask."""
+        """A follower asked for records from ``offset`` on: it has all before, down to ``log_start_offset``.
+
+        Raises KafkaError if it may not ask.
+        """
         leader = self.leader
         if leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
         if leader.knows_newer_life_of(broker_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has registered anew since")
-        if leader.fetched(broker_id, broker_epoch, offset, contact, now_ms) is None:
+        replica = leader.fetched(broker_id, broker_epoch, offset, contact, now_ms)
+        if replica is None:
             # Perhaps assigned a moment ago, and we do not know yet: this error makes it ask again.
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is no replica of {self}")
         if offset > leader.high_watermark and leader.advance(now_ms):
             self._committed(leader)
+        if log_start_offset != replica.log_start_offset:
+            replica.log_start_offset = log_start_offset
+            if self.delete_waiters:
+                self._settle_deleted()
         self.consider_expand(broker_id)
 
     def consider_expand(self, broker_id: int) -> None:

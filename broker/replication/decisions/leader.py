@@ -19,7 +19,7 @@ from ottla.broker.replication.decisions.isr import (
     out_of_sync,
     outcome_of,
 )
-from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact, ReplicaState
+from ottla.broker.replication.decisions.replica import UNKNOWN_OFFSET, BrokerStanding, FollowerContact, ReplicaState
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -118,6 +118,7 @@ class PartitionLeader:
             replica.last_fetch_ms = 0
             replica.last_fetch_leader_end = -1
             replica.contact = None
+            replica.log_start_offset = UNKNOWN_OFFSET
 
     def set_min_insync_replicas(self, value: int) -> None:
         self.required_in_sync = min(value, len(self.replicas) + 1)
@@ -141,6 +142,15 @@ class PartitionLeader:
     def has_committed_own_epoch(self) -> bool:
         """Whether all from earlier epochs is committed; before that the end offset clients would see may still go down."""
         return self.high_watermark >= self.epoch_start_offset
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Where the log begins on every live replica, ours at ``log_start_offset``; -1 while one has not told."""
+        starts = [
+            replica.log_start_offset
+            for follower, replica in self.replicas.items()
+            if (standing := self.brokers.get(follower)) is not None and not standing.fenced
+        ]
+        return min(log_start_offset, *starts) if starts else log_start_offset
 
     def appended(self, log_end_offset: int, now_ms: int, *, stable: bool = True) -> bool:
         """The leader wrote up to ``log_end_offset``; not ``stable`` if `synced` will say when it counts.
