@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.log.config import FOREVER
-from ottla.log.errors import NO_ROOM, StorageError
+from ottla.log.errors import NO_ROOM, NOT_THE_DISK, StorageError
 from ottla.log.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,11 +52,14 @@ class DirectoryState:
         raise StorageError(f"{self.path}: no space left above the floor")
 
     def failed(self, error: OSError) -> StorageError:
-        """Notes an error of the disk; returns what to raise. Without room the directory is full, otherwise it is lost."""
+        """Notes an error of the disk; returns what to raise. Without room the directory is full, otherwise it is lost.
+
+        Running out of descriptors or memory is no fault of the directory's.
+        """
         if error.errno in NO_ROOM:
             self.full, self.writable = True, False
             return StorageError(f"{self.path}: no space left: {error}")
-        if self.failure is None:
+        if self.failure is None and error.errno not in NOT_THE_DISK:
             self.failure, self.writable = error, False
             if self.on_failure is not None:
                 self.on_failure(self)

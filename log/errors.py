@@ -5,6 +5,7 @@ import errno
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NOT_THE_DISK = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)  # the process's trouble: it may pass
 
 
 class DamagedLogError(KafkaError):

@@ -4,12 +4,14 @@ A `CachedFile` opens itself when it is used and may be closed behind its owner's
 one goes is decided by a clock hand (second chance): using a file sets a flag, which costs an attribute and no reordering.
 """
 
+import errno
 from collections import deque
 from typing import Protocol
 
 from ottla.runtime.disk import Disk, File
 
 OPEN_FILES_MAX = 4096
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 LOADED_INDEX_BYTES_MAX = 64 << 20
 
 
@@ -99,7 +101,17 @@ class OpenFiles:
         """Opens ``cached``, closing another first when there is no room."""
         if self.count >= self.capacity:
             self._close_one()
-        file = cached.file = self.disk.open(cached.path, create=create)
+        try:
+            file = self.disk.open(cached.path, create=create)
+        except OSError as error:
+            if error.errno not in _TOO_MANY or self.count < 2:
+                raise
+            # The process may open fewer than we thought, or others opened many: live with less.
+            self.capacity = self.count // 2
+            while self.count > self.capacity and self._close_one():
+                pass
+            file = self.disk.open(cached.path, create=create)
+        cached.file = file
         cached.used = False  # it has to be used again to outlive those that are
         self.count += 1
         if not cached._queued:
@@ -107,8 +119,8 @@ class OpenFiles:
             self._hand.append(cached)
         return file
 
-    def _close_one(self) -> None:
-        """Closes the first file that was not used since the hand last passed it; pinned ones are passed over."""
+    def _close_one(self) -> bool:
+        """Closes the first file that was not used since the hand last passed it; False when all are pinned."""
         hand = self._hand
         for _ in range(2 * len(hand)):
             cached = hand.popleft()
@@ -120,4 +132,5 @@ class OpenFiles:
             else:
                 cached._queued = False
                 cached.close()
-                return
+                return True
+        return False

@@ -561,6 +561,11 @@ class Log:
     def set_epochs(self, entries: EpochEntries) -> None:
         self.epochs = LeaderEpochCache(entries, self._on_epochs)
 
+    def note_epoch(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch is in the log at this offset."""
+        if epoch > self.epochs.latest_epoch:
+            self.epochs.assign(epoch, start_offset)
+
     def truncated(self) -> None:
         """Something below the log end went: what others remember of it is void."""
         self._generation += 1

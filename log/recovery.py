@@ -5,22 +5,24 @@ is not scanned; an index that is missing or wrong is rebuilt when it is used. So
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.log import gaps, truncation
-from ottla.log.batch import BatchHeader, CorruptBatchError, check_crc
+from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.checkpoints import CheckpointError, PartitionMetadata, read_epochs
 from ottla.log.cleaner_output import CLEANED_SUFFIX
 from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
 from ottla.log.errors import DamagedLogError
 from ottla.log.index import IndexCorruptError
-from ottla.log.scan import scan_batches
 from ottla.log.segment import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment, base_offset_of, segment_size
+from ottla.log.soundness import Expectation, sound_prefix
 from ottla.runtime.disk import Disk
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
+_PIECE_BYTES = 4 << 20
 _IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in memory
 
 
@@ -154,14 +156,9 @@ def _note_epochs(log: "Log", segment: Segment) -> None:
     """Epochs from the batch headers, for want of a checkpoint that can be read."""
     try:
         for _, header in segment.walk_from(0):
-            _note_epoch(log, header)
+            log.note_epoch(header.leader_epoch, header.base_offset)
     except DamagedLogError:
         return
-
-
-def _note_epoch(log: "Log", header: BatchHeader) -> None:
-    if header.leader_epoch > log.epochs.latest_epoch:
-        log.epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _clean_end(log: "Log") -> int:
@@ -221,31 +218,34 @@ def _scan_segment(log: "Log", segment: Segment, recovery_point: int, epoch: int)
     Builds the indexes anew from the recovery point on.
     """
     position, end = _scan_start(segment, recovery_point)
-    start = position
+    segment.trust_from(position)
     limit = segment.offset_limit if segment is log.active else log.next_base_offset(segment) - 1
+    expected = Expectation(not log.gaps_allowed, limit)
     log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
-    try:
-        for at, header, batch in scan_batches(segment.handle.open(), position, segment.size):
-            check_crc(batch, header)
-            misplaced = header.base_offset < end or (header.base_offset > end and not log.gaps_allowed)
-            if (
-                misplaced
-                or not 0 <= header.last_offset_delta <= limit - header.base_offset
-                or header.leader_epoch < epoch
-            ):
-                # Valid in itself, but not of this history: a truncation that the disk forgot, or a damaged base offset.
-                raise CorruptBatchError(
-                    f"batch {header.base_offset} of epoch {header.leader_epoch} is out of order", at
-                )
-            segment.note(at, header)
-            _note_epoch(log, header)
-            epoch = header.leader_epoch
-            position, end = at + header.size_bytes, header.next_offset
-    except CorruptBatchError:
-        pass
+    want = _PIECE_BYTES
+    while position < segment.size:
+        piece = memoryview(segment.handle.open().read_at(min(want, segment.size - position), position))
+        note = partial(_note_at, segment, position)
+        size, end, epoch = sound_prefix(piece, end, epoch, expected, note, log.note_epoch)
+        position += size
+        want = _PIECE_BYTES if size else _size_of_first(piece)
+        if not size and want <= len(piece):
+            break  # not cut off by the piece's end: bad
     segment.end_times()
-    segment.trust_from(start)
     return end, position, epoch
+
+
+def _note_at(segment: Segment, start: int, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+    segment.note_batch(start + position, size, last_offset, max_timestamp)
+
+
+def _size_of_first(piece: memoryview) -> int:
+    """The length of the batch that a piece begins with, 0 if it cannot be one or the file ends within it."""
+    try:
+        size = read_header(piece).size_bytes
+    except CorruptBatchError:
+        return 0
+    return size if size > len(piece) >= _PIECE_BYTES else 0
 
 
 def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:

@@ -4,9 +4,10 @@ Offsets are absolute outside, relative to the base offset in the indexes. What t
 checked (CRC and offsets) the first time it is read. A damaged index is rebuilt in place.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from struct import Struct
 
-from ottla.log.batch import BatchHeader, CorruptBatchError, check_crc, headers
+from ottla.log.batch import HEADER_BYTES, BatchHeader, CorruptBatchError
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.errors import NO_ROOM, DamagedLogError
 from ottla.log.files import CachedFile, OpenFiles
@@ -21,6 +22,7 @@ from ottla.log.index import (
     TimeIndex,
 )
 from ottla.log.scan import scan_batches
+from ottla.log.soundness import Expectation, sound_prefix, what_is_wrong
 from ottla.log.transactions import SUFFIX as TRANSACTIONS_SUFFIX
 from ottla.log.transactions import TransactionIndex
 from ottla.log.walk import walk
@@ -40,7 +42,7 @@ _ALLOCATION_BYTES_MAX = 64 << 20
 _THIN_INDEX_BATCHES = 256  # a walk of more batches over more intervals than this means that the index lacks entries
 _THIN_INDEX_INTERVALS = 64
 
-Visit = Callable[[int, BatchHeader, memoryview], None]
+_OFFSET = Struct(">q")
 
 
 class Segment:
@@ -154,10 +156,13 @@ class Segment:
     def note(self, position: int, header: BatchHeader) -> None:
         """Takes the batch at ``position`` into the indexes and the times."""
         last_offset = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
+        self.note_batch(position, header.batch_length + 12, last_offset, header.max_timestamp)
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """`note` of the fields that it needs."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        size = header.batch_length + 12
         if self._unindexed > self._interval:
             self._add_entries(last_offset, position)
             self._unindexed = 0
@@ -456,25 +461,20 @@ class Segment:
         The first must hold ``offset`` and each begin where the one before ended (None: there may be gaps). The base offset
         lies outside the CRC, so the neighbours bear witness to it. Raises DamagedLogError.
         """
-        lowest, at = self.base_offset, 0
-        sound = lowest if offset is None else offset
-        try:
-            for at, header in headers(data):
-                check_crc(data, header, at)
-                expected = lowest if at or offset is None else min(header.base_offset, offset)
-                if header.base_offset < expected or (offset is not None and header.base_offset != expected):
-                    raise CorruptBatchError(f"batch {header.base_offset}..{header.last_offset}, not {expected}", at)
-                lowest = header.last_offset + 1
-                at += header.size_bytes
-            if at != len(data):
-                raise CorruptBatchError("batch cut off", at)
-            if lowest > self._bound(start + at, segment_end):
-                raise CorruptBatchError("batches overlap", at)
-        except CorruptBatchError as error:
-            raise DamagedLogError(self.path, start + error.position, sound, error.message) from error
-        if offset is None or lowest == segment_end or start + len(data) < self.size:
-            self._note_checked(start, start + len(data))
-        return lowest
+        view = memoryview(data)
+        base_offset = _OFFSET.unpack_from(view)[0] if len(view) >= HEADER_BYTES else self.base_offset
+        lowest = self.base_offset if offset is None else min(max(base_offset, self.base_offset), offset)
+        expected = Expectation(offset is not None, self.offset_limit)
+        size, next_offset, _ = sound_prefix(view, lowest, -1, expected)
+        reason = what_is_wrong(view, size, next_offset) if size < len(view) or not size else None
+        if reason is None and next_offset > self._bound(start + size, segment_end):
+            reason = "batches overlap"
+        if reason is not None:
+            # Where two base offsets disagree it may be the first that is wrong: heal from where the read began.
+            raise DamagedLogError(self.path, start + size, lowest if offset is None else offset, reason)
+        if offset is None or next_offset == segment_end or start + size < self.size:
+            self._note_checked(start, start + size)
+        return next_offset
 
     def _bound(self, position: int, segment_end: int) -> int:
         """Where the batch at ``position`` says that it begins; behind the last one, the segment's end offset."""

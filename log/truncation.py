@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING
 
 from ottla.log import producer_snapshot
-from ottla.log.batch import CorruptBatchError
+from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
 from ottla.log.records import RecordError
-from ottla.log.scan import scan_batches
 from ottla.log.segment import Segment
+from ottla.log.soundness import batches_of_producers
+from ottla.log.walk import pieces
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -126,15 +127,19 @@ def replay_producers(log: "Log", from_offset: int) -> None:
     if from_offset >= log.log_end_offset:
         return
     for segment in log.segments[log.segments.index(log.segment_of(from_offset)) :]:
-        start = segment.find(from_offset)[0] if segment.base_offset < from_offset else 0
         try:
-            for _, header, batch in scan_batches(segment.handle.open(), start, segment.size):
-                if header.producer_id >= 0:
-                    completed = log.producers.replay(batch, header)
-                    if completed is not None:
-                        log.note_completed(completed)
-        except (CorruptBatchError, RecordError):
+            start = segment.find(from_offset)[0] if segment.base_offset < from_offset else 0
+            for piece in pieces(segment.handle.open(), start, segment.size):
+                _replay_piece(log, piece)
+        except (CorruptBatchError, DamagedLogError, RecordError):
             continue  # whoever reads there is told; what follows may still be good
+
+
+def _replay_piece(log: "Log", piece: memoryview) -> None:
+    for at in batches_of_producers(piece)[0]:
+        completed = log.producers.replay(piece, read_header(piece, at), at)
+        if completed is not None:
+            log.note_completed(completed)
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -2,13 +2,33 @@
 
 from collections.abc import Iterator
 
-from ottla.log.batch import HEADER, HEADER_BYTES, MAGIC, BatchHeader, CorruptBatchError
+from ottla.log.batch import HEADER, HEADER_BYTES, MAGIC, BatchHeader, CorruptBatchError, read_header
+from ottla.log.soundness import batches_of_producers
 from ottla.runtime.disk import File
 
+PIECE_BYTES = 4 << 20
 CHUNK_BYTES = 8192  # two index intervals: a walk from an index entry is one read
 
 _UNPACK = HEADER.unpack_from
 _MAKE = BatchHeader._make
+
+
+def pieces(file: File, position: int, end: int) -> Iterator[memoryview]:
+    """The bytes from the batch at ``position`` to ``end``, in pieces that begin with a batch and hold whole ones, unchecked.
+
+    Raises CorruptBatchError where a length cannot be, or the last batch is cut off.
+    """
+    want = PIECE_BYTES
+    while position < end:
+        piece = memoryview(file.read_at(min(want, end - position), position))
+        size = batches_of_producers(piece)[1]
+        if size:
+            yield piece[:size]
+            position, want = position + size, PIECE_BYTES
+            continue
+        want = read_header(piece).size_bytes
+        if want <= len(piece) or position + want > end:
+            raise CorruptBatchError(f"batch of {want} bytes, {end - position} remain", position)
 
 
 def walk(file: File, position: int, end: int, lowest_offset: int) -> Iterator[tuple[int, BatchHeader]]:

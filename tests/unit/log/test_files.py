@@ -1,10 +1,13 @@
 """Bounded descriptors and bounded index memory."""
 
+import errno
+
 import pytest
 
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.runtime.disk import File
 from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
 
 
 @pytest.fixture
@@ -88,3 +91,17 @@ def test_indexes_loaded_first_are_let_go_of_when_they_grow_too_many(disk: Simula
     assert [owner.forgotten for owner in owners] == [True, False, False, False]
     files.indexes_loaded(owners[3], 500)
     assert [owner.forgotten for owner in owners] == [True, True, True, False]
+
+
+def test_with_fewer_descriptors_than_it_may_use_it_lives_with_less(files: OpenFiles, platter: Platter) -> None:
+    every = cached(files)
+    files.capacity = 8
+    for file in every[:4]:
+        file.open()
+    repair = platter.fail("/data", errno.EMFILE, ("open",))
+    with pytest.raises(OSError, match="Too many"):
+        every[5].open()
+    repair()
+    assert files.capacity == 2
+    assert every[5].open().read_at(1, 0) == b"\5"
+    assert files.count <= 3

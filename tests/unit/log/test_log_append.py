@@ -1,5 +1,6 @@
 """What a leader and a follower append, where it goes and what is refused."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -260,3 +261,16 @@ def test_an_error_of_the_disk_fails_the_directory(open_log: OpenLog, make_batch:
             log.append_as_leader(make_batch(), 0, NOW_MS)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert failed == [log.root]
+
+
+def test_too_many_open_files_are_not_the_directorys_fault(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    log = open_log()
+    log.active.close()
+    repair = platter.fail("/data", errno.EMFILE, ("open",))
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(make_batch(), 0, NOW_MS)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    repair()
+    assert log.append_as_leader(make_batch(), 0, NOW_MS).first_offset == 0
