@@ -6,12 +6,12 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test setup test-tools lint types imports generated unit simulation integration chaos conformance wheel bench simulate model proto clean
+.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench simulate model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
 
-test: lint types imports generated unit simulation integration chaos conformance wheel ## everything CI runs
+test: lint types imports generated unit consensus simulation integration chaos conformance wheel ## everything CI runs
 
 setup: $(VENV)/.ready
 
@@ -64,8 +64,11 @@ bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; s
 simulate: setup ## many seeds of the whole cluster; SEEDS=10000
 	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)
 
-model: setup ## walks the quorum's states exhaustively
-	$(BIN)/python -m ottla.testing.model.run
+consensus: setup ## the model checker and the planted bugs
+	pytest -q tests/model
+
+model: setup ## walks further: a million states of each scope
+	OTTLA_MODEL_STATES=1000000 pytest -q tests/model/test_model.py
 
 proto: setup
 	tools/generate-proto
