@@ -8,7 +8,7 @@ from ottla.log.errors import NO_ROOM, NOT_THE_DISK, StorageError
 from ottla.log.names import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.log.log import Log
+    from ottla.log.durable_log import DurableLog
 
 
 class DirectoryState:
@@ -39,8 +39,8 @@ class DirectoryState:
         self.failure: OSError | None = None
         self.on_failure: Callable[[DirectoryState], None] | None = None
         self.watermarks_moved = False
-        self.rolled: dict[Log, None] = {}  # logs with closed segments that are not on stable storage yet
-        self.condemned: dict[Log, None] = {}  # logs with files to unlink
+        self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
+        self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
         self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
         self.start_offsets: dict[TopicPartition, int] = {}
         self.lower_points: Callable[[TopicPartition, int], None] | None = None  # on disk
@@ -65,7 +65,7 @@ class DirectoryState:
                 self.on_failure(self)
         return StorageError(f"{self.path}: {error}")
 
-    def forget(self, log: "Log") -> None:
+    def forget(self, log: "DurableLog") -> None:
         """The log goes from this directory."""
         self.partitions -= 1
         self.rolled.pop(log, None)

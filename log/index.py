@@ -49,7 +49,8 @@ class OffsetIndex:
         both = array("I", data)
         both.byteswap()
         offsets, positions = both[0::2], both[1::2]
-        if not _rising(offsets) or not _rising(positions) or (positions and positions[-1] >= size):
+        zeros = len(positions) > 0 and positions[0] == 0  # no entry is for the first batch
+        if zeros or not _rising(offsets) or not _rising(positions) or (positions and positions[-1] >= size):
             raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's {size} bytes")
         if offsets and offsets[-1] > _RELATIVE_MAX:
             raise IndexCorruptError(f"{self.path}: negative offset")
@@ -119,7 +120,10 @@ class TimeIndex:
                 raise IndexCorruptError(f"{self.path}: negative offset")
             timestamps.append(timestamp)
             offsets.append(offset)
-        if not _rising(timestamps) or not _rising(offsets) or (offsets and offsets[-1] >= relative_end):
+        zeros = (
+            len(timestamps) > 0 and timestamps[0] == offsets[0] == 0
+        )  # what a crash leaves of a page it did not write
+        if zeros or not _rising(timestamps) or not _rising(offsets) or (offsets and offsets[-1] >= relative_end):
             raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's end")
         self.timestamps, self.offsets, self._written = timestamps, offsets, len(offsets)
 

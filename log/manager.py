@@ -272,7 +272,7 @@ class LogManager:
     def purge(self, now_ms: int) -> None:
         """Removes condemned files and directories whose delay is over."""
         for root in self.roots:
-            for log in list(root.condemned):
+            for log in [self.logs[log.partition] for log in root.condemned]:
                 self._guarded(root, lambda log=log: log.purge(now_ms))  # type: ignore[misc]
         due = [entry for entry in self._condemned if entry[0] <= now_ms]
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
@@ -321,7 +321,7 @@ class LogManager:
 
     def rolled_logs(self) -> list[Log]:
         """Logs with closed segments that are not synced yet: sync `Log.unsynced`, until they are not here any more."""
-        return [log for root in self.roots if root.failure is None for log in root.rolled]
+        return [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.rolled]
 
     # Checkpoints
 

@@ -15,7 +15,8 @@ from ottla.log.cleaner_output import CLEANED_SUFFIX
 from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
 from ottla.log.errors import DamagedLogError
 from ottla.log.index import IndexCorruptError
-from ottla.log.segment import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment, base_offset_of, segment_size
+from ottla.log.segment import Segment
+from ottla.log.segment_files import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, base_offset_of, segment_size
 from ottla.log.soundness import Expectation, sound_prefix
 from ottla.runtime.disk import Disk
 

@@ -143,8 +143,8 @@ class _SegmentCheck:
             yield self._fault(
                 position, f"{header.records_count} records with last offset delta {header.last_offset_delta}"
             )
-        if self._epochs is not None and self._epochs.epoch_for_offset(header.base_offset) != header.leader_epoch:
-            known = self._epochs.epoch_for_offset(header.base_offset)
+        known = self._epochs.epoch_for_offset(header.base_offset) if self._epochs is not None else -1
+        if known not in (-1, header.leader_epoch):  # -1: below the log start nobody remembers
             yield self._fault(
                 position,
                 f"offset {header.base_offset} has leader epoch {header.leader_epoch}, the checkpoint says {known}",

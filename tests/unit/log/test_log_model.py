@@ -20,6 +20,7 @@ from ottla.log.log import Log
 from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
+from ottla.log.verify import verify
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 
@@ -199,6 +200,8 @@ class Machine:
 
     def stop(self, number: int) -> None:
         self.manager.close()
+        findings = verify(self.disk, self.log.directory, deep=False)
+        assert [str(finding) for finding in findings if finding.fault] == []
         self._expect_all_after(self.reopen)
 
     def kill(self, number: int) -> None:

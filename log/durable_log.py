@@ -1,0 +1,336 @@
+"""What a log remembers, and how much of it would survive the machine.
+
+Appending writes to the kernel; the recovery point says below which offset everything is on stable storage. What a scan from
+there would find again (indexes, producers, epochs) is made durable only before the recovery point is saved: `settle`.
+"""
+
+from zlib import crc32
+
+from ottla.log import producer_snapshot
+from ottla.log.checkpoints import write_epochs
+from ottla.log.config import LogConfig
+from ottla.log.directory import DirectoryState
+from ottla.log.epochs import EpochEntries, LeaderEpochCache
+from ottla.log.files import CachedFile, OpenFiles
+from ottla.log.names import TopicPartition
+from ottla.log.producer_state import CompletedTransaction, ProducerStateManager
+from ottla.log.read import segment_before
+from ottla.log.segment import Segment
+from ottla.log.topic_id import sync_topic_id, write_topic_id
+from ottla.log.transactions import AbortedTransaction
+from ottla.runtime.disk import File
+
+
+class SyncTicket:
+    """A sync to be made: when ``file`` was synced, everything below ``end_offset`` is stable; then `Log.mark_synced`."""
+
+    __slots__ = ("end_offset", "file", "generation")
+
+    def __init__(self, file: File, end_offset: int, generation: int) -> None:
+        self.file = file
+        self.end_offset = end_offset
+        self.generation = generation
+
+
+class DurableLog:
+    """A log's state and its durability. Offsets are absolute; ``log_end_offset`` is what the next record will get."""
+
+    __slots__ = (
+        "_aborts_unsynced",
+        "_directory_unsynced",
+        "_epochs_changed",
+        "_generation",
+        "_names_unsynced",
+        "_old_bytes",
+        "_pinned",
+        "_topic_id_unsynced",
+        "_unsettled",
+        "active",
+        "condemned",
+        "config",
+        "directory",
+        "disk",
+        "epochs",
+        "files",
+        "gaps_allowed",
+        "gaps_marked",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "places",
+        "producers",
+        "recovery_point",
+        "root",
+        "segments",
+        "topic_id",
+        "unflushed_since_ms",
+    )
+
+    def __init__(
+        self, files: OpenFiles, root: DirectoryState, directory: str, partition: TopicPartition, config: LogConfig
+    ) -> None:
+        """An empty shell: `open` fills it."""
+        self.files = files
+        self.disk = files.disk
+        self.root = root
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.topic_id: bytes | None = None
+        self.segments: list[Segment] = []
+        self.active: Segment
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        self.set_epochs(())
+        self.producers = ProducerStateManager()
+        self.gaps_allowed = config.compacted
+        self.gaps_marked = False  # on disk
+        self.places: dict[int, int] = {}  # offset -> position in its segment, where recent reads ended
+        self.condemned: list[tuple[int, str]] = []  # (when to unlink, path)
+        self.unflushed_since_ms = -1
+        self._old_bytes = 0  # of all segments but the active one
+        self._aborts_unsynced: tuple[Segment, ...] = ()
+        self._unsettled: tuple[Segment, ...] = ()
+        self._epochs_changed = False
+        self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
+        self._generation = 0
+        self._pinned: tuple[CachedFile, ...] = ()
+
+    # Segments
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment that holds ``offset``, or would."""
+        active = self.active
+        return active if offset >= active.base_offset else segment_before(self.segments, offset)
+
+    def _following(self, segment: Segment) -> Segment:
+        return self.segments[self.segments.index(segment) + 1]
+
+    def next_base_offset(self, segment: Segment) -> int:
+        """Where the next segment begins, or the log end."""
+        return self.log_end_offset if segment is self.active else self._following(segment).base_offset
+
+    def set_segments(self, segments: list[Segment]) -> None:
+        """The log's segments, rising; the last one is active."""
+        self.segments = segments
+        self.active = segments[-1]
+        self._old_bytes = sum(segment.size for segment in segments[:-1])
+        self.places.clear()
+
+    def truncated(self) -> None:
+        """Something below the log end went: what others remember of it is void."""
+        self._generation += 1
+        self.places.clear()
+
+    def jitter_ms(self, base_offset: int) -> int:
+        """How much earlier a segment rolls, so that partitions do not all roll at once. Always the same for the same segment."""
+        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32(f"{self.partition}@{base_offset}".encode()) % jitter if jitter > 0 else 0
+
+    # Epochs, transactions, topic id
+
+    def set_epochs(self, entries: EpochEntries) -> None:
+        self.epochs = LeaderEpochCache(entries, self._on_epochs)
+
+    def note_epoch(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch is in the log at this offset."""
+        if epoch > self.epochs.latest_epoch:
+            self.epochs.assign(epoch, start_offset)
+
+    def _on_epochs(self, entries: EpochEntries) -> None:
+        self._epochs_changed = True
+
+    def write_epochs(self) -> None:
+        """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""
+        if self._epochs_changed:
+            write_epochs(self.disk, self.directory, self.epochs.entries())
+            self._epochs_changed = False
+
+    def note_completed(self, transaction: CompletedTransaction) -> None:
+        """Puts a transaction whose marker is in the log into the index of aborted ones."""
+        if transaction.aborted:
+            segment = self.segment_of(transaction.last_offset)
+            entries = segment.transactions().entries()
+            if not entries or entries[-1].last_offset < transaction.last_offset:
+                producer_id, first, last, _, last_stable = transaction
+                segment.transactions().append(AbortedTransaction(producer_id, first, last, last_stable))
+                if segment not in self._aborts_unsynced:
+                    self._aborts_unsynced += (segment,)
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Writes ``partition.metadata``. It becomes durable with the first sync of the log. Raises StorageError."""
+        try:
+            write_topic_id(self.disk, self.directory, topic_id)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.topic_id = topic_id
+        self._topic_id_unsynced = True
+        self.names_changed()
+
+    # Syncing
+
+    @property
+    def active_file(self) -> File:
+        """The file to sync: after its `sync`, everything appended before this call is on stable storage."""
+        self._settle_rolled()
+        self._pin(self.active.handle)
+        file = self.active.handle.file
+        assert file is not None
+        return file
+
+    def unsynced_file(self) -> File | None:
+        """`active_file`, or None when everything is stable."""
+        return self.active_file if self.recovery_point < self.log_end_offset else None
+
+    def unsynced(self) -> SyncTicket | None:
+        """What to sync next, oldest first; None when everything is stable. Tell `mark_synced` when it is done."""
+        if self.recovery_point >= self.log_end_offset:
+            return None
+        segment = self.segment_of(self.recovery_point)
+        end_offset = self.log_end_offset if segment is self.active else self._following(segment).base_offset
+        if self._names_unsynced:
+            self.sync_names()
+        self._pin(segment.handle)
+        file = segment.handle.file
+        assert file is not None
+        return SyncTicket(file, end_offset, self._generation)
+
+    def mark_synced(self, synced: SyncTicket | int) -> None:
+        """Everything below the offset is stable. A ticket from before a truncation counts for nothing; an int must not be one."""
+        if isinstance(synced, SyncTicket):
+            if synced.generation != self._generation:
+                return
+            synced = synced.end_offset
+        if synced > self.recovery_point:
+            self.recovery_point = min(synced, self.log_end_offset)
+            self.unflushed_since_ms = -1
+            if self.recovery_point >= self.active.base_offset:
+                self.root.rolled.pop(self, None)
+                if self.recovery_point >= self.log_end_offset:
+                    self._unpin()
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """Whether ``flush.messages`` or ``flush.ms`` asks for a sync. Called on a timer for logs that set them."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        if self.unflushed_since_ms < 0:
+            self.unflushed_since_ms = now_ms
+        config = self.config
+        return unflushed >= config.flush_messages or now_ms - self.unflushed_since_ms >= config.flush_ms
+
+    def flush(self) -> None:
+        """Makes everything durable: data, names, epochs. Milliseconds. Raises StorageError."""
+        try:
+            self._flush(self.log_end_offset)
+        except OSError as error:
+            raise self.root.failed(error) from error
+
+    def _flush(self, end_offset: int) -> None:
+        """Syncs the segments that hold anything of [recovery point, ``end_offset``)."""
+        if self.recovery_point < end_offset:
+            for segment in self.segments[self.segments.index(self.segment_of(self.recovery_point)) :]:
+                if segment.base_offset < end_offset:
+                    segment.write_indexes()
+                    segment.sync()
+        self.mark_synced(end_offset)
+        self.settle()
+
+    def settle(self) -> int:
+        """Makes durable what a scan from the recovery point on would not find again; returns the recovery point to save."""
+        self.sync_names()
+        self.write_epochs()
+        for segment in self._aborts_unsynced:
+            segment.transactions().sync()
+        self._aborts_unsynced = ()
+        for segment in self._unsettled:
+            if segment is not self.active and segment in self.segments:
+                segment.sync_indexes()
+        self._unsettled = ()
+        return self.recovery_point
+
+    def unsettled(self, segments: tuple[Segment, ...]) -> None:
+        """These segments' indexes were written and not synced."""
+        self._unsettled += segments
+
+    def sync_names(self) -> None:
+        """Makes created and removed file names durable."""
+        if self._names_unsynced:
+            if self._topic_id_unsynced:
+                sync_topic_id(self.disk, self.directory)
+                self._topic_id_unsynced = False
+            self.disk.sync_directory(self.directory)
+            if self._directory_unsynced:
+                self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+            self._names_unsynced = self._directory_unsynced = False
+
+    def names_changed(self, *, created: bool = False) -> None:
+        """A file name changed; ``created``: the directory's own did."""
+        self._names_unsynced = True
+        self._directory_unsynced = self._directory_unsynced or created
+
+    def distrust_names(self) -> None:
+        """After a kill: whatever the last process created may be in the kernel's memory only."""
+        self._topic_id_unsynced = self.topic_id is not None
+        self.names_changed(created=True)
+
+    def _settle_rolled(self) -> None:
+        if self._names_unsynced:
+            self.sync_names()
+        if self.recovery_point < self.active.base_offset:
+            self._flush(self.active.base_offset)
+
+    def _pin(self, handle: CachedFile) -> None:
+        # The one before stays open too: a sync of it may still be waiting its turn.
+        if not self._pinned or self._pinned[-1] is not handle:
+            handle.pin()
+            for old in self._pinned[:-1]:
+                old.unpin()
+            self._pinned = (*self._pinned[-1:], handle)
+
+    def _unpin(self) -> None:
+        for handle in self._pinned:
+            handle.unpin()
+        self._pinned = ()
+
+    # Closing
+
+    def close(self) -> None:
+        """Makes everything durable, so that the next start finds a clean log. Raises StorageError."""
+        try:
+            if self.active.grew:
+                self.active.finish()
+                self.active.sync_indexes()
+            self._flush(self.log_end_offset)
+            self._snapshot_producers()
+        except OSError as error:
+            raise self.root.failed(error) from error
+        finally:
+            self.abandon()
+
+    def close_unsynced(self) -> None:
+        """`close` but for the syncs: whoever closes many syncs the whole file system after them. Raises StorageError."""
+        try:
+            if self.active.grew:
+                self.active.finish()
+            self._snapshot_producers()
+            if self._epochs_changed:
+                write_epochs(self.disk, self.directory, self.epochs.entries(), durable=False)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        finally:
+            self.abandon()
+
+    def _snapshot_producers(self) -> None:
+        if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):
+            # Without a sync: should it be torn, the next start replays the batches.
+            self.producers.take_snapshot(self.disk, self.directory, self.log_end_offset, durable=False)
+
+    def abandon(self) -> None:
+        """Closes the files and leaves everything else as it is: the directory failed, or the partition goes."""
+        self._unpin()
+        for segment in self.segments:
+            segment.close()
