@@ -117,6 +117,26 @@ class Voter(_message.Message):
 Global___Voter: _TypeAlias = Voter  # noqa: Y015
 
 @_typing.final
+class VoterSet(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VOTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Voter]: ...
+    def __init__(
+        self,
+        *,
+        voters: _abc.Iterable[Global___Voter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["voters", b"voters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoterSet: _TypeAlias = VoterSet  # noqa: Y015
+
+@_typing.final
 class QuorumRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -486,6 +506,7 @@ class FetchSnapshotResponse(_message.Message):
     SIZE_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     size: _builtins.int
     """of the whole snapshot"""
@@ -494,6 +515,10 @@ class FetchSnapshotResponse(_message.Message):
     data: _builtins.bytes
     @_builtins.property
     def snapshot(self) -> Global___OffsetAndEpoch: ...
+    @_builtins.property
+    def voters(self) -> Global___VoterSet:
+        """in force at the snapshot's end; absent: those of the configuration"""
+
     def __init__(
         self,
         *,
@@ -502,10 +527,11 @@ class FetchSnapshotResponse(_message.Message):
         size: _builtins.int = ...,
         checksum: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        voters: Global___VoterSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data", "position", b"position", "size", b"size", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data", "position", b"position", "size", b"size", "snapshot", b"snapshot", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

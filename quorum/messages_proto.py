@@ -28,7 +28,7 @@ from ottla.quorum.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
 
 ParseRecords = Callable[[bytes], Records]
@@ -59,6 +59,16 @@ def place_to_proto(place: OffsetAndEpoch | None) -> pb.OffsetAndEpoch | None:
 
 def place_from_proto(message: pb.OffsetAndEpoch) -> OffsetAndEpoch:
     return OffsetAndEpoch(message.offset, message.epoch)
+
+
+def voters_to_proto(voters: VoterSet) -> pb.VoterSet:
+    members = [pb.Voter(key=key_to_proto(v.key), endpoint=endpoint_to_proto(v.endpoint)) for v in voters.voters]
+    return pb.VoterSet(voters=members)
+
+
+def voters_from_proto(message: pb.VoterSet) -> VoterSet:
+    """Raises ValueError when a node id occurs twice."""
+    return VoterSet.of(Voter(key_from_proto(v.key), endpoint_from_proto(v.endpoint)) for v in message.voters)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -205,6 +215,7 @@ def _put_fetch_snapshot_response(message: pb.QuorumResponse, response: Any) -> N
         position=response.position,
         size=response.size,
         checksum=response.checksum,
+        voters=None if response.voters is None else voters_to_proto(response.voters),
         data=response.data,
     )
     message.fetch_snapshot.CopyFrom(body)
@@ -257,6 +268,7 @@ def _read_fetch_snapshot_response(body: pb.FetchSnapshotResponse, fields: dict[s
         position=body.position,
         size=body.size,
         checksum=body.checksum,
+        voters=voters_from_proto(body.voters) if body.HasField("voters") else None,
         data=body.data,
         **fields,
     )

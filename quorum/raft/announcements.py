@@ -87,7 +87,7 @@ def handle_end(state: RaftState, event: RequestReceived) -> None:
     role = state.role
     if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == request.sender.id:
         role.leader_suspected = True
-        if state.is_voter:
+        if state.may_campaign:
             longest_ms = state.settings.election_backoff_max_ms
             state.arm(Timer.FETCH, succession_delay_ms(state.key, request.preferred, longest_ms))
     state.respond(event.token, EndQuorumEpochResponse(**state.response_fields(error)))

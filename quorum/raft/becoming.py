@@ -11,7 +11,7 @@ from ottla.quorum.raft.instructions import (
     Respond,
     Sync,
 )
-from ottla.quorum.raft.messages import FetchResponse
+from ottla.quorum.raft.messages import FetchResponse, VoterChangeResponse
 from ottla.quorum.raft.roles.candidate import Candidate
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader, Progress
@@ -36,6 +36,7 @@ def become(state: RaftState, role: Role, cause: Cause) -> None:
     state.backing_off.clear()
     state.timers.clear()
     fail_parked(state)
+    fail_change(state, old)
     if announced != (state.epoch, state.known_leader_id):
         announce(state)
 
@@ -63,6 +64,13 @@ def fail_parked(state: RaftState) -> None:
     state.parked.clear()
 
 
+def fail_change(state: RaftState, old: Role) -> None:
+    """Whether the change of voters will be committed is for the next leader to see."""
+    if isinstance(old, Leader) and old.change is not None and old.change.token is not None:
+        fields = state.response_fields(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        state.emit(Respond(old.change.token, VoterChangeResponse(**fields)))
+
+
 def become_unattached(
     state: RaftState, epoch: int, cause: Cause, leader_id: int | None = None, voted: ReplicaKey | None = None
 ) -> None:
@@ -71,7 +79,7 @@ def become_unattached(
     higher epochs cannot delay an election for ever (kraft.md 1.2)."""
     remaining = state.timers.get(Timer.ELECTION)
     become(state, Unattached(epoch, leader_id, voted), cause)
-    if not state.is_voter:
+    if not state.may_campaign:
         return
     if leader_id is not None or cause in (Cause.PRE_VOTES_LOST, Cause.NO_VOTER):
         state.arm(Timer.ELECTION, state.election_timeout_ms())
@@ -147,7 +155,7 @@ def become_follower(state: RaftState, epoch: int, leader_id: int, endpoint: Endp
     voted = state.role.voted if epoch == state.epoch else None
     become(state, Follower(epoch, leader_id, endpoint, voted), cause)
     state.candidacies = 0
-    if state.is_voter:
+    if state.settings.can_vote:
         state.arm(Timer.FETCH, state.settings.fetch_timeout_ms)
         state.arm(Timer.UPDATE_VOTER, state.settings.fetch_timeout_ms)
 

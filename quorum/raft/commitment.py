@@ -1,6 +1,6 @@
 """The high watermark: what is committed, and who is told (kraft.md 1.6)."""
 
-from ottla.quorum.raft import parking, rules
+from ottla.quorum.raft import parking, rules, voter_tracking
 from ottla.quorum.raft.instructions import CommitAdvanced
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
@@ -15,13 +15,13 @@ def update_leader_high_watermark(state: RaftState) -> None:
     if rules.may_commit(offset, role.epoch_start):
         role.high_watermark_known = True
         raise_high_watermark(state, offset)
+        voter_tracking.conclude_change(state, role)
 
 
 def _acknowledged_ends(state: RaftState, role: Leader) -> list[int]:
-    """A leader that is no voter (any more) does not count itself: it is simply not in the set."""
     own = rules.acknowledged_by_leader(state.log)
-    ids = state.voters.latest.ids()
-    return [own if voter_id == state.key.id else role.voters[voter_id].end_offset for voter_id in ids]
+    counting = rules.counting_voters(state.voters.latest)
+    return [own if voter_id == state.key.id else role.voters[voter_id].end_offset for voter_id in counting]
 
 
 def raise_high_watermark(state: RaftState, offset: int) -> None:

@@ -14,10 +14,12 @@ from ottla.quorum.raft import (
     commitment,
     elections,
     fetching,
+    membership,
     parking,
     responses,
     rules,
     serving,
+    snapshots,
 )
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.events import (
@@ -29,6 +31,8 @@ from ottla.quorum.raft.events import (
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    SnapshotInstalled,
+    SnapshotTaken,
     Started,
     Ticked,
     TimerExpired,
@@ -36,14 +40,20 @@ from ottla.quorum.raft.events import (
 from ottla.quorum.raft.instructions import Instruction, PersistElection
 from ottla.quorum.raft.log_summary import LogSummary
 from ottla.quorum.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RemoveVoterRequest,
     Request,
     Response,
+    UpdateVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -111,6 +121,7 @@ def send_wanted(state: RaftState) -> None:
     announcements.wanted_greetings(state)
     announcements.wanted_farewells(state)
     fetching.wanted_fetch(state)
+    snapshots.wanted_snapshot(state)
 
 
 def _started(state: RaftState, event: Any) -> None:
@@ -119,7 +130,7 @@ def _started(state: RaftState, event: Any) -> None:
     if election.leader_id is not None and rules.returns_resigned(election, state.key.id):
         told: dict[int, bool] = {}
         state.role = Resigned(election.epoch, state.key.id, (), told)
-    elif rules.returns_candidate(election, state.key) and state.is_voter:
+    elif rules.returns_candidate(election, state.key) and state.may_campaign:
         assert election.voted is not None
         state.role = Candidate(election.epoch, becoming.new_tally(state), election.voted)
     else:
@@ -140,17 +151,17 @@ def _follower_or_unattached(state: RaftState, election: ElectionState) -> Follow
 
 def _arm_at_start(state: RaftState) -> None:
     """There is no leader yet to be patient with, or the first fetch will tell: an election may come early."""
-    if not state.is_voter:
-        return
     role, settings = state.role, state.settings
-    if state.is_sole_voter:
-        _take_the_lead(state)
-    elif isinstance(role, Follower):
+    if isinstance(role, Follower) and settings.can_vote:
         state.arm(Timer.FETCH, settings.fetch_timeout_ms)
         state.arm(Timer.UPDATE_VOTER, settings.fetch_timeout_ms)
+    if not state.may_campaign:
+        return
+    if state.is_sole_voter:
+        _take_the_lead(state)
     elif isinstance(role, Candidate):
         state.arm(Timer.ELECTION, state.election_timeout_ms())
-    else:
+    elif not isinstance(role, Follower):
         state.arm(Timer.ELECTION, becoming.early_election_ms(state))
 
 
@@ -187,10 +198,6 @@ def _check_quorum(state: RaftState) -> None:
     becoming.become_resigned(state, Cause.LOST_QUORUM)
 
 
-def _nothing(state: RaftState) -> None:
-    pass
-
-
 _TIMERS: dict[Timer, Callable[[RaftState], None]] = {
     Timer.ELECTION: elections.election_timeout,
     Timer.FETCH: elections.fetch_timeout,
@@ -198,7 +205,7 @@ _TIMERS: dict[Timer, Callable[[RaftState], None]] = {
     Timer.BEGIN_QUORUM: announcements.begin_quorum_timeout,
     Timer.RETRY: _retry,
     Timer.PARKED: parking.parked_timeout,
-    Timer.UPDATE_VOTER: _nothing,
+    Timer.UPDATE_VOTER: membership.update_timeout,
 }
 
 _REQUESTS: dict[type[Request], tuple[Callable[[RaftState, RequestReceived], None], Callable[..., Response]]] = {
@@ -206,6 +213,10 @@ _REQUESTS: dict[type[Request], tuple[Callable[[RaftState, RequestReceived], None
     BeginQuorumEpochRequest: (announcements.handle_begin, BeginQuorumEpochResponse),
     EndQuorumEpochRequest: (announcements.handle_end, EndQuorumEpochResponse),
     FetchRequest: (serving.handle_fetch, FetchResponse),
+    FetchSnapshotRequest: (snapshots.handle_fetch_snapshot, FetchSnapshotResponse),
+    AddVoterRequest: (membership.handle_add, VoterChangeResponse),
+    RemoveVoterRequest: (membership.handle_remove, VoterChangeResponse),
+    UpdateVoterRequest: (membership.handle_update, VoterChangeResponse),
 }
 
 
@@ -247,4 +258,6 @@ _HANDLERS: dict[type, Callable[[RaftState, Any], None]] = {
     LogSynced: lambda state, event: commitment.handle_synced(state, event.end_offset),
     ShutdownRequested: _shutdown,
     ResignRequested: _resign,
+    SnapshotTaken: snapshots.handle_taken,
+    SnapshotInstalled: snapshots.handle_installed,
 }

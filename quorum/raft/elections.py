@@ -56,7 +56,7 @@ def record_vote(state: RaftState, candidate: ReplicaKey) -> None:
     role.voted = candidate
     state.election = role.election_state()
     state.emit(PersistElection(state.election))
-    if state.is_voter:
+    if state.may_campaign:
         state.arm(Timer.ELECTION, state.election_timeout_ms())
 
 
@@ -125,13 +125,15 @@ def election_timeout(state: RaftState) -> None:
 
 def fetch_timeout(state: RaftState) -> None:
     """The leader was silent too long, or is known to be gone."""
-    assert isinstance(state.role, Follower)
+    role = state.role
+    assert isinstance(role, Follower)
+    role.leader_suspected = True
     campaign(state, Cause.FETCH_TIMEOUT)
 
 
 def campaign(state: RaftState, cause: Cause) -> None:
     """Asks for pre-votes, unless this replica may not be elected or is leaving."""
-    if state.is_voter and not state.shutting_down:
+    if state.may_campaign and not state.shutting_down:
         becoming.become_prospective(state, cause)
         conclude(state)
 
@@ -139,7 +141,7 @@ def campaign(state: RaftState, cause: Cause) -> None:
 def leave_campaign(state: RaftState) -> None:
     """Called when the voter set changed: who is a voter no longer stops asking."""
     role = state.role
-    if isinstance(role, Prospective | Candidate) and not state.is_voter:
+    if isinstance(role, Prospective | Candidate) and not state.may_campaign:
         becoming.become_unattached(state, role.epoch, Cause.NO_VOTER, role.leader_id, role.voted)
 
 

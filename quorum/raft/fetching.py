@@ -1,6 +1,6 @@
 """The follower's side of replication: fetch, cut what diverges, append, sync, fetch again (KIP-595; kraft.md 1.5)."""
 
-from ottla.quorum.raft import commitment, observing, rules
+from ottla.quorum.raft import commitment, observing, rules, voter_tracking
 from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.instructions import AppendBatches, Fault, FaultKind, Sync, TruncateTo
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -58,7 +58,7 @@ def handle_fetch_response(state: RaftState, event: ResponseReceived) -> None:
         _truncate(state, response.diverging)
     elif response.snapshot is not None:
         if response.snapshot.offset > state.log.end or response.snapshot.epoch > state.log.last_epoch:
-            role.download = Download(response.snapshot, event.peer)
+            role.download = Download(response.snapshot, event.peer, _where(state, role, event.peer))
     else:
         _append(state, response.records)
         if response.high_watermark >= 0:
@@ -66,12 +66,16 @@ def handle_fetch_response(state: RaftState, event: ResponseReceived) -> None:
             commitment.raise_high_watermark(state, offset)
 
 
+def _where(state: RaftState, role: Follower, peer: int) -> Endpoint:
+    return (None if peer == role.leader_id else state.voters.latest.endpoint(peer)) or role.endpoint
+
+
 def note_contact(state: RaftState, role: Follower) -> None:
     """The leader answered, so it lives."""
     role.has_fetched = True
     role.leader_suspected = False
     state.disconnects = 0
-    if state.is_voter:
+    if state.settings.can_vote:
         state.arm(Timer.FETCH, state.settings.fetch_timeout_ms)
 
 
@@ -84,6 +88,7 @@ def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
     state.emit(TruncateTo(offset))
     state.log.truncate(offset)
     state.voters.truncate(offset)
+    voter_tracking.voters_changed(state)
 
 
 def _append(state: RaftState, records: Records) -> None:
@@ -94,6 +99,7 @@ def _append(state: RaftState, records: Records) -> None:
         state.log.append(batch.epoch, batch.base_offset, batch.last_offset + 1)
         if batch.voters is not None:
             state.voters.append(batch.base_offset, batch.voters)
+            voter_tracking.voters_changed(state)
     if state.settings.can_vote:
         state.emit(Sync(state.log.end))
     else:
@@ -111,9 +117,11 @@ def suspect_leader(state: RaftState) -> None:
     """Evidence that the leader is gone: campaign soon, after a random moment so that two do not collide, and later with
     each vain attempt (the evidence may be wrong: PreVote finds out)."""
     role = state.role
-    if not isinstance(role, Follower) or not state.is_voter or role.leader_suspected:
+    if not isinstance(role, Follower) or role.leader_suspected:
         return
-    role.leader_suspected = True
+    role.leader_suspected = True  # who is no voter (yet) may still be asked for its vote
+    if not state.may_campaign:
+        return
     longest = min(
         state.settings.election_backoff_max_ms, state.settings.disconnect_jitter_ms << min(state.disconnects, 8)
     )

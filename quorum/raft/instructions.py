@@ -78,7 +78,8 @@ class TruncateTo(msgspec.Struct, frozen=True):
 
 
 class Sync(msgspec.Struct, frozen=True):
-    """Begin to make the log durable up to ``end_offset``; report LogSynced. Several may share one fdatasync."""
+    """Begin to make the log durable up to ``end_offset``; report LogSynced. Several may share one fdatasync; they end in the
+    order in which they were asked for."""
 
     end_offset: int
 
@@ -99,7 +100,7 @@ class LeaderChanged(msgspec.Struct, frozen=True):
 
 
 class ReadSnapshotAndRespond(msgspec.Struct, frozen=True):
-    """Fill ``response`` with up to ``max_bytes`` of its snapshot from its position on, size and checksum; or with
+    """Fill ``response`` with up to ``max_bytes`` of its snapshot from its position on, size, checksum and voters; or with
     SNAPSHOT_NOT_FOUND / POSITION_OUT_OF_RANGE."""
 
     token: Any
@@ -108,7 +109,7 @@ class ReadSnapshotAndRespond(msgspec.Struct, frozen=True):
 
 
 class StoreSnapshotChunk(msgspec.Struct, frozen=True):
-    """Append ``data`` at ``position`` of the partial snapshot (position 0 begins it anew)."""
+    """Append ``data`` at ``position`` of the partial snapshot; position 0 begins it anew, whatever there was."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -121,6 +122,7 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
     snapshot: OffsetAndEpoch
     size: int
     checksum: int
+    voters: VoterSet | None
 
 
 class FaultKind(StrEnum):

@@ -109,12 +109,13 @@ class FetchSnapshotRequest(Request, frozen=True, kw_only=True):
 
 
 class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
-    """``checksum`` covers the whole snapshot (0 until the sender has computed it); ``size`` is its length in bytes."""
+    """``checksum`` (CRC-32C) and ``size`` (bytes) are the whole snapshot's; ``voters`` those in force at its end."""
 
     snapshot: OffsetAndEpoch | None = None
     position: int = 0
     size: int = 0
     checksum: int = 0
+    voters: VoterSet | None = None
     data: bytes = b""
 
 

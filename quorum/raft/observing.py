@@ -2,6 +2,7 @@
 
 from ottla.quorum.raft.messages import FetchRequest
 from ottla.quorum.raft.roles.follower import Follower
+from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import ReplicaKey, Voter
@@ -15,18 +16,26 @@ def choose_source(state: RaftState) -> Voter | None:
         leader = Voter(ReplicaKey(role.leader_id), role.endpoint)
         if not state.settings.fetch_from_any_voter:
             return leader if state.may_send(role.leader_id, FetchRequest) else _draw(state)
-        if role.source is None or not _usable(state, role.source):
+        if role.source not in [voter.key.id for voter in _candidates(state)] or not _usable(state, role.source):
             drawn = _draw(state)
             role.source = None if drawn is None else drawn.key.id
-        return None if role.source is None else state.voters.latest.get(role.source) or leader
-    return _draw(state) if isinstance(role, Unattached) else None
+        return next((voter for voter in _candidates(state) if voter.key.id == role.source), None)
+    return _draw(state) if isinstance(role, Unattached | Resigned) else None
+
+
+def _candidates(state: RaftState) -> tuple[Voter, ...]:
+    """The voters as this replica knows them, which may be long ago; and the leader, who may be another."""
+    role, voters = state.role, state.voters.latest.others(state.key.id)
+    if isinstance(role, Follower) and state.voters.latest.get(role.leader_id) is None:
+        return (*voters, Voter(ReplicaKey(role.leader_id), role.endpoint))
+    return voters
 
 
 def _usable(state: RaftState, voter_id: int) -> bool:
-    return state.voters.latest.get(voter_id) is not None and state.may_send(voter_id, FetchRequest)
+    return state.may_send(voter_id, FetchRequest)
 
 
 def _draw(state: RaftState) -> Voter | None:
-    usable = [voter for voter in state.voters.latest.others(state.key.id) if _usable(state, voter.key.id)]
+    usable = [voter for voter in _candidates(state) if _usable(state, voter.key.id)]
     near = [voter for voter in usable if voter.endpoint.host == state.endpoint.host] or usable
     return near[state.random_between(0, len(near) - 1)] if near else None

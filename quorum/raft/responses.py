@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 
-from ottla.quorum.raft import announcements, becoming, elections, fetching, rules
+from ottla.quorum.raft import announcements, becoming, elections, fetching, membership, rules, snapshots
 from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.instructions import Fault, FaultKind
 from ottla.quorum.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
     Request,
     Response,
+    UpdateVoterRequest,
     VoteRequest,
 )
 from ottla.quorum.raft.roles.follower import Follower
@@ -24,6 +28,10 @@ HANDLERS: dict[type[Request], Handler] = {
     BeginQuorumEpochRequest: announcements.handle_begin_response,
     EndQuorumEpochRequest: announcements.handle_end_response,
     FetchRequest: fetching.handle_fetch_response,
+    FetchSnapshotRequest: snapshots.handle_fetch_snapshot_response,
+    AddVoterRequest: membership.handle_change_response,
+    RemoveVoterRequest: membership.handle_change_response,
+    UpdateVoterRequest: membership.handle_change_response,
 }
 
 

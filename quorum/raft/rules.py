@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult, agreed_offset, majority, vote_result
-from ottla.quorum.raft.messages import FetchRequest, Request, Response
+from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Request, Response
 from ottla.quorum.raft.voters import ReplicaKey, VoterSet
 from ottla.runtime.errors import ErrorCode
+
+JOIN_CONTACT_MS = 3_600_000
 
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
@@ -132,6 +134,16 @@ def records_continue(log: LogSummary, base_offset: int, epoch: int) -> bool:
     return base_offset == log.end and epoch >= log.last_epoch
 
 
+def piece_continues(position: int, checksum: int | None, piece: FetchSnapshotResponse) -> bool:
+    """A snapshot is put together from pieces of one and the same file, without gaps."""
+    return piece.position == position and checksum in (None, piece.checksum)
+
+
+def snapshot_is_whole(position: int, piece: FetchSnapshotResponse) -> bool:
+    """A half-received snapshot is never used."""
+    return position >= piece.size
+
+
 def answers_request(awaited: Request | None, request: Request) -> bool:
     """A late answer, to a question of an earlier role or one asked anew since, is not listened to."""
     return awaited == request
@@ -209,3 +221,25 @@ def may_change_voters(pending: bool, high_watermark_known: bool, latest_offset: 
     """One change at a time, each committed before the next, and not before the leader's epoch has committed something
     (dissertation 4.1 and its published correction)."""
     return not pending and high_watermark_known and latest_offset < high_watermark
+
+
+def may_join(last_caught_up_ms: int, last_fetch_ms: int, now_ms: int) -> bool:
+    """A new voter has been caught up, and fetched within the last hour: else it would only weaken the quorum (KIP-853)."""
+    return last_caught_up_ms >= 0 and now_ms - last_fetch_ms <= JOIN_CONTACT_MS
+
+
+def may_campaign(is_voter: bool, was_voter: bool, removal_committed: bool) -> bool:
+    """Whoever was removed still stands for election until its removal is committed: only it may have the record of it, and
+    then nobody else can be elected (dissertation 4.2.2). Its own vote does not count."""
+    return is_voter or (was_voter and not removal_committed)
+
+
+def counting_voters(voters: VoterSet) -> tuple[int, ...]:
+    """Whose acknowledgements count: the newest set's, from the moment it is appended. A leader that removed itself is not
+    in it."""
+    return voters.ids()
+
+
+def change_is_committed(change_offset: int, high_watermark: int) -> bool:
+    """A leader that removed itself leads until then, or the removal might be lost with it."""
+    return high_watermark > change_offset

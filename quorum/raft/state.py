@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.instructions import Instruction, Respond, SendRequest
 from ottla.quorum.raft.log_summary import LogSummary
@@ -94,6 +95,14 @@ class RaftState:
     @property
     def is_voter(self) -> bool:
         return self.settings.can_vote and self.voters.latest.contains(self.key)
+
+    @property
+    def may_campaign(self) -> bool:
+        if not self.settings.can_vote:
+            return False
+        removal_committed = rules.change_is_committed(self.voters.latest_offset, self.high_watermark)
+        was_voter = self.voters.previous.contains(self.key)
+        return rules.may_campaign(self.voters.latest.contains(self.key), was_voter, removal_committed)
 
     @property
     def is_sole_voter(self) -> bool:

@@ -96,6 +96,11 @@ class VoterHistory(msgspec.Struct):
         """Offset of the record behind ``latest``; -1 when it is the configuration's."""
         return self.entries[-1][0] if self.entries else -1
 
+    @property
+    def previous(self) -> VoterSet:
+        """The set before ``latest``: in force again if its record is cut off."""
+        return self.entries[-2][1] if len(self.entries) > 1 else self.static
+
     def append(self, offset: int, voters: VoterSet) -> None:
         assert offset > self.latest_offset, "voter sets arrive in log order"
         self.entries = (*self.entries, (offset, voters))

@@ -22,7 +22,7 @@ from ottla.quorum.raft.events import (
     Ticked,
 )
 from ottla.quorum.raft.instructions import SendRequest
-from ottla.quorum.raft.messages import Request, Response
+from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -31,6 +31,7 @@ from ottla.testing.raft.invariants import Invariants, InvariantViolation
 from ottla.testing.raft.memory import MemoryReplica, Storage
 
 CLUSTER_ID = "simulated"
+ADMINISTRATOR = "administrator"
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class Node:
         self.slow_disk = False
         self.truncations = 0
         self.next_tick_us = -1
+        self.synced_at_us = 0  # syncs end in order
         self.asked: dict[tuple[int, type[Request]], SendRequest] = {}
 
     def is_superseded(self, asked: SendRequest) -> bool:
@@ -78,6 +80,7 @@ class RaftCluster:
         seed: int,
         voters: int = 3,
         observers: int = 0,
+        spares: int = 0,
         *,
         weather: Weather | None = None,
         settings: RaftSettings | None = None,
@@ -91,7 +94,8 @@ class RaftCluster:
         self.invariants = Invariants()
         self.static = VoterSet.of(Voter(ReplicaKey(node), endpoint_of(node)) for node in range(1, voters + 1))
         self.nodes: dict[int, Node] = {}
-        for node in range(1, voters + observers + 1):
+        self.controllers = [*range(1, voters + 1), *range(voters + observers + 1, voters + observers + spares + 1)]
+        for node in range(1, voters + observers + spares + 1):
             low, high = self.weather.clock_rate
             self.nodes[node] = Node(node, Storage(self.static), self.rng.uniform(low, high))
         self.muted: dict[int, bool] = {}
@@ -138,8 +142,8 @@ class RaftCluster:
         if node.replica is not None:
             return
         node.life += 1
-        key, rng = ReplicaKey(node.id, bytes([node.id]) * 16), Random(self.rng.getrandbits(64))
-        settings = self.settings if self.static.get(node.id) else self.observer_settings
+        key, rng = key_of(node.id), Random(self.rng.getrandbits(64))
+        settings = self.settings if node.id in self.controllers else self.observer_settings
         node.replica = MemoryReplica(settings, key, endpoint_of(node.id), rng, node.storage)
         self.note(f"node {node.id} starts")
         self.deliver(node, node.life, Started())
@@ -177,7 +181,8 @@ class RaftCluster:
             self._respond(node, token, response)
         for end_offset in outbox.syncs:
             low, high = self.weather.slow_sync_us if node.slow_disk else self.weather.sync_us
-            self.at(self.rng.randrange(low, high), self._synced, node, node.life, node.truncations, end_offset)
+            node.synced_at_us = max(node.synced_at_us, self.now_us + self.rng.randrange(low, high))
+            self.at(node.synced_at_us - self.now_us, self._synced, node, node.life, node.truncations, end_offset)
         for following in outbox.events:
             self.deliver(node, life, following)
         self._plan_tick(node)
@@ -251,6 +256,9 @@ class RaftCluster:
         self._answer(source, life, asked, None)
 
     def _respond(self, node: Node, token: Any, response: Response) -> None:
+        if token == ADMINISTRATOR:
+            self.note(f"administrator is told {response}")
+            return
         source_id, life, asked = token
         for _ in range(self._copies()):
             self.at(self._latency(), self._return, self.nodes[source_id], life, asked, response)
@@ -307,8 +315,29 @@ class RaftCluster:
             self.at(20_000, self._finish_shutdown, node, node.life)
         elif fault.kind in (FaultKind.SLOW_DISK, FaultKind.FAST_DISK):
             node.slow_disk = fault.kind is FaultKind.SLOW_DISK
+        elif fault.kind is FaultKind.SNAPSHOT:
+            self._take_snapshot(node)
+        elif fault.kind in (FaultKind.ADD_VOTER, FaultKind.REMOVE_VOTER):
+            self._change_voters(fault)
         else:
             self._cut(fault)
+
+    def _take_snapshot(self, node: Node) -> None:
+        event = node.replica.snapshot_event() if node.replica is not None else None
+        if event is not None:
+            self.deliver(node, node.life, event)
+
+    def _change_voters(self, change: FaultEvent) -> None:
+        """Asks whoever leads; what cannot be done now is refused."""
+        leader = self.leader()
+        if leader is None:
+            return
+        key = key_of(change.node)
+        fields: dict[str, Any] = {"cluster_id": self.settings.cluster_id, "epoch": 0, "sender": ReplicaKey(-1)}
+        request: Request = RemoveVoterRequest(voter=key, **fields)
+        if change.kind is FaultKind.ADD_VOTER:
+            request = AddVoterRequest(voter=key, endpoint=endpoint_of(change.node), **fields)
+        self.deliver(leader, leader.life, RequestReceived(request, ADMINISTRATOR))
 
     def _finish_shutdown(self, node: Node, life: int) -> None:
         if node.life == life:
@@ -334,8 +363,9 @@ class RaftCluster:
         wait_ms = 3 * timeout_ms + self.settings.fetch_timeout_ms
         self._require(lambda: self.leader() is not None and self._agreed(), wait_ms, "a leader everyone follows")
         before = len(self.invariants.committed)
-        self.append()
-        self._require(lambda: len(self.invariants.committed) > before, timeout_ms, "a commit")
+        self.keep_appending(50_000, self.now_us // 1000 + wait_ms)
+        self._require(lambda: len(self.invariants.committed) > before, wait_ms, "a commit")
+        self.run(wait_ms)
         self._require(self._all_applied, wait_ms, "every node applies what is committed")
 
     def _require(self, condition: Callable[[], bool], limit_ms: int, what: str) -> None:
@@ -345,16 +375,19 @@ class RaftCluster:
     def _agreed(self) -> bool:
         leader = self.leader()
         assert leader is not None
-        running = [node.replica.core.state for node in self.nodes.values() if node.replica]
-        return all(
-            state.known_leader_id == leader.id and state.epoch == running[leader.id - 1].epoch for state in running
-        )
+        running = {node.id: node.replica.core.state for node in self.nodes.values() if node.replica}
+        epoch = running[leader.id].epoch
+        return all(state.known_leader_id == leader.id and state.epoch == epoch for state in running.values())
 
     def _all_applied(self) -> bool:
         total = len(self.invariants.committed)
         return all(
             node.replica is not None and node.replica.core.state.high_watermark == total for node in self.nodes.values()
         )
+
+
+def key_of(node: int) -> ReplicaKey:
+    return ReplicaKey(node, bytes([node]) * 16)
 
 
 def endpoint_of(node: int) -> Endpoint:

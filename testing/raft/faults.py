@@ -18,6 +18,9 @@ class FaultKind(StrEnum):
     HEAL = "heal"  # the network is whole again
     SLOW_DISK = "slow-disk"  # node: its syncs take long
     FAST_DISK = "fast-disk"
+    SNAPSHOT = "snapshot"  # node: its application takes a snapshot
+    ADD_VOTER = "add-voter"  # node: the leader is asked to let it vote
+    REMOVE_VOTER = "remove-voter"  # node: the leader is asked to let it vote no more
 
 
 class FaultEvent(msgspec.Struct, frozen=True):
@@ -51,3 +54,16 @@ def draw_faults(rng: Random, nodes: Sequence[int], duration_ms: int, every_ms: i
             faults.append(FaultEvent(until_ms, FaultKind.FAST_DISK, node))
         at_ms += 1 + rng.randrange(2 * every_ms)
     return sorted(faults, key=lambda fault: fault.at_ms)
+
+
+def draw_changes(rng: Random, controllers: Sequence[int], duration_ms: int, every_ms: int) -> list[FaultEvent]:
+    """Not faults, but what happens among them: snapshots, and voters that come and go."""
+    changes: list[FaultEvent] = []
+    kinds = (FaultKind.SNAPSHOT, FaultKind.ADD_VOTER, FaultKind.ADD_VOTER, FaultKind.REMOVE_VOTER)
+    at_ms = 500 + rng.randrange(every_ms)
+    while at_ms < duration_ms:
+        changes.append(
+            FaultEvent(at_ms, kinds[rng.randrange(len(kinds))], controllers[rng.randrange(len(controllers))])
+        )
+        at_ms += 1 + rng.randrange(2 * every_ms)
+    return changes

@@ -2,7 +2,7 @@
 
 from ottla.quorum.raft.majority import majority
 from ottla.quorum.raft.roles.leader import Leader
-from ottla.testing.raft.memory import Entry, MemoryReplica, Storage, committed_prefix
+from ottla.testing.raft.memory import Entry, MemoryReplica, Storage, committed_range
 
 
 class InvariantViolation(AssertionError):
@@ -97,29 +97,32 @@ class Invariants:
         if state.high_watermark > storage.end:
             raise InvariantViolation("state machine safety", f"node {node} commits beyond its log")
         if state.high_watermark > before:
-            self._compare_committed(node, storage, state.high_watermark)
+            self._compare_committed(node, storage, before, state.high_watermark)
             self.high_watermarks[node] = state.high_watermark
         if isinstance(state.role, Leader):
             self._leader(node, replica, storages, grown=state.high_watermark > before)
 
-    def _compare_committed(self, node: int, storage: Storage, high_watermark: int) -> None:
-        """Every node applies the same records in the same order."""
-        prefix = committed_prefix(storage, high_watermark)
-        shared = min(len(prefix), len(self.committed))
-        if prefix[:shared] != self.committed[:shared]:
-            at = next(i for i in range(shared) if prefix[i] != self.committed[i])
-            raise InvariantViolation(
-                "state machine safety", f"node {node} at {at}: {prefix[at]}, not {self.committed[at]}"
-            )
-        self.committed.extend(prefix[shared:])
+    def _compare_committed(self, node: int, storage: Storage, before: int, high_watermark: int) -> None:
+        """Every node applies the same records in the same order. What lies below ``before`` was compared then."""
+        begin = min(before, len(self.committed))
+        found = committed_range(storage, begin, high_watermark)
+        shared = min(high_watermark, len(self.committed)) - begin
+        known = self.committed[begin : begin + shared]
+        if found[:shared] != known:
+            at = next(index for index in range(shared) if found[index] != known[index])
+            story = f"node {node} at {begin + at}: {found[at]}, not {known[at]}"
+            raise InvariantViolation("state machine safety", story)
+        self.committed.extend(found[shared:])
 
     def _leader(self, node: int, replica: MemoryReplica, storages: dict[int, Storage], *, grown: bool) -> None:
         state, storage = replica.core.state, replica.storage
         assert isinstance(state.role, Leader)
-        if state.epoch == max(self.leaders) and storage.start == 0:
+        if state.epoch == max(self.leaders):
             # A leader that lacks a committed record would make the others delete it.
-            shared = min(storage.end, len(self.committed))
-            if shared < len(self.committed) or (grown and storage.entries[:shared] != self.committed):
+            total = len(self.committed)
+            if storage.end < total or (
+                grown and committed_range(storage, self.exposed, total) != self.committed[self.exposed :]
+            ):
                 raise InvariantViolation(
                     "leader completeness", f"leader {node} of epoch {state.epoch} ends at {storage.end}"
                 )

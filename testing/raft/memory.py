@@ -6,12 +6,13 @@ Each record is a batch of its own here, and its payload ``PAYLOAD_BYTES`` long, 
 from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.election_state import ElectionState
-from ottla.quorum.raft.events import AppendRequested, Event, SnapshotInstalled
+from ottla.quorum.raft.events import AppendRequested, Event, SnapshotInstalled, SnapshotTaken
 from ottla.quorum.raft.instructions import (
     AppendBatches,
     AppendControl,
@@ -57,7 +58,7 @@ class Snapshot(msgspec.Struct):
 
     @property
     def data(self) -> bytes:
-        return b"".join(entry.payload for entry in self.prefix)
+        return encode_prefix(self.prefix)
 
 
 class Storage:
@@ -135,7 +136,7 @@ class MemoryReplica:
         self.storage = storage
         self.max_records = max_records
         self.core = RaftCore(settings, key, endpoint, rng, storage.summary(), storage.voter_history(), storage.election)
-        self.partial: tuple[OffsetAndEpoch, bytes] | None = None
+        self.partial = b""
 
     def handle(self, event: Event, now_ms: int) -> Outbox:
         outbox = Outbox([], [], [], [], [], [])
@@ -207,18 +208,60 @@ class MemoryReplica:
             return msgspec.structs.replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
         data = snapshot.data
         chunk = data[response.position : response.position + instruction.max_bytes]
-        return msgspec.structs.replace(response, size=len(data), checksum=hash(data) & 0xFFFF, data=chunk)
+        return msgspec.structs.replace(
+            response, size=len(data), checksum=crc32(data), voters=snapshot.voters, data=chunk
+        )
 
     def _store_chunk(self, instruction: StoreSnapshotChunk) -> None:
-        held = self.partial[1] if self.partial is not None and self.partial[0] == instruction.snapshot else b""
-        assert instruction.position in (0, len(held)), "snapshot bytes with a gap"
-        self.partial = (instruction.snapshot, held[: instruction.position] + instruction.data)
+        held = self.partial if instruction.position else b""
+        assert instruction.position == len(held), "snapshot bytes with a gap"
+        self.partial = held + instruction.data
 
     def _install(self, instruction: InstallSnapshot) -> SnapshotInstalled:
-        raise NotImplementedError
+        """The bytes of a snapshot here are the entries below it."""
+        data = self.partial
+        if len(data) != instruction.size or crc32(data) != instruction.checksum:
+            return SnapshotInstalled(None)
+        storage = self.storage
+        storage.snapshot = Snapshot(instruction.snapshot, decode_prefix(data), instruction.voters)
+        storage.start, storage.base_epoch = instruction.snapshot
+        storage.entries.clear()
+        storage.durable_end = storage.end
+        self.partial = b""
+        return SnapshotInstalled(instruction.snapshot, instruction.voters)
+
+    def snapshot_event(self) -> SnapshotTaken | None:
+        """The application freezes all that is committed, and cuts the log where the snapshot before this one ended."""
+        storage, state = self.storage, self.core.state
+        high_watermark = min(state.high_watermark, storage.end)
+        older = storage.snapshot
+        if high_watermark <= (older.id.offset if older else storage.start):
+            return None
+        prefix = tuple(committed_range(storage, 0, high_watermark))
+        voters = state.voters.at(high_watermark) if state.voters.latest_offset >= 0 else None
+        identity = OffsetAndEpoch(high_watermark, state.log.epoch_below(high_watermark))
+        log_start = max(storage.start, older.id.offset if older else 0)
+        storage.base_epoch = state.log.epoch_below(log_start)
+        del storage.entries[: log_start - storage.start]
+        storage.start = log_start
+        storage.durable_end = max(storage.durable_end, log_start)
+        storage.snapshot = Snapshot(identity, prefix, voters)
+        return SnapshotTaken(identity, log_start)
 
 
-def committed_prefix(storage: Storage, high_watermark: int) -> list[Entry]:
-    """Every entry below the high watermark, those in the snapshot included."""
-    below: tuple[Entry, ...] = () if storage.snapshot is None else storage.snapshot.prefix[: storage.start]
-    return [*below, *storage.entries[: max(0, high_watermark - storage.start)]]
+def encode_prefix(prefix: Sequence[Entry]) -> bytes:
+    """Epoch and payload of each entry; voter sets travel beside."""
+    return b"".join(entry.epoch.to_bytes(4, "big") + entry.payload for entry in prefix)
+
+
+def decode_prefix(data: bytes) -> tuple[Entry, ...]:
+    width = 4 + PAYLOAD_BYTES
+    pieces = (data[at : at + width] for at in range(0, len(data), width))
+    return tuple(Entry(int.from_bytes(piece[:4], "big"), piece[4:]) for piece in pieces)
+
+
+def committed_range(storage: Storage, begin: int, end: int) -> list[Entry]:
+    """The entries of [begin, end), from the snapshot where the log has them no more, without the voter sets they carry."""
+    below: tuple[Entry, ...] = () if storage.snapshot is None else storage.snapshot.prefix[begin : storage.start]
+    above = storage.entries[max(0, begin - storage.start) : max(0, end - storage.start)]
+    return [*below, *(Entry(entry.epoch, entry.payload) for entry in above)]

@@ -3,6 +3,8 @@
 A row that stops being caught means that the checks have lost a tooth.
 """
 
+import re
+import sys
 from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.majority import VoteResult
 from ottla.quorum.raft.roles.candidate import Candidate
 from ottla.testing.raft.cluster import RaftCluster
-from ottla.testing.raft.faults import draw_faults
+from ottla.testing.raft.faults import draw_changes, draw_faults
 from ottla.testing.raft.model import Bounds, ModelChecker
 
 DEEP = Bounds(
@@ -56,6 +58,19 @@ def simulator(seed: int) -> None:
     cluster.check_liveness()
 
 
+def changing_simulator(seed: int) -> None:
+    """Voters come and go, snapshots are taken."""
+    cluster = RaftCluster(seed, voters=seed % 5 or 3, observers=seed % 3, spares=seed % 4)
+    faults = draw_faults(Random(seed), list(cluster.nodes), 10_000, 300)
+    changes = draw_changes(Random(seed + 1), cluster.controllers, 10_000, 150)
+    cluster.plan(sorted([*faults, *changes], key=lambda fault: fault.at_ms))
+    cluster.start_all()
+    cluster.keep_appending(20_000, 10_000)
+    cluster.run(10_000)
+    cluster.heal_everything()
+    cluster.check_liveness()
+
+
 class Bug(NamedTuple):
     """``place.name`` becomes ``mutation``; ``catcher(seed)`` must fail with ``story`` in its message."""
 
@@ -87,7 +102,7 @@ BUGS = (
         "is_up_to_date",
         lambda candidate, own: candidate.offset >= own.offset,
         random_walks,
-        1,
+        0,
         "leader completeness",
     ),
     Bug(
@@ -124,7 +139,7 @@ BUGS = (
         "may_commit",
         lambda offset, epoch_start: offset > 0,
         random_walks,
-        1,
+        0,
         "leader completeness",
     ),
     Bug("one copy is enough", rules, "committed_offset", max, exhaustive, 0, "durable on a majority"),
@@ -153,7 +168,7 @@ BUGS = (
         "truncation_point",
         lambda log, diverging: diverging.offset,
         random_walks,
-        1,
+        0,
         "truncate",
     ),
     Bug(
@@ -162,7 +177,7 @@ BUGS = (
         "answers_request",
         lambda awaited, request: True,
         random_walks,
-        2,
+        0,
         "the log was cut",
     ),
     Bug(
@@ -171,7 +186,7 @@ BUGS = (
         "follower_high_watermark",
         lambda leaders, log_end: leaders,
         simulator,
-        1,
+        0,
         "commits beyond its log",
     ),
     Bug(
@@ -222,6 +237,60 @@ BUGS = (
         1,
         "observers see committed records",
     ),
+    Bug(
+        "two changes of voters at once",
+        rules,
+        "may_change_voters",
+        lambda pending, known, latest_offset, high_watermark: True,
+        changing_simulator,
+        15,
+        "leader completeness",
+    ),
+    Bug(
+        "the old voters count until the new set is committed",
+        rules,
+        "counting_voters",
+        lambda voters: voters.ids()[:-1] or voters.ids(),
+        changing_simulator,
+        0,
+        "durable on a majority",
+    ),
+    Bug(
+        "who was removed never stands for election again",
+        rules,
+        "may_campaign",
+        lambda is_voter, was_voter, removal_committed: is_voter,
+        changing_simulator,
+        1,
+        "liveness",
+    ),
+    Bug(
+        "a leader that removed itself goes before that is committed",
+        rules,
+        "change_is_committed",
+        lambda change_offset, high_watermark: True,
+        changing_simulator,
+        0,
+        "liveness",
+    ),
+    Bug(
+        "a snapshot is used before it is whole",
+        rules,
+        "snapshot_is_whole",
+        lambda position, piece: position * 2 >= piece.size,
+        changing_simulator,
+        6,
+        "liveness",
+    ),
+    Bug(
+        "a log that was cut off is read from where it begins",
+        rules,
+        "needs_snapshot",
+        lambda log, offset, last_epoch: False,
+        changing_simulator,
+        1,
+        "log matching",
+    ),
 )
 
 
@@ -236,3 +305,21 @@ def test_without_a_bug_the_same_runs_are_clean() -> None:
     exhaustive(1)
     ModelChecker(DEEP).walk(seed=1, walks=40, steps=250)
     simulator(1)
+
+
+def find_seed(bug: Bug, seeds: int = 20) -> int | None:
+    """For a row whose seed went stale: ``python tests/model/test_planted_bugs.py`` prints what to put there."""
+    with patch.object(bug.place, bug.name, bug.mutation):
+        for seed in range(seeds):
+            try:
+                bug.catcher(seed)
+            except AssertionError as error:
+                if re.search(bug.story, str(error)):
+                    return seed
+    return None
+
+
+if __name__ == "__main__":
+    for each in BUGS:
+        if each.catcher is not exhaustive:
+            sys.stdout.write(f"{each.what}: {each.seed} -> {find_seed(each)}\n")

@@ -5,12 +5,13 @@ delay, slow disks, clocks that drift. The invariants are checked after every eve
 """
 
 import os
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from ottla.testing.raft.cluster import FAIR, RaftCluster
-from ottla.testing.raft.faults import FaultEvent, FaultKind, draw_faults
+from ottla.testing.raft.faults import FaultEvent, FaultKind, draw_changes, draw_faults
 
 SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "100"))
 PER_TEST = 20
@@ -28,14 +29,37 @@ def run_seed(seed: int) -> RaftCluster:
     return cluster
 
 
+def run_changing_seed(seed: int) -> RaftCluster:
+    """Voters come and go and snapshots are taken among the faults."""
+    cluster = RaftCluster(seed, voters=seed % 5 or 3, observers=seed % 3, spares=seed % 4)
+    faults = draw_faults(Random(seed), list(cluster.nodes), FAULTY_MS, every_ms=400)
+    changes = draw_changes(Random(seed + 1), cluster.controllers, FAULTY_MS, every_ms=200)
+    cluster.plan(sorted([*faults, *changes], key=lambda fault: fault.at_ms))
+    cluster.start_all()
+    cluster.keep_appending(20_000, FAULTY_MS)
+    cluster.run(FAULTY_MS)
+    cluster.heal_everything()
+    cluster.check_liveness()
+    return cluster
+
+
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, PER_TEST))
-def test_invariants_hold_under_faults(first: int) -> None:
+@pytest.mark.parametrize("run", [run_seed, run_changing_seed], ids=["faults", "faults and changes"])
+def test_invariants_hold(run: Callable[[int], RaftCluster], first: int) -> None:
     for seed in range(first, first + PER_TEST):
         try:
-            run_seed(seed)
+            run(seed)
         except Exception as error:
-            error.add_note(f"seed {seed}; replay: run_seed({seed}) in {__name__}")
+            error.add_note(f"seed {seed}; replay: {run.__name__}({seed})")
             raise
+
+
+def test_voters_are_changed_and_snapshots_installed_in_these_runs() -> None:
+    clusters = [run_changing_seed(seed) for seed in range(1, 9)]
+    states = [node.replica.core.state for cluster in clusters for node in cluster.nodes.values() if node.replica]
+
+    assert sum(state.voters.latest_offset > 0 for state in states) > len(states) / 2
+    assert sum(state.log.start > 0 for state in states) > len(states) / 4
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

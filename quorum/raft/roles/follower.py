@@ -9,12 +9,14 @@ from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 
 
 class Download(msgspec.Struct):
-    """A snapshot on its way: ``position`` bytes are held. ``installing``: all are, and the shell is checking them."""
+    """A snapshot on its way from ``source``: ``position`` bytes are held of the one with ``checksum`` (two nodes' snapshots of one
+    place need not be the same bytes). ``installing``: all are, and the shell is checking them."""
 
     snapshot: OffsetAndEpoch
     source: int
+    endpoint: Endpoint
     position: int = 0
-    checksum: int = 0
+    checksum: int | None = None
     installing: bool = False
 
 
