@@ -16,9 +16,15 @@ class CommitDelivery:
     """Feeds a listener from the log, or from memory what this leader itself appended."""
 
     def __init__(
-        self, log: MetadataLog, listener: QuorumListener, from_offset: int, call_soon: Callable[[], None]
+        self,
+        log: MetadataLog,
+        listener: QuorumListener,
+        from_offset: int,
+        call_soon: Callable[[], None],
+        on_delivered: Callable[[], None],
     ) -> None:
-        """``call_soon`` must call ``deliver`` again, from the loop."""
+        """``call_soon`` must call ``deliver`` again, from the loop; ``on_delivered`` is told when all there is was told."""
+        self._on_delivered = on_delivered
         self._log = log
         self._listener = listener
         self._call_soon = call_soon
@@ -64,6 +70,7 @@ class CommitDelivery:
                 if self.next_offset < self.high_watermark:
                     self._call_soon()
                     return
+        self._on_delivered()
 
     def _take_kept(self) -> CommittedBatch:
         batch = self._kept.popleft()

@@ -42,6 +42,22 @@ class MetadataLog(Protocol):
 
     def truncate_fully_and_start_at(self, offset: int) -> object: ...
 
+    def roll(self) -> object:
+        """Ends the active segment."""
+        ...
+
+    def advance_log_start(self, offset: int) -> object:
+        """What lies below ``offset`` (at most the high watermark) may go."""
+        ...
+
+    def delete_old_segments(self, now_ms: int) -> object:
+        """Condemns segments below the log start; ``now_ms`` since 1970."""
+        ...
+
+    def purge(self, now_ms: int) -> object:
+        """Unlinks what was condemned long enough ago."""
+        ...
+
     def set_high_watermark(self, offset: int) -> object: ...
 
     def mark_synced(self, synced: int) -> object:

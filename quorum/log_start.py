@@ -1,28 +1,53 @@
-"""What the core must know of the log when the node starts."""
+"""What the core must know of the log when the node starts, and what a crash may have left undone between log and snapshots."""
 
 from collections.abc import Iterator
 
 from ottla.log.batch import BatchHeader, headers
 from ottla.quorum.batches import batch_voters
 from ottla.quorum.log_port import MetadataLog
-from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
+from ottla.quorum.raft.log_summary import LogSummary
 from ottla.quorum.raft.voters import VoterHistory, VoterSet
+from ottla.quorum.snapshot_files import SnapshotFiles
 
 _READ_BYTES = 4 << 20
 
 
-def log_summary(log: MetadataLog, snapshot: OffsetAndEpoch | None = None) -> LogSummary:
-    """Recovery has cut off what did not reach the disk whole, so all that is left counts as durable once it is synced."""
+class LogStartError(Exception):
+    """Log and snapshots do not fit together: something was removed by hand."""
+
+
+def align_log(log: MetadataLog, snapshots: SnapshotFiles | None) -> None:
+    """Afterwards the log begins at offset 0 or where a snapshot ends. Raises LogStartError where that cannot be."""
+    latest = snapshots.latest if snapshots is not None else None
+    if latest is not None and latest.offset > log.log_end_offset:
+        log.truncate_fully_and_start_at(latest.offset)  # it was received whole, and then the node died
+    if log.log_start_offset == 0:
+        return
+    snapshot = snapshots.at_or_after(log.log_start_offset) if snapshots is not None else None
+    if snapshot is None:
+        raise LogStartError(f"the metadata log begins at {log.log_start_offset} and no snapshot has what lies before")
+    if snapshot.offset > log.log_start_offset:
+        log.set_high_watermark(snapshot.offset)
+        log.advance_log_start(snapshot.offset)
+
+
+def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary:
+    """Recovery has cut off what did not reach the disk whole; what is left counts as durable once it is synced."""
     log.flush()
     start, end = log.log_start_offset, log.log_end_offset
-    base_epoch = snapshot.epoch if snapshot is not None else 0
-    epochs = tuple(log.epochs.entries())
-    return LogSummary(start, base_epoch, end, end, epochs, snapshot)
+    base = snapshots.at_or_after(start) if snapshots is not None and start > 0 else None
+    latest = snapshots.latest if snapshots is not None else None
+    epochs = tuple((epoch, first) for epoch, first in log.epochs.entries() if first < end)
+    return LogSummary(start, base.epoch if base is not None else 0, end, end, epochs, latest)
 
 
-def voter_history(log: MetadataLog, static: VoterSet) -> VoterHistory:
-    """Reads the headers of the whole log: snapshots keep it short."""
+def voter_history(log: MetadataLog, static: VoterSet, snapshots: SnapshotFiles | None) -> VoterHistory:
+    """From the snapshot that the log begins with, and the headers of the whole log: snapshots keep it short."""
     history = VoterHistory(static)
+    base = snapshots.at_or_after(log.log_start_offset) if snapshots is not None and log.log_start_offset > 0 else None
+    description = snapshots.describe(base) if snapshots is not None and base is not None else None
+    if base is not None and description is not None:
+        history.replace(base.offset, description.voters)
     for data, position, header in _batches(log):
         voters = batch_voters(data, header, position)
         if voters is not None:
@@ -36,6 +61,7 @@ def _batches(log: MetadataLog) -> Iterator[tuple[bytes, int, BatchHeader]]:
         data = bytes(log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one=True).data)
         before = offset
         for position, header in headers(data):
-            yield data, position, header
+            if header.base_offset >= log.log_start_offset:
+                yield data, position, header
             offset = header.next_offset
         assert offset > before, f"nothing readable at {before}"

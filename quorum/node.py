@@ -22,7 +22,7 @@ from ottla.quorum.describe import describe_quorum, description_to_proto
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumDescription, QuorumListener
 from ottla.quorum.log_port import MetadataLog
-from ottla.quorum.log_start import log_summary, voter_history
+from ottla.quorum.log_start import align_log, log_summary, voter_history
 from ottla.quorum.peers import Peers
 from ottla.quorum.raft import instructions as do
 from ottla.quorum.raft.core import RaftCore
@@ -34,14 +34,20 @@ from ottla.quorum.raft.events import (
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    SnapshotInstalled,
     Started,
     Ticked,
 )
-from ottla.quorum.raft.messages import Request, Response
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.membership import is_voter_change
+from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response, VoterChangeResponse
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 from ottla.quorum.rpc.transport import Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
+from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker, read_piece
 from ottla.runtime.clock_loop import loop_ms
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
@@ -49,6 +55,9 @@ from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.sync_later import SyncLater
 
 _logger = logging.getLogger(__name__)
+
+VOTER_CHANGE_MS = 10_000
+"""How long a change of voters may take to be committed."""
 
 HAND_OVER_MS = 500
 """How long a leader that leaves waits for a successor."""
@@ -76,8 +85,10 @@ class QuorumNode:
         deliver_from: int = 0,
         sync_later: SyncLater | None = None,
         on_failure: Callable[[QuorumFailure], None] | None = None,
+        snapshot_directory: str | None = None,
     ) -> None:
-        """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever."""
+        """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever. Without a
+        ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, ValueError, OSError."""
         self.settings = settings
         self.node_id = settings.node_id
         self._host = host
@@ -85,20 +96,23 @@ class QuorumNode:
         self._election_store = ElectionStore(store)
         self._sync_later = sync_later or SyncLater()
         self._on_failure = on_failure
+        self._snapshots = SnapshotFiles(host.disk, snapshot_directory) if snapshot_directory is not None else None
+        align_log(log, self._snapshots)
         self._core = RaftCore(
             settings.raft(),
             settings.key,
             settings.own_endpoint,
             host.rng,
-            log_summary(log),
-            voter_history(log, settings.voter_set()),
+            log_summary(log, self._snapshots),
+            voter_history(log, settings.voter_set(), self._snapshots),
             self._election_store.load(),
         )
+        self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
         self.on_peer_broken: Callable[[int], None] | None = None
-        start_at = max(deliver_from, log.log_start_offset)
-        self._delivery = CommitDelivery(log, listener, start_at, self._deliver_later)
+        self._listener = listener
+        self._delivery = CommitDelivery(log, listener, deliver_from, self._deliver_later, self._delivered)
         self._accumulator: BatchAccumulator | None = None
         self._strangers: dict[int, None] = {}
         self._asked: dict[tuple[int, type[Request]], do.SendRequest] = {}
@@ -114,10 +128,24 @@ class QuorumNode:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
+    def _snapshot_taker(self, files: SnapshotFiles) -> SnapshotTaker:
+        after_bytes, after_ms = self.settings.snapshot_bytes, self.settings.snapshot_interval_ms
+        state, wall_ms = self._core.state, self._host.clock.wall_ms
+        return SnapshotTaker(files, self._log, state, after_bytes, after_ms, self._handle, wall_ms)
+
+    def set_snapshot_source(self, source: SnapshotSource) -> None:
+        """From now on snapshots are taken of it."""
+        if self._taker is not None:
+            self._taker.source = source
+
     async def start(self) -> None:
-        """Takes part from here on."""
+        """Takes part from here on. A listener that stands before the log's start is given the latest snapshot first."""
         self._loop = asyncio.get_running_loop()
         self._stopped = False
+        snapshot = self._core.state.log.snapshot
+        if self._delivery.next_offset < self._log.log_start_offset:
+            assert snapshot is not None, "align_log saw to it"
+            self._tell_snapshot(snapshot)
         self._handle(Started())
 
     async def stop(self, graceful: bool) -> None:
@@ -134,6 +162,8 @@ class QuorumNode:
                 handle.cancel()
         self._peers.close()
         self._sync_later.close()
+        if self._taker is not None:
+            await self._taker.stop()
 
     async def _wait_for_successor(self) -> None:
         """It may need this node's vote: stay until a new epoch shows up. The only voter has nobody to wait for."""
@@ -187,6 +217,37 @@ class QuorumNode:
     def describe(self) -> QuorumDescription:
         return describe_quorum(self._core.state, loop_ms(self._loop), self._host.clock.wall_ms())
 
+    async def add_voter(self, node_id: int, directory_id: bytes | None, endpoint: Endpoint) -> VoterChangeResponse:
+        """Lets an observer vote; the answer comes when that is committed. ``error`` says why not: NOT_LEADER_OR_FOLLOWER
+        (``leader_id`` may help), DUPLICATE_VOTER, REQUEST_TIMED_OUT (not caught up, or another change is under way)."""
+        voter = ReplicaKey(node_id, directory_id)
+        return await self._change_voters(AddVoterRequest(voter=voter, endpoint=endpoint, **self._request_fields()))
+
+    async def remove_voter(self, node_id: int, directory_id: bytes | None) -> VoterChangeResponse:
+        """Takes a voter's vote away, be it the leader's own. VOTER_NOT_FOUND besides what `add_voter` answers."""
+        voter = ReplicaKey(node_id, directory_id)
+        return await self._change_voters(RemoveVoterRequest(voter=voter, **self._request_fields()))
+
+    def _request_fields(self) -> dict[str, Any]:
+        state = self._core.state
+        return {"cluster_id": self.settings.cluster_id, "epoch": state.epoch, "sender": state.key}
+
+    async def _change_voters(self, request: Request) -> VoterChangeResponse:
+        """Asked here or, when another leads, there."""
+        state, future = self._core.state, self._loop.create_future()
+        leader, endpoint = state.known_leader_id, state.leader_endpoint()
+        if leader is None or leader == self.node_id or endpoint is None:
+            self._handle(RequestReceived(request, lambda message: _resolve(future, message)))
+        else:
+            message = messages_proto.request_to_proto(request)
+            self._peers.call(leader, endpoint, message, lambda answer: _resolve(future, answer), VOTER_CHANGE_MS)
+        answer = await asyncio.wait_for(future, VOTER_CHANGE_MS / 1000)
+        if answer is None:
+            return VoterChangeResponse(error=ErrorCode.REQUEST_TIMED_OUT, epoch=state.epoch, leader_id=leader)
+        response = messages_proto.response_from_proto(answer, parse_batches)
+        assert isinstance(response, VoterChangeResponse)
+        return response
+
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
         """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
         if message.WhichOneof("body") == "describe_quorum":
@@ -212,14 +273,20 @@ class QuorumNode:
         self._handling = True
         try:
             while self._events and self._failure is None:
-                for instruction in self._core.handle(self._events.popleft(), loop_ms(self._loop)):
-                    self._perform(instruction)
-                self._follow_leadership()
+                event = self._events.popleft()
+                if is_voter_change(event) and self._accumulator:
+                    self._step(self._drain(self._accumulator))  # what was given offsets comes before the new voter set
+                self._step(event)
         except (OSError, KafkaError, AssertionError) as error:
             self._fail(QuorumFailure(f"the quorum node cannot go on: {error}"), error)
         finally:
             self._handling = False
         self._plan_tick()
+
+    def _step(self, event: Event) -> None:
+        for instruction in self._core.handle(event, loop_ms(self._loop)):
+            self._perform(instruction)
+        self._follow_leadership()
 
     def _fail(self, failure: QuorumFailure, cause: BaseException | None = None) -> None:
         """Stops at once: what follows in the list would rely on what failed."""
@@ -239,6 +306,8 @@ class QuorumNode:
                 end = self._core.state.log.end
                 self._accumulator = BatchAccumulator(role.epoch, end, self.settings.batch_bytes_max)
                 self._delivery.forget_kept()
+            elif not accumulator:
+                accumulator.next_offset = self._core.state.log.end  # past what the core itself appended
         elif accumulator is not None:
             self._accumulator = None
             self._delivery.forget_kept()
@@ -322,6 +391,8 @@ class QuorumNode:
 
     def _append_batches(self, instruction: do.AppendBatches) -> None:
         self._log.append_as_follower(instruction.data, instruction.batches[-1].epoch)
+        if self._taker is not None:
+            self._taker.note_appended(len(instruction.data))
 
     def _append_control(self, instruction: do.AppendControl) -> None:
         batch = control_batch(instruction, self._host.clock.wall_ms())
@@ -363,6 +434,37 @@ class QuorumNode:
             )
         self._delivery.leader_changed(instruction)
 
+    def _delivered(self) -> None:
+        if self._taker is not None:
+            self._taker.committed(loop_ms(self._loop))
+
+    def _read_snapshot(self, instruction: do.ReadSnapshotAndRespond) -> None:
+        response = read_piece(self._snapshots, instruction.response, instruction.max_bytes)
+        instruction.token(messages_proto.response_to_proto(response))
+
+    def _store_chunk(self, instruction: do.StoreSnapshotChunk) -> None:
+        assert self._snapshots is not None, "who keeps no snapshots asks for none"
+        self._snapshots.receive(instruction.position, instruction.data)
+
+    def _install(self, instruction: do.InstallSnapshot) -> None:
+        assert self._snapshots is not None
+        snapshot = instruction.snapshot
+        description = SnapshotDescription(instruction.size, instruction.checksum, instruction.voters)
+        if not self._snapshots.keep_received(snapshot, description):
+            _logger.warning("the snapshot at %d arrived damaged; it is fetched again", snapshot.offset)
+            self._events.appendleft(SnapshotInstalled(None))
+            return
+        self._log.truncate_fully_and_start_at(snapshot.offset)
+        self._snapshots.remove_older(snapshot)
+        self._tell_snapshot(snapshot)
+        self._events.appendleft(SnapshotInstalled(snapshot, instruction.voters))
+
+    def _tell_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        assert self._snapshots is not None
+        _logger.info("the metadata is taken from the snapshot at %d", snapshot.offset)
+        self._delivery.restart_at(snapshot.offset)
+        self._listener.on_snapshot(self._snapshots.path(snapshot), snapshot.offset, snapshot.epoch)
+
     def _fault(self, instruction: do.Fault) -> None:
         self._fail(QuorumFailure(f"{instruction.kind}: {instruction.detail}"))
 
@@ -394,14 +496,17 @@ class QuorumNode:
         accumulator = self._accumulator
         if not accumulator or self._stopped:
             return
+        self._handle(self._drain(accumulator))
+
+    def _drain(self, accumulator: BatchAccumulator) -> Event:
         event, committable = accumulator.drain()
         self._delivery.keep(committable)
-        self._handle(event)
+        return event
 
 
-def _resolve(waiter: "asyncio.Future[None]") -> None:
+def _resolve(waiter: "asyncio.Future[Any]", result: Any = None) -> None:
     if not waiter.done():
-        waiter.set_result(None)
+        waiter.set_result(result)
 
 
 _PERFORM: dict[type[Any], Callable[[QuorumNode, Any], None]] = {
@@ -415,5 +520,8 @@ _PERFORM: dict[type[Any], Callable[[QuorumNode, Any], None]] = {
     do.Sync: QuorumNode._sync,
     do.CommitAdvanced: QuorumNode._commit,
     do.LeaderChanged: QuorumNode._leader_changed,
+    do.ReadSnapshotAndRespond: QuorumNode._read_snapshot,
+    do.StoreSnapshotChunk: QuorumNode._store_chunk,
+    do.InstallSnapshot: QuorumNode._install,
     do.Fault: QuorumNode._fault,
 }

@@ -31,6 +31,8 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes_max: int = 8 << 20
     fetch_from_any_voter: bool = True  # observers: followers serve committed records too
     auto_join: bool = False
+    snapshot_bytes: int = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
+    snapshot_interval_ms: int = 3_600_000  # metadata.log.max.snapshot.interval.ms; 0: only by size
 
     @property
     def key(self) -> ReplicaKey:

@@ -38,6 +38,17 @@ class StoreFormatError(Exception):
     """The store was written by a version that lays it out differently."""
 
 
+def stored_position(store: KeyValueStore) -> tuple[int, int] | None:
+    """(offset, epoch) of the last record in a store of this layout; None for an empty store. Raises StoreFormatError."""
+    position = store.get(_OFFSET_KEY)
+    if position is None:
+        return None
+    version, offset, epoch = _OFFSET.unpack(position)
+    if version != _FORMAT:
+        raise StoreFormatError(f"the metadata store has format {version}, this version reads {_FORMAT}")
+    return offset, epoch
+
+
 class ImageStore:
     """Keeps an image in a store of its own; the election state must be elsewhere, for a snapshot replaces everything."""
 
@@ -47,12 +58,10 @@ class ImageStore:
     def load(self) -> MetadataImage:
         """The image as it was last written; an empty one at offset -1 from an empty store. Raises StoreFormatError."""
         image = MetadataImage()
-        position = self._store.get(_OFFSET_KEY)
+        position = stored_position(self._store)
         if position is None:
             return image
-        version, image.offset, image.epoch = _OFFSET.unpack(position)
-        if version != _FORMAT:
-            raise StoreFormatError(f"the metadata store has format {version}, this version reads {_FORMAT}")
+        image.offset, image.epoch = position
         delta = MetadataDelta()
         for prefix in _RECORD_PREFIXES:
             for _, value in self._store.scan(prefix):

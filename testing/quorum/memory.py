@@ -97,6 +97,16 @@ class MemoryLog:
         self.batches = []
         self.log_start_offset = offset
 
+    def roll(self) -> None: ...
+
+    def advance_log_start(self, offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch[1] > offset]
+        self.log_start_offset = max(self.log_start_offset, offset)
+
+    def delete_old_segments(self, now_ms: int) -> None: ...
+
+    def purge(self, now_ms: int) -> None: ...
+
     def set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
 
