@@ -103,7 +103,7 @@ class Server:
             self.quorum.on_peer_broken = self.controller.peer_broken
         local = self.controller.handle if self.controller else None
         self._channel = ControllerChannel(self.quorum, self._transport, controllers, local, host.rng)
-        self._channel.on_broken = self._leader_changed
+        self._channel.on_broken = self._contact_lost
         if config.is_broker:
             self.broker = Broker(
                 config,
@@ -144,6 +144,9 @@ class Server:
     def _leader_changed(self) -> None:
         if self._channel:
             self._channel.leader_changed()
+        self._contact_lost()
+
+    def _contact_lost(self) -> None:
         if self.broker:
             self.broker.contact_lost()
 

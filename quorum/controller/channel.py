@@ -77,7 +77,8 @@ class ControllerChannel:
         call.attempt()
 
     def leader_changed(self) -> None:
-        """Somebody else leads: calls that wait for an answer of the old controller, which may hang, go to the new one."""
+        """Somebody else leads, or this node does: calls that wait for an answer of the old controller, which may hang, or
+        for their next attempt, go to the new one at once."""
         leader = self._quorum.leader.leader_id
         if leader is not None:
             for call in list(self._calls):
@@ -123,7 +124,18 @@ class ControllerChannel:
 class _Call:
     """One request until its answer."""
 
-    __slots__ = ("_attempts", "_channel", "_deadline", "_loop", "_on_done", "_request", "_sent_to", "_timer", "_turn")
+    __slots__ = (
+        "_attempts",
+        "_channel",
+        "_deadline",
+        "_loop",
+        "_on_done",
+        "_pause",
+        "_request",
+        "_sent_to",
+        "_timer",
+        "_turn",
+    )
 
     def __init__(
         self,
@@ -141,11 +153,15 @@ class _Call:
         self._attempts = 0
         self._turn = 0
         self._sent_to: int | None = None
+        self._pause: asyncio.TimerHandle | None = None  # before the next attempt
         self._timer: asyncio.TimerHandle | None = loop.call_at(deadline, self.finish, None)
 
     def attempt(self) -> None:
         if self._on_done is None:
             return
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         self._turn += 1
         turn = self._turn
         left_ms = max(1, int((self._deadline - self._loop.time()) * 1000))
@@ -156,8 +172,9 @@ class _Call:
             self._again()
 
     def redirect(self, leader: int) -> None:
-        """Tries again at once if the answer would come from another node than ``leader``."""
-        if self._sent_to not in (None, leader):
+        """Tries again at once unless ``leader`` is being asked already."""
+        if self._sent_to != leader:
+            self._attempts = 0
             self.attempt()
 
     def _answered(self, turn: int, response: pb.ControllerResponse | None) -> None:
@@ -173,7 +190,7 @@ class _Call:
         self._sent_to = None
         pause_ms = min(RETRY_MS << min(self._attempts, 8), RETRY_MAX_MS)
         self._attempts += 1
-        self._loop.call_later(pause_ms / 1000, self.attempt)
+        self._pause = self._loop.call_later(pause_ms / 1000, self.attempt)
 
     def finish(self, response: pb.ControllerResponse | None) -> None:
         on_done, self._on_done = self._on_done, None

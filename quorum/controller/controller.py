@@ -31,6 +31,7 @@ _SESSION_CHECKS_PER_TIMEOUT = 8
 _SUSPICION_MS = 500
 """A broken stream says that the process may be dead; a live broker is heard from again within this time."""
 _ELECTIONS_PER_REBALANCE_MAX = 1000
+_EARLY_REQUESTS_MAX = 10_000
 _FENCING_STEP = 500
 """Partitions that a dead broker is taken out of in one go: about 15 ms."""
 
@@ -85,6 +86,8 @@ class Controller:
         self._settings = settings
         self._state: ControllerState | None = None
         self._epoch = -1
+        self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came while this node leads and is not active yet
+        self._stopped = False
         self._waiting: deque[_Waiting] = deque()
         self._appended_offset = -1  # of the last record that this leadership appended
         self._committed_offset = -1
@@ -107,6 +110,12 @@ class Controller:
         self._deactivate()
         if is_own and self._quorum.is_leader:
             self._activate(leader.epoch)
+        self._take_up_early()
+
+    def _take_up_early(self) -> None:
+        early, self._early = self._early, []
+        for request, reply in early:
+            self.handle(request, reply)
 
     def _activate(self, epoch: int) -> None:
         self._epoch = epoch
@@ -142,7 +151,9 @@ class Controller:
 
     def stop(self) -> None:
         """Answers nothing any more but NOT_CONTROLLER."""
+        self._stopped = True
         self._deactivate()
+        self._take_up_early()
 
     def on_snapshot(self) -> None:
         """The image was replaced. A leader never loads a snapshot."""
@@ -157,6 +168,9 @@ class Controller:
     def handle(self, request: rpc.ControllerRequest, reply: Reply) -> None:
         """Answers when what was decided is committed: at once, later, or never after `stop`."""
         state = self._state
+        if state is None and self._is_about_to_be_active:
+            self._early.append((request, reply))
+            return
         if state is None or not self._quorum.is_leader:
             reply(self._not_controller())
             return
@@ -177,6 +191,11 @@ class Controller:
             reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             self._answer_at(offset, reply, response)
+
+    @property
+    def _is_about_to_be_active(self) -> bool:
+        """Elected, and waiting for the first commit of the epoch: a moment, which is shorter than the callers' pause."""
+        return self._quorum.is_leader and not self._stopped and len(self._early) < _EARLY_REQUESTS_MAX
 
     def _carry_out(self, state: ControllerState, request: rpc.ControllerRequest) -> tuple[rpc.ControllerResponse, int]:
         """Decides and appends; the response, and the offset whose commit lets it go."""

@@ -79,6 +79,7 @@ class Client:
         try:
             return await connection.call(request, response, version)
         except (Unreachable, asyncio.CancelledError):
+            connection.close()  # an answer may still be on its way
             self._connections.pop(where, None)
             raise
 

@@ -174,6 +174,23 @@ def test_a_call_does_not_wait_for_a_controller_that_was_replaced() -> None:
     run(main)
 
 
+def test_a_call_between_two_attempts_goes_to_a_new_leader_at_once() -> None:
+    async def main() -> None:
+        loop, quorum, node = asyncio.get_running_loop(), FakeQuorum(None), FakeChannel(done)
+        channel = ControllerChannel(quorum, FakeTransport(FakeChannel(done), node), CONTROLLERS, None)
+        call = asyncio.ensure_future(channel.call(allocate(), 5_000))
+        await asyncio.sleep(0.32)  # the pauses have grown to 100 ms
+        quorum.leader = LeaderAndEpoch(2, 2)
+        channel.leader_changed()
+        told = loop.time()
+        assert await call is not None
+        assert loop.time() - told < 0.005
+        await asyncio.sleep(0.2)
+        assert len(node.requests) == 1, "the attempt that was planned is not made as well"
+
+    run(main)
+
+
 def test_closing_ends_all_calls() -> None:
     async def main() -> None:
         channel = ControllerChannel(FakeQuorum(None), FakeTransport(), CONTROLLERS, None)

@@ -207,6 +207,32 @@ def test_a_controller_that_does_not_lead_says_who_does() -> None:
     assert bench.ask(**create("a")) == [refused]
 
 
+def test_a_request_that_comes_between_election_and_activation_waits_for_it() -> None:
+    """The epoch's first record is not committed yet; who were told to try again would come a pause too late."""
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.follow()
+    bench.quorum.leader = LeaderAndEpoch(SELF, 3)  # elected
+    early = bench.ask(**create("a"))
+    assert early == []
+    bench.controller.on_leader_change(bench.quorum.leader)
+    bench.commit()
+    assert [each.create_topics.topics[0].error_code for each in early] == [ErrorCode.NONE]
+
+
+def test_who_waits_for_an_activation_that_does_not_come_is_told() -> None:
+    bench = Bench()
+    bench.quorum.leader = LeaderAndEpoch(SELF, 1)
+    early = bench.ask(**create("a"))
+    bench.follow()
+    assert [each.error_code for each in early] == [ErrorCode.NOT_CONTROLLER]
+    bench.quorum.leader = LeaderAndEpoch(SELF, 3)
+    stopped = bench.ask(**create("a"))
+    bench.controller.stop()
+    assert [each.error_code for each in stopped] == [ErrorCode.NOT_CONTROLLER]
+    assert [each.error_code for each in bench.ask(**create("a"))] == [ErrorCode.NOT_CONTROLLER]
+
+
 def test_a_lost_leadership_takes_what_was_pending_along() -> None:
     bench = Bench().lead().commit()
     bench.broker(1)

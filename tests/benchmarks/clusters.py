@@ -1,0 +1,101 @@
+"""Clusters of combined nodes on this machine whose nodes can be killed and started again: Ottla's and Apache Kafka's."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
+
+KAFKA = Path(__file__).resolve().parent.parent / "peers" / "kafka" / "kafka"
+KINDS = ("ottla", "kafka")
+
+
+class Cluster(Protocol):
+    """Nodes are numbered from 1."""
+
+    def address(self, node: int) -> tuple[str, int]: ...
+
+    def pid(self, node: int) -> int: ...
+
+    def is_alive(self, node: int) -> bool: ...
+
+    def start(self, node: int) -> None:
+        """Starts a node that ended and waits until its client port answers."""
+        ...
+
+
+class OttlaCluster:
+    """As `ottla up` runs it, with its default settings."""
+
+    def __init__(self, processes: ProcessCluster) -> None:
+        self._processes = processes
+
+    def address(self, node: int) -> tuple[str, int]:
+        return "localhost", self._processes.node(node).port
+
+    def pid(self, node: int) -> int:
+        pid = self._processes.node(node).pid()
+        assert pid is not None
+        return pid
+
+    def is_alive(self, node: int) -> bool:
+        return self._processes.node(node).alive_pid() is not None
+
+    def start(self, node: int) -> None:
+        self._processes.start(node)
+
+
+class KafkaCluster:
+    """As tests/peers/kafka/kafka runs it."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self._home = home
+        self._port = port
+
+    def address(self, node: int) -> tuple[str, int]:
+        return "127.0.0.1", self._port + node - 1
+
+    def pid(self, node: int) -> int:
+        return int((self._home / f"pid{node}").read_text())
+
+    def is_alive(self, node: int) -> bool:
+        status = Path(f"/proc/{self.pid(node)}/status")
+        return status.exists() and "\nState:\tZ" not in status.read_text()
+
+    def start(self, node: int) -> None:
+        subprocess.run([KAFKA, "start", self._home, str(node)], check=True)
+        wait_for(lambda: _answers(self.address(node)), f"Apache Kafka's node {node}", timeout_s=60)
+
+
+@contextmanager
+def running(kind: str, nodes: int) -> Iterator[Cluster]:
+    """A fresh cluster of one of the `KINDS`; stopped, and its data removed, at the end."""
+    if kind == "ottla":
+        with ProcessCluster(nodes) as processes:
+            yield OttlaCluster(processes)
+        return
+    home, port = Path(tempfile.mkdtemp(prefix="bench-kafka-")), free_port_block(nodes)
+    subprocess.run([KAFKA, "up", home, str(nodes), str(port)], check=True, stdout=subprocess.DEVNULL)
+    cluster = KafkaCluster(home, port)
+    try:
+        yield cluster
+    finally:
+        for node in range(1, nodes + 1):
+            if cluster.is_alive(node):
+                os.kill(cluster.pid(node), signal.SIGKILL)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, 1).close()
+    except OSError:
+        return False
+    return True
