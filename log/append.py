@@ -29,10 +29,23 @@ def begin_epoch(log: "Log", leader_epoch: int) -> None:
     log.epochs.assign(leader_epoch, log.log_end_offset)
 
 
+def append_prepared(
+    log: "Log", view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+) -> AppendInfo:
+    """What is left of an append once `validation.prepare` is done."""
+    if not log.root.writable:
+        log.root.refuse()
+    if header.producer_id >= 0:
+        duplicate = log.producers.check(header)
+        if duplicate is not None:
+            return log.answer_duplicate(duplicate, header)
+    return log.append_checked(view, header, leader_epoch, now_ms)
+
+
 def recompressed(
     view: memoryview | bytearray, header: BatchHeader, config: LogConfig
 ) -> tuple[memoryview | bytearray, BatchHeader]:
-    """The batch in the topic's own codec. Large ones the caller recompressed on a thread before."""
+    """The batch in the topic's own codec. Whoever must not wait has it prepared on a thread before."""
     if target_codec(header, config) is None:
         return view, header
     batch = recompress(view, header, config)

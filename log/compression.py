@@ -22,6 +22,8 @@ _XERIAL_HEADER = Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = Struct(">i")
 _ZSTD_CHUNK_BYTES = 256 * 1024
+_LZ4_DEFAULT_LEVEL = 9
+_LZ4_HIGH_LEVEL_MIN = 3
 
 
 class DecompressionError(KafkaError):
@@ -154,10 +156,12 @@ def _snappy_length(block: memoryview) -> int:
 def _lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
+    # Kafka's default level means its fast compressor, any other the high one (KIP-390), which begins at 3 in this library.
+    fast = level is None or level == _LZ4_DEFAULT_LEVEL
     # Independent 64 KB blocks without content size: what Kafka's own writer and every Kafka client reads.
     compressed: bytes = lz4.frame.compress(
         data,
-        compression_level=0 if level is None else level,
+        compression_level=0 if level is None or fast else max(level, _LZ4_HIGH_LEVEL_MIN),
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,

@@ -19,6 +19,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     file_delete_delay_ms: int = 60_000
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = FOREVER
     message_timestamp_after_max_ms: int = 3_600_000

@@ -122,10 +122,16 @@ class Log(DurableLog):
             view, header = append.recompressed(view, header, config)
         return self.append_checked(view, header, leader_epoch, now_ms)
 
+    def append_prepared(
+        self, view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """`append_as_leader` for a client's batch that went through `validation.prepare` before. Raises as it does."""
+        return append.append_prepared(self, view, header, leader_epoch, now_ms)
+
     def append_checked(
         self, view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendInfo:
-        """The second half of `append_as_leader`, for a batch that passed its checks (and was recompressed on a thread)."""
+        """The second half of `append_as_leader`, for a batch that passed its checks."""
         offset = self.log_end_offset
         size = len(view)
         if leader_epoch != self.epochs.latest_epoch:

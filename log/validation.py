@@ -20,7 +20,7 @@ from ottla.log.batch import (
     BatchHeader,
     CorruptBatchError,
 )
-from ottla.log.compression import NONE, codec_of_setting, compress
+from ottla.log.compression import GZIP, LZ4, NONE, ZSTD, codec_of_setting, compress
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.records import DECOMPRESSED_BYTES_MAX, RecordError, assemble_batch, read_varint, records_block, reseal
 from ottla.runtime.disk import Buffer
@@ -29,6 +29,8 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 _NO_TIMESTAMP = -1
 _UNPACK = layout.HEADER.unpack_from
 _MAKE = BatchHeader._make
+_ATTRIBUTES_AT = 22  # their low byte
+_HEAVY_BYTES = 32 << 10
 _REFUSED_ATTRIBUTES = ~(layout.COMPRESSION_MASK | LOG_APPEND_TIME | TRANSACTIONAL)
 
 
@@ -132,6 +134,31 @@ def target_codec(header: BatchHeader, config: LogConfig) -> int | None:
     return None if codec is None or codec == header.compression else codec
 
 
+def may_be_heavy(config: LogConfig) -> bool:
+    """Whether any batch of the topic may be `is_heavy`."""
+    looks_inside = config.compacted or config.message_timestamp_before_max_ms < FOREVER
+    return looks_inside or config.compression_type != "producer"
+
+
+def is_heavy(view: Buffer, config: LogConfig) -> bool:
+    """Whether `prepare` belongs on a thread: it would compress or walk 32 KB, or inflate nobody knows how much."""
+    codec = view[_ATTRIBUTES_AT] & layout.COMPRESSION_MASK if len(view) >= HEADER_BYTES else NONE
+    wanted = codec_of_setting(config.compression_type)
+    looks_inside = config.compacted or config.message_timestamp_before_max_ms < FOREVER
+    if not looks_inside and (wanted is None or wanted == codec):
+        return False
+    return codec != NONE or len(view) >= _HEAVY_BYTES
+
+
+def prepare(view: bytearray, config: LogConfig, now_ms: int) -> tuple[bytearray, BatchHeader]:
+    """`validate_client_batch` and `recompress`: the batch as the log takes it, and its header. Raises as they do."""
+    header = validate_client_batch(view, config, now_ms)
+    if target_codec(header, config) is None:
+        return view, header
+    batch = recompress(view, header, config)
+    return batch, layout.read_header(batch)
+
+
 def recompress(
     view: Buffer, header: BatchHeader, config: LogConfig, *, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytearray:
@@ -145,11 +172,21 @@ def recompress(
     block = records_block(view, header, inflated_bytes_max)
     walk_records(block, header, keys_required=False)
     attributes = header.attributes & ~layout.COMPRESSION_MASK | codec
-    batch = assemble_batch(header._replace(attributes=attributes), block if codec == NONE else compress(codec, block))
+    packed = block if codec == NONE else compress(codec, block, _level(codec, config))
+    batch = assemble_batch(header._replace(attributes=attributes), packed)
     if len(batch) > config.max_message_bytes:
         message = f"recompressed batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
     return batch
+
+
+def _level(codec: int, config: LogConfig) -> int | None:
+    levels = {
+        GZIP: config.compression_gzip_level,
+        LZ4: config.compression_lz4_level,
+        ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)
 
 
 def validate_follower_batches(

@@ -12,6 +12,7 @@ from functools import partial
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
 from ottla.broker.handlers.common import raw_route
+from ottla.broker.handlers.produce_many import ACKS_ALL, ACKS_LEADER, ACKS_NONE, ProduceMany, await_acks, is_done
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.partition import Partition
@@ -19,7 +20,6 @@ from ottla.broker.replication.ports import Appended
 from ottla.broker.replication.purgatory import ParkedProduce
 from ottla.broker.wire.produce_fast import (
     PartitionAck,
-    Partitions,
     Topic,
     encode_produce_ack,
     encode_produce_response,
@@ -28,7 +28,6 @@ from ottla.broker.wire.produce_fast import (
 from ottla.log.records import RecordError
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 ADMIN_CLIENT = "__admin_client"
 ATTRIBUTES_AT = 22  # low byte of a batch's attributes
 ZSTD = 4
@@ -46,8 +45,8 @@ class ProduceHandler:
     def __init__(self, broker: BrokerContext) -> None:
         self._replicas = broker.replicas
         self._partitions = broker.replicas.partitions
-        self._wall_ms = broker.host.clock.wall_ms
-        self._now_ms = broker.timers.now_ms
+        self.wall_ms = broker.host.clock.wall_ms
+        self.now_ms = broker.timers.now_ms
         self._schedule = broker.timers.call_later_ms
 
     def handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
@@ -56,7 +55,7 @@ class ProduceHandler:
             topic, ((index, records),) = topics[0]
             self._produce_one(request, acks, timeout_ms, topic, index, records)
         else:
-            self._produce_many(request, acks, timeout_ms, topics)
+            ProduceMany(self, request, acks, timeout_ms).run(topics)
 
     # One partition: what most requests of most clients are.
 
@@ -70,18 +69,22 @@ class ProduceHandler:
         records: memoryview | None,
     ) -> None:
         try:
-            partition, info = self._append(request, acks, topic, index, records)
+            partition, batch = self.find(request, acks, topic, index, records)
+            if partition.intake is not None and partition.intake.must_take(batch, partition.log.config):
+                ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
+                return
+            info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
         except KafkaError as error:
-            self._answer(request, acks, [(topic, [self._refusal(topic, index, error)])])
+            self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
             return
         if acks == ACKS_NONE:
             request.no_response()
-        elif _is_done(partition, acks, info):
+        elif is_done(partition, acks, info):
             self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
         else:
             parked = ParkedProduce(partial(self._acknowledge_parked, request, topic, index, info))
-            _await(partition, acks, info, parked)
-            self._park(request, parked, timeout_ms)
+            await_acks(partition, acks, info, parked)
+            self.park(request, parked, timeout_ms)
 
     @staticmethod
     def _acknowledge(request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]) -> None:
@@ -98,54 +101,17 @@ class ProduceHandler:
             request.connection.gather()
         self._acknowledge(request, topic, index, info, errors)
 
-    def _park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
+    def park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
         parked.park(self._schedule, max(timeout_ms, 0))
         if not parked.done:
             request.on_close(parked.drop)
 
-    # Any shape.
+    # What both shapes need.
 
-    def _produce_many(
-        self, request: RequestContext, acks: int, timeout_ms: int, topics: list[tuple[Topic, Partitions]]
-    ) -> None:
-        answer: list[tuple[Topic, list[PartitionAck]]] = []
-        awaited: list[tuple[list[PartitionAck], int]] = []
-        parked = ParkedProduce(partial(self._acknowledge_many, request, answer, awaited))
-        for topic, partitions in topics:
-            acknowledged: list[PartitionAck] = []
-            answer.append((topic, acknowledged))
-            for index, records in partitions:
-                try:
-                    partition, info = self._append(request, acks, topic, index, records)
-                except KafkaError as error:
-                    acknowledged.append(self._refusal(topic, index, error))
-                    continue
-                acknowledged.append(_ack(index, info, ErrorCode.NONE))
-                if acks != ACKS_NONE and not _is_done(partition, acks, info):
-                    awaited.append((acknowledged, len(acknowledged) - 1))
-                    _await(partition, acks, info, parked)
-        if awaited:
-            self._park(request, parked, timeout_ms)
-        else:
-            self._answer(request, acks, answer)
-
-    def _acknowledge_many(
-        self,
-        request: RequestContext,
-        answer: list[tuple[Topic, list[PartitionAck]]],
-        awaited: list[tuple[list[PartitionAck], int]],
-        errors: Sequence[int],
-    ) -> None:
-        request.connection.gather()
-        for (acknowledged, place), error in zip(awaited, errors, strict=True):
-            if error:
-                index, _, *rest = acknowledged[place]
-                acknowledged[place] = (index, error, *rest)  # type: ignore[assignment]
-        self._answer(request, ACKS_ALL, answer)
-
-    def _append(
+    def find(
         self, request: RequestContext, acks: int, topic: Topic, index: int, records: memoryview | None
-    ) -> tuple[Partition, Appended]:
+    ) -> tuple[Partition, memoryview]:
+        """The partition to write to, and what. Raises KafkaError if the client may not."""
         partition = self._partitions.get((topic, index))
         if partition is None:
             raise KafkaError(self._replicas.missing_error(topic, index), "no replica of the partition is here")
@@ -157,9 +123,9 @@ class ProduceHandler:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
         if partition.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {partition.topic}")
-        return partition, partition.append(records, acks, self._wall_ms(), self._now_ms())
+        return partition, records
 
-    def _refusal(self, topic: Topic, index: int, error: KafkaError) -> PartitionAck:
+    def refusal(self, topic: Topic, index: int, error: KafkaError) -> PartitionAck:
         leader = None
         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader = self._replicas.leader_of(topic, index)
@@ -168,7 +134,7 @@ class ProduceHandler:
             records = ((error.batch_index, error.message),)
         return (index, error.code, -1, -1, -1, records, error.message or None, leader)
 
-    def _answer(
+    def answer(
         self, request: RequestContext, acks: int, answer: Sequence[tuple[Topic, Sequence[PartitionAck]]]
     ) -> None:
         if acks != ACKS_NONE:
@@ -181,19 +147,3 @@ class ProduceHandler:
             request.fail_connection(f"a Produce with acks=0 failed: {ErrorCode(failed[0]).name}")
         else:
             request.no_response()
-
-
-def _is_done(partition: Partition, acks: int, info: Appended) -> bool:
-    """Whether the client may be told of success right after the append."""
-    return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
-
-
-def _await(partition: Partition, acks: int, info: Appended, parked: ParkedProduce) -> None:
-    if acks == ACKS_LEADER:
-        partition.await_stable(info.last_offset, parked)
-    else:
-        partition.await_committed(info.last_offset, parked)
-
-
-def _ack(index: int, info: Appended, error: int) -> PartitionAck:
-    return (index, error, info.first_offset, info.log_append_time_ms, info.log_start_offset, (), None, None)

@@ -172,6 +172,12 @@ class Connection(asyncio.BufferedProtocol):
             if self._blocked:
                 self._adjust()
 
+    def hold(self, size: int) -> None:
+        """Counts bytes that a waiting request keeps (negative: gives back): with too many the socket is not read."""
+        self._held_bytes += size
+        if self._blocked or self._held_bytes > self._unsent_bytes_max:
+            self._adjust()
+
     def gather(self) -> None:
         """What is answered until this turn of the loop ends leaves with one write: for answers that come due together."""
         if not self._handling and not self._closed:

@@ -19,7 +19,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     ``queued.max.requests``, which Kafka counts over all connections because it takes one request a time from each.
     """
     unsent_bytes_max: int = 4 << 20
-    """Answers that wait for an earlier request's or for this call's end."""
+    """Answers that wait for an earlier request's or for this call's end, and batches kept until they are written."""
     write_buffer_bytes: int = 256 << 10
     """Bytes the client has not taken from us yet; above it the socket is not read."""
 

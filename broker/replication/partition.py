@@ -13,9 +13,12 @@ from ottla.broker.replication.decisions.high_watermark import follower_high_wate
 from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.intake import Intake, Preparers
 from ottla.broker.replication.ports import Appended, PartitionLog
 from ottla.broker.replication.purgatory import ParkedProduce, WakeQueue
+from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
+from ottla.log.validation import may_be_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 ACKS_ALL = -1
@@ -26,7 +29,7 @@ ALL_COMMITTED = -1
 class PartitionEvents:
     """What partitions report to the replica manager. Dictionaries are sets that keep their order."""
 
-    __slots__ = ("behind", "durability", "incomplete", "now_ms", "on_proposal", "wakes")
+    __slots__ = ("behind", "durability", "incomplete", "now_ms", "on_proposal", "preparers", "wakes")
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class PartitionEvents:
         self.durability = durability
         self.now_ms = now_ms
         self.on_proposal = on_proposal
+        self.preparers = Preparers()
         self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
         self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand
 
@@ -55,6 +59,7 @@ class Partition:
         "end_watches",
         "follower",
         "index",
+        "intake",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -89,8 +94,10 @@ class Partition:
         self.end_watches: dict[SessionPartition, None] = {}  # followers, waiting for records
         self.commit_watches: dict[SessionPartition, None] = {}  # consumers, waiting for committed records
         self.news_watches: dict[SessionPartition, None] = {}  # followers to be told the high watermark in passing
+        self.intake: Intake | None = None  # for topics whose batches may have to be prepared on a thread
         self._events = events
         self._wakes = events.wakes
+        self._provide_intake()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -184,11 +191,17 @@ class Partition:
     def configure(self, config: LogConfig, now_ms: int) -> None:
         """The topic's settings changed."""
         self.log.configure(config)
+        self._provide_intake()
         leader = self.leader
         if leader is not None:
             leader.set_min_insync_replicas(config.min_insync_replicas)
             if leader.advance(now_ms):
                 self._committed(leader)
+
+    def _provide_intake(self) -> None:
+        # Once there it stays: what waits in it must not be overtaken.
+        if self.intake is None and may_be_heavy(self.log.config):
+            self.intake = Intake(self._events.preparers)
 
     def require_epoch(self, epoch: int) -> None:
         """Raises KafkaError if the peer lives in another leader epoch than we do. -1: it does not say."""
@@ -200,8 +213,13 @@ class Partition:
 
     # Writing.
 
-    def append(self, records: memoryview, acks: int, wall_ms: int, now_ms: int) -> Appended:
-        """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError."""
+    def append(
+        self, records: memoryview, acks: int, wall_ms: int, now_ms: int, prepared: BatchHeader | None = None
+    ) -> Appended:
+        """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
+
+        ``prepared``: the header of a batch that went through the intake, which is not checked again.
+        """
         leader = self.leader
         if leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
@@ -210,7 +228,10 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
             )
-        info = self.log.append_as_leader(records, leader.epoch, wall_ms)
+        if prepared is None:
+            info = self.log.append_as_leader(records, leader.epoch, wall_ms)
+        else:
+            info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
         if not info.duplicate:
             stable = not self.log.config.flush_before_ack
             if leader.appended(info.last_offset + 1, now_ms, stable=stable):

@@ -96,6 +96,7 @@ class ReplicaManager:
             timer.cancel()
         self._fetchers.close()
         self._alter.close()
+        self._events.preparers.close()
 
     # What handlers ask.
 

@@ -61,9 +61,7 @@ class Cluster:
             self.registration(node_id, fenced=node_id == fenced, port=1 if node_id == elsewhere else PORT)
             for node_id in self.brokers
         ]
-        for name, value in topic.items():
-            config = pb.Config(resource_type=2, resource_name=TOPIC, name=name.replace("_", "."), value=value)
-            records.append(pb.MetadataRecord(config=config))
+        records += _configs(topic)
         records.append(pb.MetadataRecord(topic=pb.Topic(name=TOPIC, topic_id=TOPIC_ID)))
         for index in range(partitions):
             partition = pb.Partition(
@@ -83,6 +81,9 @@ class Cluster:
             self.image.apply(record, MetadataDelta())
         for broker in self.brokers.values():
             broker.learn(records)
+
+    def set_topic(self, **topic: str) -> None:
+        self.tell(*_configs(topic))
 
     def elect(self, leader: int, isr: tuple[int, ...], index: int = 0) -> None:
         change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=index, leader=leader, isr=pb.Replicas(ids=isr))
@@ -127,6 +128,14 @@ class Cluster:
             assert self.loop.time() - start < limit_s, "it never came true"
             await asyncio.sleep(0.001)
         return self.loop.time() - start
+
+
+def _configs(topic: dict[str, str]) -> list[pb.MetadataRecord]:
+    configs = [
+        pb.Config(resource_type=2, resource_name=TOPIC, name=name.replace("_", "."), value=value)
+        for name, value in topic.items()
+    ]
+    return [pb.MetadataRecord(config=config) for config in configs]
 
 
 def run(scenario: Callable[[Cluster], Any], seed: int = 1, **settings: str) -> None:

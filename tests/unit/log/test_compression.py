@@ -100,3 +100,15 @@ def test_the_setting_names_every_codec() -> None:
 def test_no_codec_library_is_loaded_before_it_is_needed() -> None:
     code = "import sys, ottla.log.validation; print([m for m in ('cramjam', 'lz4', 'zstandard') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [(GZIP, 1, 9), (LZ4, 9, 12), (ZSTD, 1, 19)])
+def test_a_level_is_used(codec: int, low: int, high: int) -> None:
+    text = b"".join(b"%d bottles of beer on the wall, %x\n" % (n, n * n) for n in range(5_000))
+    assert len(compress(codec, text, high)) < len(compress(codec, text, low))
+    assert decompress(codec, compress(codec, text, high), len(text)) == text
+
+
+def test_kafkas_default_level_of_lz4_is_its_fast_compressor() -> None:
+    text = b"".join(b"%d bottles of beer on the wall, %x\n" % (n, n * n) for n in range(5_000))
+    assert compress(LZ4, text, 9) == compress(LZ4, text) != compress(LZ4, text, 1) == compress(LZ4, text, 3)

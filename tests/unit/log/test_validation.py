@@ -17,6 +17,9 @@ from ottla.log.records import (
     reseal,
 )
 from ottla.log.validation import (
+    is_heavy,
+    may_be_heavy,
+    prepare,
     recompress,
     target_codec,
     validate_client_batch,
@@ -225,6 +228,51 @@ def test_recompression_checks_size_and_records_again() -> None:
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     with pytest.raises(RecordError):
         recompress(batch, read_header(batch)._replace(records_count=2), LogConfig(compression_type="uncompressed"))
+
+
+@pytest.mark.parametrize(
+    ("codec", "setting", "worst", "best"),
+    [("gzip", "compression_gzip_level", 1, 9), ("lz4", "compression_lz4_level", 9, 12), ("zstd", "compression_zstd_level", 1, 19)],
+)  # fmt: skip
+def test_the_topics_compression_level_is_used(codec: str, setting: str, worst: int, best: int) -> None:
+    batch = encode_batch([Record(n, NOW, b"%d" % n, b"%d bottles of beer %x" % (n, n * n)) for n in range(3_000)])
+    sizes = [
+        len(recompress(batch, read_header(batch), LogConfig(compression_type=codec, **{setting: level})))  # type: ignore[arg-type]  # one keyword, an int
+        for level in (worst, best)
+    ]
+    assert sizes[1] < sizes[0]
+
+
+def heavy(batch: bytes | bytearray, **config: object) -> bool:
+    return is_heavy(batch, LogConfig(**config))  # type: ignore[arg-type]  # keywords of the struct
+
+
+def test_what_takes_long_is_prepared_elsewhere() -> None:
+    small, large = encode_batch(RECORDS), encode_batch([Record(0, NOW, b"k", bytes(32 << 10))])
+    packed = encode_batch(RECORDS, compression=1)
+    assert [heavy(each, compression_type="lz4") for each in (small, large, packed)] == [False, True, True]
+    assert [heavy(each, compression_type="gzip") for each in (small, large, packed)] == [False, True, False]
+    assert [heavy(each, compression_type="uncompressed") for each in (small, large, packed)] == [False, False, True]
+    assert [heavy(each, cleanup_policy=("compact",)) for each in (small, large, packed)] == [False, True, True]
+    assert [heavy(each, message_timestamp_before_max_ms=1) for each in (small, large, packed)] == [False, True, True]
+    assert [heavy(each) for each in (small, large, packed, b"")] == [False] * 4
+    assert not heavy(b"", compression_type="gzip")
+
+
+def test_only_topics_that_may_need_it_have_batches_prepared_elsewhere() -> None:
+    quick = [CONFIG, APPEND_TIME]
+    slow = [COMPACTED, LogConfig(compression_type="none"), LogConfig(message_timestamp_before_max_ms=1)]
+    assert [may_be_heavy(each) for each in (*quick, *slow)] == [False, False, True, True, True]
+
+
+def test_a_prepared_batch_is_checked_and_in_the_topics_codec() -> None:
+    config = LogConfig(compression_type="zstd")
+    batch, header = prepare(encode_batch(RECORDS), config, NOW)
+    assert (header, header.compression) == (read_header(batch), 4)
+    assert prepare(batch, config, NOW) == (batch, header)
+    batch[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        prepare(batch, config, NOW)
 
 
 def placed(base_offset: int, leader_epoch: int = 0) -> bytearray:

@@ -105,3 +105,11 @@ def test_voters_are_read_by_id() -> None:
     assert parse_voters(("1@a:1", "2@b:2")) == {1: Endpoint("a", 1), 2: Endpoint("b", 2)}
     with pytest.raises(SettingError, match="stands twice"):
         parse_voters(("1@a:1", "1@b:2"))
+
+
+def test_gzip_has_no_level_zero() -> None:
+    """KIP-390: -1 is the default, 1 to 9 are levels."""
+    assert check_topic_setting("compression.gzip.level", "-1") == -1
+    for name, text in [("gzip", "0"), ("gzip", "10"), ("lz4", "0"), ("lz4", "18"), ("zstd", "23")]:
+        with pytest.raises(SettingError):
+            check_topic_setting(f"compression.{name}.level", text)

@@ -278,6 +278,17 @@ def test_answers_behind_a_parked_request_are_bounded(make_peer: MakePeer, run_so
     assert peer.transport.reading
 
 
+def test_bytes_kept_for_waiting_requests_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer(ConnectionLimits(unsent_bytes_max=1_000))
+    connection = peer.connection
+    connection.hold(1_000)
+    assert peer.transport.reading
+    connection.hold(1)
+    assert not peer.transport.reading
+    run_soon(lambda: connection.hold(-600))
+    assert peer.transport.reading
+
+
 def test_nothing_is_written_to_a_transport_that_closes(peer: Peer) -> None:
     peer.receive(frame(PARK))
     peer.transport.closing = True

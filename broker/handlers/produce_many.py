@@ -1,0 +1,122 @@
+"""A Produce of any shape: several partitions, or batches that a thread prepares before they are written."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.network.request import RequestContext
+from ottla.broker.replication.intake import Prepared
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.ports import Appended
+from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.wire.produce_fast import PartitionAck, Partitions, Topic
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.handlers.produce import ProduceHandler
+
+ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
+_UNKNOWN: PartitionAck = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, (), None, None)
+
+
+class _Part(NamedTuple):
+    """One partition of the request and where its answer goes."""
+
+    topic: Topic
+    partition_index: int
+    acknowledged: list[PartitionAck]
+    place: int
+
+
+class ProduceMany:
+    """One request: answered when all its batches are written, and with acks=all when all are committed."""
+
+    def __init__(self, handler: "ProduceHandler", request: RequestContext, acks: int, timeout_ms: int) -> None:
+        self._handler = handler
+        self._request = request
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._answer: list[tuple[Topic, list[PartitionAck]]] = []
+        self._awaited: list[_Part] = []
+        self._parked = ParkedProduce(self._acknowledge)
+        self._unwritten = 1  # batches not written yet, and the walk over the request itself
+
+    def run(self, topics: list[tuple[Topic, Partitions]]) -> None:
+        for topic, partitions in topics:
+            acknowledged: list[PartitionAck] = []
+            self._answer.append((topic, acknowledged))
+            for index, records in partitions:
+                acknowledged.append(_UNKNOWN)
+                self._produce(_Part(topic, index, acknowledged, len(acknowledged) - 1), records)
+        self._written()
+
+    def _produce(self, part: _Part, records: memoryview | None) -> None:
+        handler, acks = self._handler, self._acks
+        try:
+            partition, records = handler.find(self._request, acks, part.topic, part.partition_index, records)
+            intake, config = partition.intake, partition.log.config
+            if intake is None or not intake.must_take(records, config):
+                self._appended(part, partition, partition.append(records, acks, handler.wall_ms(), handler.now_ms()))
+                return
+        except KafkaError as error:
+            self._refused(part, error)
+            return
+        self._unwritten += 1
+        self._request.connection.hold(len(records))
+        on_ready = partial(self._ready, part, partition, len(records))
+        intake.submit(records, config, handler.wall_ms(), on_ready)
+
+    def _ready(self, part: _Part, partition: Partition, held_bytes: int, outcome: Prepared | KafkaError) -> None:
+        """It is the prepared batch's turn; what was true when it came may not be any more, so all is asked again."""
+        handler = self._handler
+        self._request.connection.hold(-held_bytes)
+        try:
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            batch, header = outcome
+            info = partition.append(memoryview(batch), self._acks, handler.wall_ms(), handler.now_ms(), header)
+            self._appended(part, partition, info)
+        except KafkaError as error:
+            self._refused(part, error)
+        self._written()
+
+    def _refused(self, part: _Part, error: KafkaError) -> None:
+        part.acknowledged[part.place] = self._handler.refusal(part.topic, part.partition_index, error)
+
+    def _appended(self, part: _Part, partition: Partition, info: Appended) -> None:
+        part.acknowledged[part.place] = (
+            part.partition_index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset, (), None, None
+        )  # fmt: skip
+        if self._acks != ACKS_NONE and not is_done(partition, self._acks, info):
+            self._awaited.append(part)
+            await_acks(partition, self._acks, info, self._parked)
+
+    def _written(self) -> None:
+        self._unwritten -= 1
+        if self._unwritten:
+            return
+        if self._awaited:
+            self._handler.park(self._request, self._parked, self._timeout_ms)
+        else:
+            self._handler.answer(self._request, self._acks, self._answer)
+
+    def _acknowledge(self, errors: Sequence[int]) -> None:
+        self._request.connection.gather()
+        for part, error in zip(self._awaited, errors, strict=True):
+            if error:
+                index, _, *rest = part.acknowledged[part.place]
+                part.acknowledged[part.place] = (index, error, *rest)  # type: ignore[assignment]  # mypy loses the rest's types
+        self._handler.answer(self._request, ACKS_ALL, self._answer)
+
+
+def is_done(partition: Partition, acks: int, info: Appended) -> bool:
+    """Whether the client may be told of success right after the append."""
+    return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
+
+
+def await_acks(partition: Partition, acks: int, info: Appended, parked: ParkedProduce) -> None:
+    """Settles ``parked`` when ``acks`` are there."""
+    if acks == ACKS_LEADER:
+        partition.await_stable(info.last_offset, parked)
+    else:
+        partition.await_committed(info.last_offset, parked)
