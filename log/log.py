@@ -245,7 +245,7 @@ class Log(DurableLog):
     def truncate_to(self, offset: int) -> bool:
         """Cuts off every batch that holds ``offset`` or lies behind it, durably; False when nothing lies there.
 
-        Raises StorageError.
+        Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Raises StorageError.
         """
         return truncation.truncate_to(self, offset)
 

@@ -22,6 +22,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
     later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
     """
     if offset >= log.log_end_offset:
+        log.epochs.truncate_from_end(log.log_end_offset)  # one begun by us as a leader who then appended nothing
         return False
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)

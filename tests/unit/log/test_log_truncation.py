@@ -45,6 +45,21 @@ def test_an_offset_at_or_behind_the_end_cuts_nothing(log: Log) -> None:
     assert log.log_end_offset == 80
 
 
+@pytest.mark.parametrize("offset", [80, 500])
+def test_an_epoch_that_began_at_the_end_goes_though_no_batch_does(log: Log, offset: int, open_log: OpenLog) -> None:
+    log.epochs.assign(9, 80)  # it led for a moment, and appended nothing
+    assert not log.truncate_to(offset)
+    assert log.epochs.entries() == ((0, 0), (1, 20), (2, 40), (3, 60))
+    assert log.end_offset_for_epoch(9) == (-1, -1)
+    log.close()
+    assert open_log(segment_bytes=1000, clean_shutdown=True).last_epoch == 3
+
+
+def test_an_epoch_that_begins_at_the_cut_goes_with_it(log: Log) -> None:
+    assert log.truncate_to(60)
+    assert log.epochs.entries() == ((0, 0), (1, 20), (2, 40))
+
+
 def test_the_marks_go_back_with_the_end(log: Log) -> None:
     log.set_high_watermark(60)
     log.flush()
