@@ -47,14 +47,14 @@ class Journal:
 
     def commit(self, directory: Directory) -> None:
         """Makes the directory's changes durable, and of others what they depend on (a rename between two)."""
-        touched, kept = [directory], list[Change]()
+        touched, kept, committed = {directory}, list[Change](), list[Change]()
         for change in reversed(self._changes):
             if any(assignment.directory in touched for assignment in change):
-                touched += [assignment.directory for assignment in change]
+                touched.update(assignment.directory for assignment in change)
+                committed.append(change)
             else:
                 kept.append(change)
-        committed = [change for change in self._changes if not any(change is other for other in kept)]
-        self._make_durable(committed)
+        self._make_durable(committed[::-1])
         self._changes = kept[::-1]
 
     def commit_all(self) -> None:

@@ -28,7 +28,11 @@ SETTINGS = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
     "controller.quorum.request.timeout.ms": "1000",
+    "log.cleaner.backoff.ms": "300",
+    "log.flush.offset.checkpoint.interval.ms": "400",
+    "log.retention.check.interval.ms": "700",
     "log.segment.bytes": "1048576",
+    "log.segment.delete.delay.ms": "500",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
 }

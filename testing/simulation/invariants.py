@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
+from ottla.log.cleaner_worker import Outcome
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.image import MetadataImage
@@ -17,6 +18,7 @@ from ottla.quorum.metadata.views import PartitionView
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.testing.simulation.cluster import SimulatedCluster
+from ottla.testing.simulation.compaction import CommittedRecords, records
 
 READ_BYTES = 4 << 20
 
@@ -40,6 +42,14 @@ class Batch(NamedTuple):
     crc: int
 
 
+class Storage(NamedTuple):
+    """What the logs of all nodes did: segments rolled, cleanings that removed something, segments forgotten."""
+
+    rolled: int = 0
+    cleaned: int = 0
+    forgotten: int = 0
+
+
 class Invariants:
     """One run's checks. Methods are called as things happen; ``first`` is the first violation."""
 
@@ -56,8 +66,10 @@ class Invariants:
         self._leaders: dict[tuple[bytes, int, int], int] = {}  # (topic id, index, epoch) -> broker
         self._epochs: dict[PartitionKey, list[tuple[int, int]]] = {}  # (epoch, log end when it began)
         self._committed: dict[PartitionKey, list[Batch]] = {}
+        self._compacted: dict[PartitionKey, CommittedRecords] = {}
         self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
         self._compared: dict[tuple[int, int, PartitionKey], int] = {}
+        self.storage = Storage()
 
     def violated(self, invariant: str, story: str) -> None:
         if self.first is None:
@@ -134,6 +146,7 @@ class Invariants:
                 "a leader has every committed record",
                 f"{partition}: broker {node} leads epoch {epoch} from {end}, {committed} records were committed",
             )
+        self._check_compacted(node, partition, key)
 
     def committed_end(self, topic_id: bytes, index: int) -> int:
         """The offset after the last record that any leader committed."""
@@ -188,8 +201,13 @@ class Invariants:
         """Replicas equal up to the high watermark, or a consumer reads something else after a change of leaders."""
         committed = self._committed.setdefault(key, [])
         start = max(self._compared.get(place, 0), partition.log.log_start_offset)
+        compacted = partition.log.config.compacted
+        if compacted:
+            self._compare_compacted(place[0], partition, key, start, end)
         for batch in batches(partition, start, end):
             if committed and batch.base_offset <= committed[-1].last_offset:
+                if compacted:
+                    continue
                 known = _find(committed, batch.base_offset)
                 if known != batch:
                     self.violated(
@@ -200,6 +218,23 @@ class Invariants:
             else:
                 committed.append(batch)
         self._compared[place] = end
+
+    def _compare_compacted(self, node: int, partition: Partition, key: PartitionKey, start: int, end: int) -> None:
+        """Else a consumer reads another value of a key, or none, after a change of leaders."""
+        known, held = self._compacted.setdefault(key, CommittedRecords()), list(records(partition, start, end))
+        fault = known.fault(held, start, end, alone=False)
+        if fault:
+            self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
+        known.commit(held, end)
+
+    def _check_compacted(self, node: int, partition: Partition, key: PartitionKey) -> None:
+        """Who leads has by itself everything that counts: followers and consumers get it from nobody else."""
+        known, log = self._compacted.get(key), partition.log
+        if known is not None:
+            start, end = log.log_start_offset, log.log_end_offset
+            fault = known.fault(records(partition, start, end), start, end, alone=True)
+            if fault:
+                self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
 
     def truncated(self, node: int, key: PartitionKey, end: int) -> None:
         """What comes after the cut is compared anew."""
@@ -214,6 +249,20 @@ class Invariants:
             # Only one broker has it for sure. It may die now.
             self.violated("only committed records are acknowledged", f"{topic}-{index}: offset {offset}")
 
+    # --- what the logs do, so that a run can tell that it had anything to check
+
+    def segment_created(self, base_offset: int) -> None:
+        if base_offset:
+            self.storage = self.storage._replace(rolled=self.storage.rolled + 1)
+
+    def cleaned(self, installed: bool, outcome: Outcome) -> None:
+        result = outcome.result
+        if installed and result is not None and result.written_bytes < result.read_bytes:
+            self.storage = self.storage._replace(cleaned=self.storage.cleaned + 1)
+
+    def forgotten(self, segments: int) -> None:
+        self.storage = self.storage._replace(forgotten=self.storage.forgotten + segments)
+
     # --- at rest
 
     def check_at_rest(self, topic_id: bytes) -> None:
@@ -221,6 +270,9 @@ class Invariants:
         for key in [key for key in self._committed if key[0] == topic_id]:
             for node in self.cluster.nodes:
                 replica = self._replica(node, key)
+                if key in self._compacted and replica is not None:
+                    self._check_compacted(node, replica, key)
+                    continue
                 held = list(batches(replica, 0, replica.log.log_end_offset)) if replica is not None else None
                 if held != self._committed[key]:
                     self.violated(

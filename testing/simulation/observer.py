@@ -6,7 +6,9 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.broker.replication.partition import Partition
+from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.log import Log
+from ottla.log.segment import Segment
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -41,6 +43,9 @@ def observed(invariants: Invariants) -> Iterator[None]:
         (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
         (Log, "truncate_to", truncated),
         (Log, "truncate_fully_and_start_at", truncated),
+        (Log, "delete_old_segments", lambda log, result, now_ms: invariants.forgotten(len(result))),
+        (Segment, "create_files", lambda segment, result: invariants.segment_created(segment.base_offset)),
+        (LogCleaner, "install", lambda cleaner, result, task, outcome: invariants.cleaned(result, outcome)),
         (MetadataLoader, "__init__", loaded),
         (MetadataLoader, "on_snapshot", loaded),
         (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),

@@ -16,9 +16,12 @@ from ottla.broker.replication.decisions import follower, leader
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
+from ottla.log.cleaner_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import KEY, ElectionStore
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.runtime.simulation.faults import Fault
+
+_SECTION = KeyMap.section
 
 Patch = tuple[Any, str, Callable[..., Any]]
 
@@ -82,6 +85,13 @@ def _counts_twice(*offsets: int, **known: Any) -> int:
     return leader_high_watermark(*offsets, **{**known, "replicas": dict.fromkeys(replicas, best)})
 
 
+def _drops_one_key(keymap: KeyMap, first_offset: int, end_offset: int) -> DirtySection:
+    """The key that came last the longest time ago counts as superseded."""
+    section = _SECTION(keymap, first_offset, end_offset)
+    oldest = min(section.keys.values(), default=0)
+    return section._replace(fates=section.fates[:oldest] + bytes([DEAD]) + section.fates[oldest + 1 :])
+
+
 BUGS = (
     PlantedBug(
         "acknowledge before the ISR has it",
@@ -126,5 +136,13 @@ BUGS = (
         1,
         SLOW,
         ("every in-sync replica has what is committed",),
+    ),
+    PlantedBug(
+        "compact the last value of a key away",
+        "KeyMap.section: the last record of each key survives",
+        ((KeyMap, "section", _drops_one_key),),
+        1,
+        POWER_CUTS,
+        ("compaction keeps the last value of each key", "BrokenPromise"),
     ),
 )

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,20 +45,19 @@ class Totals(NamedTuple):
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     acknowledged: int = 0
+    rolled: int = 0
+    cleaned: int = 0
+    forgotten: int = 0
 
     def plus(self, other: "Totals") -> "Totals":
         """Both together."""
-        return Totals(
-            self.seeds + other.seeds,
-            self.virtual_s + other.virtual_s,
-            self.cpu_s + other.cpu_s,
-            self.acknowledged + other.acknowledged,
-        )
+        return Totals(*map(add, self, other))
 
     def __str__(self) -> str:
         a_second = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
         return (
             f"{self.seeds} seeds, {self.acknowledged} records acknowledged, {self.virtual_s / 3600:.2f} virtual hours "
+            f"({self.rolled} segments rolled, {self.forgotten} forgotten, {self.cleaned} cleanings) "
             f"in {self.cpu_s:.0f} s of CPU: {a_second:.0f} virtual hours an hour, "
             f"{self.cpu_s / max(1, self.seeds):.2f} s a seed"
         )
@@ -68,13 +68,13 @@ def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
     totals, failures = Totals(), list[Failed]()
     for seed in seeds:
         began_s = time.process_time()
-        virtual_s, acknowledged = 0.0, 0
+        run = Totals()
         try:
             result = run_seed(seed)
-            virtual_s, acknowledged = result.virtual_s, result.acknowledged
+            run = Totals(0, result.virtual_s, 0.0, result.acknowledged, result.rolled, result.cleaned, result.forgotten)
         except SimulationFailure as failure:
             failures.append(Failed(seed, failure.invariant, str(failure)))
-        totals = totals.plus(Totals(1, virtual_s, time.process_time() - began_s, acknowledged))
+        totals = totals.plus(run._replace(seeds=1, cpu_s=time.process_time() - began_s))
     return totals, failures
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
+from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.simulation.faults import Fault, last_end_ms
 from ottla.runtime.simulation.loop import DeadlockError, LivelockError, SimulationLoop, TimeLimitError
 from ottla.runtime.simulation.run import run_on
@@ -21,6 +22,7 @@ from ottla.testing.simulation.plan import Faults, draw
 from ottla.testing.simulation.topics import TopicUser
 from ottla.testing.simulation.workload import (
     BrokenPromise,
+    History,
     SimulatedProducer,
     check_history,
     create_topic,
@@ -31,17 +33,27 @@ FAULTS_UNTIL_MS = 6000
 HEAL_S = 20.0
 LIMIT_S = 90.0
 TOPIC, PARTITIONS = "flights", 3
+# A segment holds few batches: its indexes, of an entry a batch, are full soon. The records are of 1970: age is no reason.
+SMALL_SEGMENTS = {"segment_index_bytes": "96", "index_interval_bytes": "0", "retention_ms": "-1"}
+COMPACTED, FORGETFUL = "prices", "quotes"
+KEYS = 5
 POLL_S = 0.02
 EVENTS_SHOWN = 120
 
 
 class RunResult(NamedTuple):
-    """``digest`` and ``events`` are the trace's: equal for equal runs. Times in seconds."""
+    """``digest`` and ``events`` are the trace's: equal for equal runs. Times in seconds.
+
+    ``rolled`` and ``forgotten`` segments, and cleanings that removed something, on all nodes.
+    """
 
     seed: int
     digest: int
     events: int
     acknowledged: int
+    rolled: int
+    cleaned: int
+    forgotten: int
     virtual_s: float
     healed_s: float
 
@@ -85,7 +97,9 @@ def run_seed(
     finally:
         loop.close()
     trace = loop.trace
-    return RunResult(seed, trace.digest, trace.count, run.acknowledged, loop.now_ns / 1e9, run.healed_s)
+    return RunResult(
+        seed, trace.digest, trace.count, run.acknowledged, *run.invariants.storage, loop.now_ns / 1e9, run.healed_s
+    )
 
 
 class _Run:
@@ -101,6 +115,7 @@ class _Run:
         self._clients: list[Client] = []
         self._producers: list[SimulatedProducer] = []
         self._topics = TopicUser(self._client())
+        self._users: list[asyncio.Task[None]] = []
 
     async def main(self, loop: SimulationLoop) -> None:
         """Raises InvariantViolation or BrokenPromise as soon as there is one."""
@@ -108,32 +123,55 @@ class _Run:
         self.invariants.on_violation.append(over.set)
         driving = asyncio.ensure_future(self._drive())
         driving.add_done_callback(lambda _: over.set())
-        await over.wait()
-        if self.invariants.first is not None:
+        try:
+            await over.wait()
+            if self.invariants.first is not None:
+                raise self.invariants.first
+            await driving
+        finally:
             driving.cancel()
-            raise self.invariants.first
-        await driving
+            await self._dismiss()
+
+    async def _dismiss(self) -> None:
+        """The users go home: nothing of theirs stays open."""
+        for user in self._users:
+            user.cancel()
+        await asyncio.gather(*self._users, return_exceptions=True)
+        for client in self._clients:
+            client.close()
 
     async def _drive(self) -> None:
         self._cluster.start()
         await self._until(self._all_ready, "the cluster starts", 5.0)
-        await create_topic(self._client(), TOPIC, PARTITIONS, 3)
-        for index in range(PARTITIONS):
-            producer = SimulatedProducer(self._client(), TOPIC, index, 0.03 * (index + 1))
-            producer.on_acknowledged = self._note
-            self._producers.append(producer)
-        users = [asyncio.ensure_future(producer.run()) for producer in self._producers]
-        users.append(asyncio.ensure_future(self._topics.run()))
-        for user in users:
+        await self._create_topics()
+        self._users += [asyncio.ensure_future(producer.run()) for producer in self._producers]
+        self._users.append(asyncio.ensure_future(self._topics.run()))
+        for user in self._users:
             user.add_done_callback(self._user_ended)
         await self._weather()
         await self._heal()
         await self._everyone_goes_on()
-        for user in users:
+        for user in self._users:
             user.cancel()
         await self._read_back()
-        for client in self._clients:
-            client.close()
+
+    async def _create_topics(self) -> None:
+        client = self._client()
+        compacted = {"min_cleanable_dirty_ratio": "0.01", **SMALL_SEGMENTS}
+        await create_topic(client, TOPIC, PARTITIONS, 3, **SMALL_SEGMENTS)
+        await create_topic(client, COMPACTED, 1, 3, cleanup_policy="compact", **compacted)
+        await create_topic(
+            client, FORGETFUL, 1, 3, cleanup_policy="compact,delete", retention_bytes="2000", **compacted
+        )
+        for index in range(PARTITIONS):
+            self._add_producer(History(TOPIC, index), 0.04 * (index + 1))
+        self._add_producer(History(COMPACTED, 0, KEYS), 0.08, 3)
+        self._add_producer(History(FORGETFUL, 0, KEYS, oldest_go=True), 0.09, 2)
+
+    def _add_producer(self, history: History, interval_s: float, batch: int = 1) -> None:
+        producer = SimulatedProducer(self._client(), history, interval_s, batch)
+        producer.on_acknowledged = self._note
+        self._producers.append(producer)
 
     def _client(self) -> Client:
         client = Client(self._cluster.brokers)
@@ -169,7 +207,7 @@ class _Run:
             now = [len(producer.history.acknowledged) for producer in self._producers]
             waiting = [index for index, count in enumerate(now) if count == before[index]]
             if waiting:
-                return f"nothing acknowledged of partitions {waiting}"
+                return f"nothing acknowledged of producers {waiting}"
             return "" if self._topics.rounds > topics else "no topic created and deleted"
 
         await self._until(stuck, "every producer and the topic user go on", 5.0)
@@ -177,10 +215,11 @@ class _Run:
     async def _read_back(self) -> None:
         client = self._client()
         for producer in self._producers:
-            found = await read_partition(client, TOPIC, producer.history.partition)
+            found = await read_partition(client, producer.history.topic, producer.history.partition)
             check_history(producer.history, found)
         await self._until(self._all_quiet, "followers hear what is committed", 5.0)
-        self.invariants.check_at_rest(self.invariants.metadata.topics_by_name[TOPIC].id)
+        for topic in self._topics_written():
+            self.invariants.check_at_rest(topic.id)
         self._topics.check(self.invariants.metadata)
         if self.invariants.first is not None:
             raise self.invariants.first
@@ -224,16 +263,19 @@ class _Run:
         return server.broker.context.image.offset if server is not None and server.broker is not None else -1
 
     def _all_quiet(self) -> str:
-        topic = self.invariants.metadata.topics_by_name[TOPIC]
         for number in self._cluster.nodes:
             server = self._cluster.running(number)
             assert server is not None
             assert server.broker is not None
-            for index in topic.partitions:
-                log = server.broker.replicas.partitions[topic.id, index].log
-                if log.high_watermark != self.invariants.committed_end(topic.id, index):
-                    return f"{TOPIC}-{index} on {number} is at {log.high_watermark}"
+            for topic in self._topics_written():
+                for index in topic.partitions:
+                    log = server.broker.replicas.partitions[topic.id, index].log
+                    if log.high_watermark != self.invariants.committed_end(topic.id, index):
+                        return f"{topic.name}-{index} on {number} is at {log.high_watermark}"
         return ""
+
+    def _topics_written(self) -> list[TopicView]:
+        return [self.invariants.metadata.topics_by_name[name] for name in (TOPIC, COMPACTED, FORGETFUL)]
 
 
 @contextmanager

@@ -11,6 +11,12 @@ from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchReques
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.broker.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.broker.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.batch import headers
@@ -22,6 +28,11 @@ RETRY_S = 0.05
 PRODUCE_VERSION = 12  # the last one that names topics
 FETCH_VERSION = 12
 FETCH_BYTES = 4 << 20
+LIST_OFFSETS_VERSION = 7
+EARLIEST = -2
+FOREVER = 2**63 - 1
+TOMBSTONE_EVERY = 9  # of a keyed producer's records
+ONCE_EVERY = 7
 
 RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -45,12 +56,29 @@ class BrokenPromise(AssertionError):
 
 @dataclass
 class History:
-    """What one producer was promised: (number, offset) of each acknowledged record of its partition."""
+    """What one producer was promised: (number, offset) of each acknowledged record of its partition.
+
+    With ``keys`` its records have that many keys in turn, and some are tombstones; ``oldest_go``: retention may take the first.
+    """
 
     topic: str
     partition: int
+    keys: int = 0
+    oldest_go: bool = False
     acknowledged: list[tuple[int, int]] = field(default_factory=list)
     sent: int = 0
+
+    def key_of(self, number: int) -> bytes:
+        """The key of the record of that number; some keys never come again."""
+        if not self.keys:
+            return b""
+        return f"once {number}".encode() if number % ONCE_EVERY == 0 else str(number * number % self.keys).encode()
+
+    def record(self, number: int, offset: int) -> Record:
+        """That record, at an offset."""
+        text = str(number)
+        gone = self.keys > 0 and number % TOMBSTONE_EVERY == 0
+        return Record(offset, 1, self.key_of(number), None if gone else text.encode(), (("number", text.encode()),))
 
 
 async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> int:
@@ -69,10 +97,11 @@ async def create_topic(client: Client, name: str, partitions: int, replicas: int
 
 
 class SimulatedProducer:
-    """One record a batch, one batch in flight, retried with its sequence until it is acknowledged."""
+    """``batch`` records a batch, one batch in flight, retried with its sequence until it is acknowledged."""
 
-    def __init__(self, client: Client, topic: str, partition: int, interval_s: float) -> None:
-        self.history = History(topic, partition)
+    def __init__(self, client: Client, history: History, interval_s: float, batch: int = 1) -> None:
+        self.history = history
+        self._batch = batch
         self.on_acknowledged: Callable[[str, int, int], None] = lambda topic, partition, offset: None
         self._client = client
         self._interval_s = interval_s
@@ -84,10 +113,11 @@ class SimulatedProducer:
         await self._take_producer_id()
         while True:
             number = self.history.sent
-            self.history.sent += 1
+            self.history.sent += self._batch
             offset = await self._send(number)
-            self.history.acknowledged.append((number, offset))
-            self.on_acknowledged(self.history.topic, self.history.partition, offset)
+            for each in range(self._batch):
+                self.history.acknowledged.append((number + each, offset + each))
+                self.on_acknowledged(self.history.topic, self.history.partition, offset + each)
             await asyncio.sleep(self._interval_s)
 
     async def _take_producer_id(self) -> None:
@@ -103,11 +133,11 @@ class SimulatedProducer:
             await asyncio.sleep(RETRY_S)
 
     async def _send(self, number: int) -> int:
-        record = Record(0, 1, b"", str(number).encode(), ())
+        records = [self.history.record(number + each, each) for each in range(self._batch)]
         while True:
             try:
                 leader = await self._find_leader()
-                batch = encode_batch([record], producer_id=self._producer_id, producer_epoch=0, base_sequence=number)
+                batch = encode_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=number)
                 found = await self._produce(leader, bytes(batch))
                 if found is not None:
                     return found
@@ -142,7 +172,10 @@ class SimulatedProducer:
 
 
 async def read_partition(client: Client, topic: str, partition: int) -> list[tuple[int, int]]:
-    """(number, offset) of all records up to the high watermark, from the leader, as a consumer sees them."""
+    """(number, offset) of all records up to the high watermark, from the leader, as a consumer sees them.
+
+    It goes on behind each batch it gets, also where compaction has left no record in one, as Kafka's consumers do.
+    """
     found: list[tuple[int, int]] = []
     offset = 0
     while True:
@@ -156,38 +189,64 @@ async def read_partition(client: Client, topic: str, partition: int) -> list[tup
         if answer is None:
             await asyncio.sleep(RETRY_S)
             continue
-        high_watermark, records = answer
+        high_watermark, records, following = answer
+        if high_watermark == FOREVER:
+            found.clear()  # it may have forgotten what was read
         found.extend(record for record in records if record[1] >= offset)
-        offset = found[-1][1] + 1 if found else 0
+        offset = max(offset, following)
         if offset >= high_watermark:
             return found
 
 
 async def _fetch(
     client: Client, where: tuple[str, int], topic: str, partition: int, offset: int
-) -> tuple[int, list[tuple[int, int]]] | None:
+) -> tuple[int, list[tuple[int, int]], int] | None:
+    """(high watermark, records, where to go on), or None when it is to be tried again."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[wanted])])
     answer = await client.call(where, request, FetchResponse, FETCH_VERSION)
     data = answer.responses[0].partitions[0]
     if data.error_code in RETRIABLE:
         return None
+    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return await _read_on(client, where, topic, partition, offset)
     if data.error_code != ErrorCode.NONE:
         raise BrokenPromise(f"fetch of {topic}-{partition} from {offset}: {ErrorCode(data.error_code).name}")
     view = memoryview(data.records or b"")
-    records = [
-        (int(record.value or b"-1"), record.offset)
-        for position, header in headers(view)
-        for record in decode_records(view, header, position=position)
-    ]
-    return data.high_watermark, records
+    records, following = [], offset
+    for position, header in headers(view):
+        for record in decode_records(view, header, position=position):
+            records.append((int(record.headers[0][1] or b"-1"), record.offset))
+        following = header.next_offset
+    return data.high_watermark, records, following
+
+
+async def _read_on(
+    client: Client, where: tuple[str, int], topic: str, partition: int, offset: int
+) -> tuple[int, list[tuple[int, int]], int] | None:
+    """The log's beginning went away under the reader: it goes on at the new one."""
+    wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    answer = await client.call(where, request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
+    found = answer.topics[0].partitions[0]
+    if found.error_code != ErrorCode.NONE:
+        return None
+    if found.offset <= offset:
+        raise BrokenPromise(f"fetch of {topic}-{partition} from {offset}: out of range, it begins at {found.offset}")
+    return FOREVER, [], found.offset
 
 
 def check_history(history: History, found: list[tuple[int, int]]) -> None:
-    """Raises BrokenPromise: every acknowledged record stands at its offset, and each number once, in order."""
+    """Raises BrokenPromise: every acknowledged record stands at its offset, and each number once, in order.
+
+    Of a compacted topic the last one of each key has to; of one that forgets its oldest, those from the first one found on.
+    """
     at_offset = {offset: number for number, offset in found}
+    start = found[0][1] if history.oldest_go and found else 0
+    latest = {history.key_of(number): offset for number, offset in found}
     for number, offset in history.acknowledged:
-        if at_offset.get(offset) != number:
+        hidden = history.keys > 0 and offset not in at_offset and latest.get(history.key_of(number), -1) > offset
+        if at_offset.get(offset) != number and not hidden and offset >= start:
             raise BrokenPromise(
                 f"{history.topic}-{history.partition}: record {number} was acknowledged at offset {offset}; "
                 f"there is {at_offset.get(offset, 'nothing')}"

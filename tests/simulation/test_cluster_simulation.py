@@ -1,6 +1,7 @@
 """The whole cluster under seeded faults, and the proof that a seed is a run."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,20 @@ from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_
 
 SEEDS = 400  # about 100 s on two busy cores
 LIMIT_S = 900
+ROLLED_FORGOTTEN_CLEANED = ("segments rolled", "forgotten", "cleanings")
 
 
 def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.testing.simulation.run", "--seeds", str(SEEDS), "--bundles", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+    told = " ".join(run.stdout.split())
+    rolled, forgotten, cleanings = (
+        int(found[1]) for what in ROLLED_FORGOTTEN_CLEANED if (found := re.search(rf"(\d+) {what}", told)) is not None
+    )
+    assert rolled > 20 * SEEDS
+    assert forgotten > SEEDS
+    assert cleanings > 5 * SEEDS
 
 
 @pytest.mark.parametrize("seed", [3, 17, 101])
