@@ -351,12 +351,19 @@ Global___BeginQuorumEpochRequest: _TypeAlias = BeginQuorumEpochRequest  # noqa: 
 class BeginQuorumEpochResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    VOTER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def voter(self) -> Global___ReplicaKey:
+        """who answers"""
+
     def __init__(
         self,
+        *,
+        voter: Global___ReplicaKey | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -414,11 +421,14 @@ class FetchRequest(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    CAN_VOTE_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     last_epoch: _builtins.int
     high_watermark: _builtins.int
     max_wait_ms: _builtins.int
     max_bytes: _builtins.int
+    can_vote: _builtins.bool
+    """a controller; a plain broker syncs nothing"""
     def __init__(
         self,
         *,
@@ -427,10 +437,11 @@ class FetchRequest(_message.Message):
         high_watermark: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        can_vote: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_vote", b"can_vote", "high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -103,6 +103,7 @@ def _put_fetch(message: pb.QuorumRequest, request: Any) -> None:
         high_watermark=request.high_watermark,
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
+        can_vote=request.can_vote,
     )
     message.fetch.CopyFrom(body)
 
@@ -172,6 +173,7 @@ _REQUEST_READERS: dict[str, Callable[[Any, dict[str, Any]], Request]] = {
         high_watermark=body.high_watermark,
         max_wait_ms=body.max_wait_ms,
         max_bytes=body.max_bytes,
+        can_vote=body.can_vote,
         **fields,
     ),
     "fetch_snapshot": lambda body, fields: FetchSnapshotRequest(
@@ -221,9 +223,14 @@ def _put_fetch_snapshot_response(message: pb.QuorumResponse, response: Any) -> N
     message.fetch_snapshot.CopyFrom(body)
 
 
+def _put_begin_response(message: pb.QuorumResponse, response: Any) -> None:
+    voter = None if response.voter is None else key_to_proto(response.voter)
+    message.begin_quorum_epoch.CopyFrom(pb.BeginQuorumEpochResponse(voter=voter))
+
+
 _RESPONSE_BODIES: dict[type[Response], Callable[[pb.QuorumResponse, Any], None]] = {
     VoteResponse: lambda message, response: message.vote.CopyFrom(pb.VoteResponse(granted=response.granted)),
-    BeginQuorumEpochResponse: lambda message, response: message.begin_quorum_epoch.SetInParent(),
+    BeginQuorumEpochResponse: _put_begin_response,
     EndQuorumEpochResponse: lambda message, response: message.end_quorum_epoch.SetInParent(),
     FetchResponse: _put_fetch_response,
     FetchSnapshotResponse: _put_fetch_snapshot_response,
@@ -276,7 +283,9 @@ def _read_fetch_snapshot_response(body: pb.FetchSnapshotResponse, fields: dict[s
 
 _RESPONSE_READERS: dict[str, Callable[[Any, dict[str, Any], ParseRecords], Response]] = {
     "vote": lambda body, fields, _: VoteResponse(granted=body.granted, **fields),
-    "begin_quorum_epoch": lambda body, fields, _: BeginQuorumEpochResponse(**fields),
+    "begin_quorum_epoch": lambda body, fields, _: BeginQuorumEpochResponse(
+        voter=key_from_proto(body.voter) if body.HasField("voter") else None, **fields
+    ),
     "end_quorum_epoch": lambda body, fields, _: EndQuorumEpochResponse(**fields),
     "fetch": _read_fetch_response,
     "fetch_snapshot": _read_fetch_snapshot_response,

@@ -9,7 +9,7 @@ from ottla.quorum.raft.messages import (
     EndQuorumEpochResponse,
 )
 from ottla.quorum.raft.roles.follower import Follower
-from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.roles.leader import UNKNOWN_OFFSET, Leader, Progress
 from ottla.quorum.raft.roles.prospective import Prospective
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.state import RaftState
@@ -40,13 +40,24 @@ def handle_begin(state: RaftState, event: RequestReceived) -> None:
     role = state.role
     if error is ErrorCode.NONE and isinstance(role, Prospective) and role.leader_id == request.sender.id:
         becoming.become_follower(state, role.epoch, request.sender.id, request.endpoint, Cause.LEADER_KNOWN)
-    state.respond(event.token, BeginQuorumEpochResponse(**state.response_fields(error)))
+    state.respond(event.token, BeginQuorumEpochResponse(voter=state.key, **state.response_fields(error)))
 
 
 def handle_begin_response(state: RaftState, event: ResponseReceived) -> None:
-    role = state.role
-    if isinstance(role, Leader) and event.peer in role.voters and event.response is not None:
-        role.voters[event.peer].knows_leader |= event.response.error is ErrorCode.NONE
+    role, response = state.role, event.response
+    assert isinstance(response, BeginQuorumEpochResponse)
+    if isinstance(role, Leader) and event.peer in role.voters and response.error is ErrorCode.NONE:
+        progress = role.voters[event.peer]
+        progress.knows_leader = True
+        if response.voter is not None:
+            _note_identity(progress, response.voter)
+
+
+def _note_identity(progress: Progress, voter: ReplicaKey) -> None:
+    """Whoever answers where a voter listens is that voter: a twin that fetched first, from elsewhere, is not."""
+    if not progress.key.matches(voter):
+        progress.end_offset = UNKNOWN_OFFSET
+    progress.key = voter
 
 
 def begin_quorum_timeout(state: RaftState) -> None:

@@ -10,6 +10,7 @@ from ottla.quorum.raft.instructions import (
     PersistElection,
     Respond,
     Sync,
+    Voters,
 )
 from ottla.quorum.raft.messages import FetchResponse, VoterChangeResponse
 from ottla.quorum.raft.roles.candidate import Candidate
@@ -22,7 +23,7 @@ from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState, Role
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.transitions import Cause, RoleName, check
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter
 from ottla.runtime.errors import ErrorCode
 
 
@@ -124,7 +125,7 @@ def become_leader(state: RaftState) -> None:
     become(state, role, Cause.VOTES_WON)
     state.candidacies = 0
     voters = tuple(voter.key for voter in state.voters.latest.voters)
-    append_control(state, role.epoch, LeaderChange(state.key.id, voters, granting))
+    append_control(state, role.epoch, LeaderChange(state.key.id, voters, granting), *_missing_voters(state))
     if len(others) > 0:
         state.arm(Timer.CHECK_QUORUM, check_quorum_ms(state))
         state.arm(Timer.BEGIN_QUORUM, state.settings.fetch_timeout_ms // 2)
@@ -134,10 +135,22 @@ def check_quorum_ms(state: RaftState) -> int:
     return state.settings.fetch_timeout_ms * 3 // 2
 
 
-def append_control(state: RaftState, epoch: int, record: LeaderChange) -> None:
+def _missing_voters(state: RaftState) -> tuple[Voters, ...]:
+    """The voter set that the leader's first batch brings to the log. The members stay the same: it is no voter change."""
+    own = Voter(state.key, state.endpoint)
+    if not rules.must_write_voters(state.voters, own):
+        return ()
+    return (Voters(state.voters.latest.with_voter(own)),)
+
+
+def append_control(state: RaftState, epoch: int, *records: LeaderChange | Voters) -> None:
+    """One batch, in force at once."""
     offset = state.log.end
-    state.emit(AppendControl(offset, epoch, (record,)))
-    state.log.append(epoch, offset, offset + 1)
+    state.emit(AppendControl(offset, epoch, records))
+    state.log.append(epoch, offset, offset + len(records))
+    for record in records:
+        if isinstance(record, Voters):
+            state.voters.append(offset, record.voters)
     state.emit(Sync(state.log.end))
 
 

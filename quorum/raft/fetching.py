@@ -21,12 +21,13 @@ def wanted_fetch(state: RaftState) -> None:
     offset = rules.fetch_offset(state.log)
     if offset is None:
         return
-    if not state.is_voter:
-        source = observing.choose_source(state)
-        if source is not None:
-            send_fetch(state, source.key.id, source.endpoint, offset)
-    elif isinstance(role, Follower) and state.may_send(role.leader_id, FetchRequest):
-        send_fetch(state, role.leader_id, role.endpoint, offset)
+    if state.is_voter and isinstance(role, Follower):
+        if state.may_send(role.leader_id, FetchRequest):
+            send_fetch(state, role.leader_id, role.endpoint, offset)
+        return
+    source = observing.choose_informant(state) if state.is_voter else observing.choose_source(state)
+    if source is not None:
+        send_fetch(state, source.key.id, source.endpoint, offset)
 
 
 def _is_fetching(state: RaftState) -> bool:
@@ -44,6 +45,7 @@ def send_fetch(state: RaftState, peer: int, endpoint: Endpoint, offset: int) -> 
         high_watermark=state.high_watermark,
         max_wait_ms=min(state.settings.fetch_max_wait_ms, state.settings.fetch_timeout_ms // 2),
         max_bytes=state.settings.fetch_max_bytes,
+        can_vote=state.settings.can_vote,
     )
     state.send(peer, endpoint, request)
 

@@ -4,10 +4,10 @@ The newest voter set in the log is in force as soon as it is appended. Old and n
 one shares a voter with any majority of the other, and no two leaders can be elected past each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.quorum.raft import commitment, parking, rules, voter_tracking
+from ottla.quorum.raft import commitment, parking, rules, serving, voter_tracking
 from ottla.quorum.raft.events import Event, RequestReceived, ResponseReceived
 from ottla.quorum.raft.instructions import AppendControl, Sync, Voters
 from ottla.quorum.raft.messages import (
@@ -18,10 +18,10 @@ from ottla.quorum.raft.messages import (
     VoterChangeResponse,
 )
 from ottla.quorum.raft.roles.follower import Follower
-from ottla.quorum.raft.roles.leader import Leader, VoterChange
+from ottla.quorum.raft.roles.leader import Leader, Progress, VoterChange
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.timers import Timer
-from ottla.quorum.raft.voters import Voter, VoterSet
+from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
 
 
@@ -55,9 +55,14 @@ def handle_remove(state: RaftState, event: RequestReceived) -> None:
 
 
 def handle_update(state: RaftState, event: RequestReceived) -> None:
-    """A voter listens elsewhere than the log says."""
+    """A voter listens elsewhere than the log says, or has a directory id that the log does not know. What it said in an
+    earlier epoch may be old news."""
     request = event.request
     assert isinstance(request, UpdateVoterRequest)
+    error = serving.leadership_refusal(state, request.epoch, request.sender)
+    if error is not ErrorCode.NONE:
+        state.respond(event.token, VoterChangeResponse(**state.response_fields(error)))
+        return
     _change(state, event, lambda leader: _with_moved(state, leader, request))
 
 
@@ -71,11 +76,15 @@ def _change(state: RaftState, event: RequestReceived, decide: Callable[[Leader],
     try:
         _check_ready(state, role)
         voters = decide(role)
+        _check_survives(state, role, voters)
     except Refused as refused:
         fields = state.response_fields(refused.error)
         state.respond(event.token, VoterChangeResponse(message=str(refused), **fields))
         return
-    append_voters(state, role, voters, event.token)
+    if voters == state.voters.latest:
+        state.respond(event.token, VoterChangeResponse(**state.response_fields()))
+    else:
+        append_voters(state, role, voters, event.token)
 
 
 def _check_ready(state: RaftState, role: Leader) -> None:
@@ -83,39 +92,83 @@ def _check_ready(state: RaftState, role: Leader) -> None:
         role.change is not None, role.high_watermark_known, state.voters.latest_offset, state.high_watermark
     )
     if not ready:
-        raise Refused(ErrorCode.REQUEST_TIMED_OUT, "another change is not committed yet; try again")
+        what = "another change of voters" if role.high_watermark_known else "the new leader's first record"
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"{what} is not committed yet: try again in a moment")
+
+
+def _check_survives(state: RaftState, role: Leader, voters: VoterSet) -> None:
+    followers = (*role.voters.values(), *role.observers.values())
+    in_touch = [each.key for each in followers if serving.is_in_touch(state, each)]
+    silent = [voter.key.id for voter in voters.voters if voter.key not in (state.key, *in_touch)]
+    if not rules.quorum_survives(len(voters) - len(silent), len(voters)):
+        what = f"of the voters {_names(voters.ids())} most have to be there; {_names(silent)} did not fetch lately"
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"{what}: start them first")
+
+
+def _names(nodes: Iterable[int]) -> str:
+    return ", ".join(str(node) for node in nodes)
 
 
 def _with_added(state: RaftState, role: Leader, request: AddVoterRequest) -> VoterSet:
-    voters = state.voters.latest
+    voters = _known(state, role)
     if voters.get(request.voter.id) is not None:
-        raise Refused(ErrorCode.DUPLICATE_VOTER, f"node {request.voter.id} is a voter already")
-    progress = role.observers.get(request.voter)
-    if progress is None or not rules.may_join(progress.last_caught_up_ms, progress.last_fetch_ms, state.now_ms):
-        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"node {request.voter.id} has not caught up with the log")
-    return _known(role, voters).with_voter(Voter(request.voter, request.endpoint))
+        raise Refused(ErrorCode.DUPLICATE_VOTER, _already(voters, request.voter))
+    progress = role.observers.get(request.voter) or Progress(request.voter)
+    in_touch = serving.is_in_touch(state, progress)
+    if not rules.may_join(progress.can_vote, progress.last_caught_up_ms, in_touch):
+        raise Refused(*_why_not(role, progress, in_touch))
+    return voters.with_voter(Voter(request.voter, request.endpoint))
+
+
+def _already(voters: VoterSet, asked: ReplicaKey) -> str:
+    if voters.contains(asked):
+        return f"node {asked.id} is a voter already"
+    return f"node {asked.id} is a voter with another directory: remove that voter first, if its disk is gone"
+
+
+def _why_not(role: Leader, progress: Progress, in_touch: bool) -> tuple[ErrorCode, str]:
+    """What a node that may not join lacks, and what to do."""
+    node = progress.key.id
+    if not progress.can_vote:
+        return ErrorCode.INVALID_REQUEST, f"node {node} is no controller: add controller to its process.roles first"
+    if in_touch:
+        return ErrorCode.REQUEST_TIMED_OUT, f"node {node} has not caught up with the log yet: try again in a moment"
+    if any(key.id == node for key in role.observers if key != progress.key):
+        what = f"node {node} follows the log with another directory id"
+        return (
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"{what}: take the id from its meta.properties or from the replicas described",
+        )
+    return ErrorCode.REQUEST_TIMED_OUT, f"node {node} does not follow the log: start it as controller, then try again"
 
 
 def _without(state: RaftState, role: Leader, request: RemoveVoterRequest) -> VoterSet:
-    voters = state.voters.latest
-    if not voters.contains(request.voter):
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.id} with that directory is no voter")
+    voters = _known(state, role)
+    voter = voters.get(request.voter.id)
+    if voter is None:
+        raise Refused(
+            ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.id} is no voter: the voters are {_names(voters.ids())}"
+        )
+    if not rules.names_voter(request.voter, voter.key):
+        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"voter {voter.key.id} has another directory id than the one given")
     if len(voters) < 2:
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, "the last voter cannot be removed")
-    return _known(role, voters).without(request.voter.id)
+        raise Refused(ErrorCode.VOTER_NOT_FOUND, "the last voter cannot be removed: add another one first")
+    if serving.is_twin(state, role, request.sender):
+        message = f"voter {voter.key.id} lives: only an administrator may remove it"
+        raise Refused(ErrorCode.DUPLICATE_VOTER, message)  # to whom its disk seems to be replaced, and is not
+    return voters.without(request.voter.id)
 
 
 def _with_moved(state: RaftState, role: Leader, request: UpdateVoterRequest) -> VoterSet:
-    voters = state.voters.latest
-    if not voters.contains(request.sender):
+    if not state.voters.latest.contains(request.sender):
         raise Refused(ErrorCode.VOTER_NOT_FOUND, f"node {request.sender.id} with that directory is no voter")
-    return _known(role, voters).with_voter(Voter(request.sender, request.endpoint))
+    return _known(state, role).with_voter(Voter(request.sender, request.endpoint))
 
 
-def _known(role: Leader, voters: VoterSet) -> VoterSet:
-    """With the directory ids that the fetches have told: a static set knows none."""
-    known = {progress.key.id: progress.key for progress in role.voters.values()}
-    return VoterSet.of(Voter(known.get(voter.key.id, voter.key), voter.endpoint) for voter in voters.voters)
+def _known(state: RaftState, role: Leader) -> VoterSet:
+    """The latest voters with the directory ids that the fetches have told: a static set knows none."""
+    known = {key.id: key for key in (*(progress.key for progress in role.voters.values()), state.key)}
+    return VoterSet.of(Voter(known[voter.key.id], voter.endpoint) for voter in state.voters.latest.voters)
 
 
 def append_voters(state: RaftState, role: Leader, voters: VoterSet, token: Any) -> None:
@@ -143,11 +196,10 @@ def update_timeout(state: RaftState) -> None:
 
 
 def _wanted_change(state: RaftState) -> Request | None:
-    voters = state.voters.latest
     fields: dict[str, Any] = {"cluster_id": state.settings.cluster_id, "epoch": state.epoch, "sender": state.key}
-    stale = voters.get(state.key.id)
+    stale = state.voters.latest.get(state.key.id)
     if state.is_voter:
-        moved = state.voters.latest_offset >= 0 and voters.endpoint(state.key.id) != state.endpoint
+        moved = state.voters.latest_offset >= 0 and stale != Voter(state.key, state.endpoint)
         return UpdateVoterRequest(endpoint=state.endpoint, **fields) if moved else None
     if not state.settings.auto_join:
         return None

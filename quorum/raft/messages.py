@@ -47,7 +47,9 @@ class BeginQuorumEpochRequest(Request, frozen=True, kw_only=True):
 
 
 class BeginQuorumEpochResponse(Response, frozen=True, kw_only=True):
-    pass
+    """``voter``: who answers where the voter listens."""
+
+    voter: ReplicaKey | None = None
 
 
 class EndQuorumEpochRequest(Request, frozen=True, kw_only=True):
@@ -81,13 +83,15 @@ NO_RECORDS = Records()
 
 
 class FetchRequest(Request, frozen=True, kw_only=True):
-    """Asks for records from ``offset``: which says that the sender holds all below it durably, the last in ``last_epoch``."""
+    """Asks for records from ``offset``: which says that the sender holds all below it durably, the last in
+    ``last_epoch``. A plain broker says that it cannot vote: it syncs nothing."""
 
     offset: int
     last_epoch: int
     high_watermark: int
     max_wait_ms: int
     max_bytes: int
+    can_vote: bool = True
 
 
 class FetchResponse(Response, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import ReplicaKey, Voter
 
+FIRST_BOOTSTRAP_ID = -2  # and downwards, as in Kafka: no node has such an id
+
 
 def choose_source(state: RaftState) -> Voter | None:
     """A plain broker stays with one voter, drawn at random among those on its own host or else among all, until that fails.
@@ -16,11 +18,17 @@ def choose_source(state: RaftState) -> Voter | None:
         leader = Voter(ReplicaKey(role.leader_id), role.endpoint)
         if not state.settings.fetch_from_any_voter:
             return leader if state.may_send(role.leader_id, FetchRequest) else _draw(state)
-        if role.source not in [voter.key.id for voter in _candidates(state)] or not _usable(state, role.source):
+        known = {voter.key.id: voter for voter in (*_candidates(state), *_bootstrap(state))}
+        if role.source not in known or not _usable(state, role.source):
             drawn = _draw(state)
             role.source = None if drawn is None else drawn.key.id
-        return next((voter for voter in _candidates(state) if voter.key.id == role.source), None)
+        return None if role.source is None else known[role.source]
     return _draw(state) if isinstance(role, Unattached | Resigned) else None
+
+
+def choose_informant(state: RaftState) -> Voter | None:
+    """Whom a voter without a leader asks besides those it campaigns with: its voter set may be long out of date."""
+    return _draw(state) if isinstance(state.role, Unattached) and state.settings.bootstrap else None
 
 
 def _candidates(state: RaftState) -> tuple[Voter, ...]:
@@ -31,11 +39,18 @@ def _candidates(state: RaftState) -> tuple[Voter, ...]:
     return voters
 
 
+def _bootstrap(state: RaftState) -> tuple[Voter, ...]:
+    """Known by where they listen only; who they are does not matter, for any node tells who leads."""
+    known = [state.endpoint, *(voter.endpoint for voter in _candidates(state))]
+    servers = [endpoint for endpoint in state.settings.bootstrap if endpoint not in known]
+    return tuple(Voter(ReplicaKey(FIRST_BOOTSTRAP_ID - index), endpoint) for index, endpoint in enumerate(servers))
+
+
 def _usable(state: RaftState, voter_id: int) -> bool:
     return state.may_send(voter_id, FetchRequest)
 
 
 def _draw(state: RaftState) -> Voter | None:
-    usable = [voter for voter in _candidates(state) if _usable(state, voter.key.id)]
+    usable = [voter for voter in (*_candidates(state), *_bootstrap(state)) if _usable(state, voter.key.id)]
     near = [voter for voter in usable if voter.endpoint.host == state.endpoint.host] or usable
     return near[state.random_between(0, len(near) - 1)] if near else None

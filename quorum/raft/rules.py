@@ -11,10 +11,8 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult, agreed_offset, majority, vote_result
 from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Request, Response
-from ottla.quorum.raft.voters import ReplicaKey, VoterSet
+from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
-
-JOIN_CONTACT_MS = 3_600_000
 
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
@@ -223,9 +221,42 @@ def may_change_voters(pending: bool, high_watermark_known: bool, latest_offset: 
     return not pending and high_watermark_known and latest_offset < high_watermark
 
 
-def may_join(last_caught_up_ms: int, last_fetch_ms: int, now_ms: int) -> bool:
-    """A new voter has been caught up, and fetched within the last hour: else it would only weaken the quorum (KIP-853)."""
-    return last_caught_up_ms >= 0 and now_ms - last_fetch_ms <= JOIN_CONTACT_MS
+def may_join(can_vote: bool, last_caught_up_ms: int, in_touch: bool) -> bool:
+    """A new voter syncs what it acknowledges, has been caught up, and fetches (KIP-853, where within the last hour is
+    enough): else it would only weaken the quorum."""
+    return can_vote and last_caught_up_ms >= 0 and in_touch
+
+
+def is_in_touch(last_fetch_ms: int, now_ms: int, fetch_timeout_ms: int) -> bool:
+    """Whether a replica lives, as far as its leader can know: followers fetch several times in a fetch timeout."""
+    return last_fetch_ms >= 0 and now_ms - last_fetch_ms < fetch_timeout_ms
+
+
+def quorum_survives(in_touch: int, voters: int) -> bool:
+    """A change that could not be committed would end the quorum, for it is in force at once: most voters of the new set
+    have to be there (ours; etcd's strict reconfiguration check)."""
+    return in_touch >= majority(voters)
+
+
+def is_twin(sender: ReplicaKey, known: ReplicaKey, known_in_touch: bool) -> bool:
+    """Two replicas under one node id. A static voter set does not say which of them votes; while the one heard from lives,
+    the other is refused, or acknowledgements of two disks would count as one voter's. When it is gone, its place is free:
+    a disk may be replaced (ours, for KIP-853's directory ids)."""
+    return known_in_touch and not known.matches(sender)
+
+
+def names_voter(asked: ReplicaKey, voter: ReplicaKey) -> bool:
+    """Who is to be removed has to be named by node and directory, so that nobody removes another than meant (KIP-853)."""
+    return asked.id == voter.id and asked.directory_id == voter.directory_id
+
+
+def must_write_voters(history: VoterHistory, voter: Voter) -> bool:
+    """A new leader writes the voter set when the log has none and the directories are known (so it is no static one), and when
+    the set does not say of the leader what is true now (kraft.md 1.9)."""
+    known = history.latest.get(voter.key.id)
+    if history.latest_offset < 0:
+        return known is not None and all(each.key.directory_id is not None for each in history.latest.voters)
+    return known is not None and known != voter
 
 
 def may_campaign(is_voter: bool, was_voter: bool, removal_committed: bool) -> bool:

@@ -40,6 +40,7 @@ def _refusal(state: RaftState, request: FetchRequest) -> ErrorCode:
 
 def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> ErrorCode:
     """FENCED: the asker is behind. UNKNOWN: we are. NOT_LEADER: neither, and still the wrong door (kraft.md 1.4).
+    DUPLICATE_VOTER: there is another replica with this node id.
 
     Followers of the epoch take observers, but not voters: theirs are acknowledgements, which only the leader counts."""
     if rules.is_fenced(epoch, state.epoch):
@@ -47,8 +48,22 @@ def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> Erro
     if rules.must_follow_epoch(epoch, state.epoch):
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if isinstance(state.role, Leader):
-        return ErrorCode.NONE
+        return ErrorCode.DUPLICATE_VOTER if is_twin(state, state.role, sender) else ErrorCode.NONE
     return ErrorCode.NONE if _serves_observer(state, sender) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def is_twin(state: RaftState, role: Leader, sender: ReplicaKey) -> bool:
+    """Whether another replica with the sender's node id is a voter, and lives: the leader itself does."""
+    if sender.id == state.key.id:
+        return rules.is_twin(sender, state.key, True)
+    progress = role.voters.get(sender.id)
+    return progress is not None and rules.is_twin(
+        sender, progress.key, progress.knows_leader or is_in_touch(state, progress)
+    )
+
+
+def is_in_touch(state: RaftState, progress: Progress) -> bool:
+    return rules.is_in_touch(progress.last_fetch_ms, state.now_ms, state.settings.fetch_timeout_ms)
 
 
 def _serves_observer(state: RaftState, sender: ReplicaKey) -> bool:
@@ -77,6 +92,7 @@ def _note_progress(state: RaftState, progress: Progress, request: FetchRequest) 
     progress.end_offset = request.offset
     progress.last_fetch_ms = state.now_ms
     progress.knows_leader = True
+    progress.can_vote = request.can_vote
     if request.offset >= parking.read_limit(state, request.sender):
         progress.last_caught_up_ms = state.now_ms
 

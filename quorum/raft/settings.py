@@ -2,6 +2,8 @@
 
 import msgspec
 
+from ottla.quorum.raft.voters import Endpoint
+
 
 class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds and bytes. The defaults are Kafka's (kraft.md 1.12) except where a comment says why."""
@@ -24,4 +26,4 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     can_vote: bool = True  # a controller, that may become a voter; False: a plain broker
     fetch_from_any_voter: bool = False  # observers only: committed records come from any voter
     auto_join: bool = False
-    update_voter_enabled: bool = True
+    bootstrap: tuple[Endpoint, ...] = ()  # any nodes of the quorum, for whoever does not know its voters

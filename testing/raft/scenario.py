@@ -219,13 +219,13 @@ def describe_instruction(instruction: do.Instruction) -> str:
 
 def describe_request(request: Request) -> str:
     name = type(request).__name__.removesuffix("Request")
-    shown = _fields(request, {"cluster_id", "sender", "receiver", "max_wait_ms", "max_bytes", "endpoint"})
+    shown = _fields(request, {"cluster_id", "sender", "receiver", "max_wait_ms", "max_bytes", "can_vote", "endpoint"})
     return f"{name}({shown})"
 
 
 def describe_response(response: Response) -> str:
     name = type(response).__name__
-    shown = _fields(response, {"leader_endpoint", "log_start"})
+    shown = _fields(response, {"leader_endpoint", "log_start", "voter"})
     return f"{name}({shown})"
 
 

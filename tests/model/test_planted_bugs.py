@@ -139,7 +139,7 @@ BUGS = (
         "may_commit",
         lambda offset, epoch_start: offset > 0,
         random_walks,
-        0,
+        2,
         "leader completeness",
     ),
     Bug("one copy is enough", rules, "committed_offset", max, exhaustive, 0, "durable on a majority"),

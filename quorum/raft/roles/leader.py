@@ -16,6 +16,7 @@ class Progress(msgspec.Struct):
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     knows_leader: bool = False  # it acknowledged BeginQuorumEpoch, or fetched in this epoch
+    can_vote: bool = True  # a controller, not a plain broker
 
 
 class VoterChange(msgspec.Struct):

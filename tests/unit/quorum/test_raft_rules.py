@@ -5,7 +5,7 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult
 from ottla.quorum.raft.messages import FetchRequest, FetchResponse
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
 ONE, TWO = ReplicaKey(1, bytes([1]) * 16), ReplicaKey(2, bytes([2]) * 16)
@@ -248,3 +248,48 @@ def test_a_place_before_the_log_needs_a_snapshot() -> None:  # KIP-630
     assert not rules.needs_snapshot(short, 10, 3)
     assert not rules.needs_snapshot(short, 12, 4)
     assert not rules.needs_snapshot(log(1, 2), 0, 0)
+
+
+def test_a_replica_is_in_touch_for_a_fetch_timeout() -> None:  # KIP-595
+    assert rules.is_in_touch(1000, 2999, 2000)
+    assert not rules.is_in_touch(1000, 3000, 2000)
+    assert not rules.is_in_touch(-1, 0, 2000)
+
+
+def test_who_joins_can_vote_has_caught_up_and_is_there() -> None:  # KIP-853
+    assert rules.may_join(can_vote=True, last_caught_up_ms=0, in_touch=True)
+    assert not rules.may_join(can_vote=False, last_caught_up_ms=0, in_touch=True)
+    assert not rules.may_join(can_vote=True, last_caught_up_ms=-1, in_touch=True)
+    assert not rules.may_join(can_vote=True, last_caught_up_ms=0, in_touch=False)
+
+
+def test_most_of_the_new_voters_have_to_be_there() -> None:  # ours; etcd's strict reconfiguration check
+    assert rules.quorum_survives(2, 3)
+    assert not rules.quorum_survives(1, 2)
+
+
+def test_another_disk_under_the_id_of_a_living_voter_is_a_twin() -> None:  # ours, for KIP-853's directory ids
+    other = ReplicaKey(1, bytes([9]) * 16)
+
+    assert rules.is_twin(other, ONE, known_in_touch=True)
+    assert not rules.is_twin(other, ONE, known_in_touch=False)
+    assert not rules.is_twin(ONE, ONE, known_in_touch=True)
+    assert not rules.is_twin(other, ReplicaKey(1), known_in_touch=True)
+
+
+def test_a_voter_to_be_removed_is_named_by_its_directory_too() -> None:  # KIP-853
+    assert rules.names_voter(ONE, ONE)
+    assert not rules.names_voter(ReplicaKey(1), ONE)
+    assert not rules.names_voter(ReplicaKey(1, bytes([9]) * 16), ONE)
+
+
+def test_a_new_leader_writes_the_voters_that_the_log_lacks() -> None:  # kraft.md 1.9
+    here, there = Endpoint("here", 1), Endpoint("there", 1)
+    formatted, static = VoterSet.of([Voter(ONE, here)]), VoterSet.of([Voter(ReplicaKey(1), here)])
+    logged = VoterHistory(static, ((0, formatted),))
+
+    assert rules.must_write_voters(VoterHistory(formatted), Voter(ONE, here))
+    assert not rules.must_write_voters(VoterHistory(static), Voter(ONE, here))
+    assert not rules.must_write_voters(logged, Voter(ONE, here))
+    assert rules.must_write_voters(logged, Voter(ONE, there))
+    assert not rules.must_write_voters(logged, Voter(TWO, there))
