@@ -15,6 +15,7 @@ import msgspec
 
 from ottla.broker.lifecycle_state import HOPELESS, LifecycleState, Phase
 from ottla.proto import controller_pb2 as pb
+from ottla.quorum.causes import broker_origin
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import LoopTimers, Timer
 
@@ -147,7 +148,7 @@ class BrokerLifecycle:
     def _register(self) -> None:
         if self._state.phase is not Phase.REGISTERING:
             return
-        request = pb.ControllerRequest(origin=f"broker {self._registration.broker_id}")
+        request = pb.ControllerRequest(origin=broker_origin(self._registration.broker_id))
         request.register_broker.CopyFrom(self._registration)
         self._in_flight = True
         self._controller.call_back(request, self._registered, self._settings.session_timeout_ms // 2)
@@ -207,7 +208,7 @@ class BrokerLifecycle:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        request = pb.ControllerRequest(origin=f"broker {self._registration.broker_id}")
+        request = pb.ControllerRequest(origin=broker_origin(self._registration.broker_id))
         body = request.broker_heartbeat
         body.broker_id = self._registration.broker_id
         body.broker_epoch = self._state.broker_epoch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.proto import controller_pb2
+from ottla.quorum.causes import broker_origin
 from ottla.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class ProducerIds:
         request = controller_pb2.ControllerRequest(
             allocate_producer_ids=controller_pb2.AllocateProducerIdsRequest(
                 broker_id=self._node_id, broker_epoch=self._broker_epoch()
-            )
+            ),
+            origin=broker_origin(self._node_id),
         )
         self._controller.call_back(request, self._on_block, _REQUEST_TIMEOUT_MS)
 

@@ -12,6 +12,7 @@ from ottla.broker.network.routing import Handler, Route
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder
 from ottla.proto import controller_pb2
+from ottla.quorum.causes import client_origin
 from ottla.runtime.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def ask_controller(
 
     ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request.
     """
-    ask.origin = request.client_id or ""
+    ask.origin = client_origin(request.client_id, broker.node_id)
 
     def on_done(told: Told | None) -> None:
         if told is None:

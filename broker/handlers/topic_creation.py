@@ -35,7 +35,8 @@ class TopicCreation:
             for name in names
         ]
         request = controller_pb2.ControllerRequest(
-            create_topics=controller_pb2.CreateTopicsRequest(topics=topics), origin="auto.create.topics.enable"
+            create_topics=controller_pb2.CreateTopicsRequest(topics=topics),
+            origin=f"auto.create.topics.enable of broker {self._broker.node_id}",
         )
         self._in_flight.update(dict.fromkeys(names))
 

@@ -11,6 +11,7 @@ from ottla.broker.replication.decisions.isr import Outcome
 from ottla.broker.replication.decisions.leader import Answer, Proposal
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2
+from ottla.quorum.causes import broker_origin
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers
 
@@ -70,7 +71,7 @@ class AlterPartitionQueue:
             self._controller.call_back(self._request(), self._answered, TIMEOUT_MS)
 
     def _request(self) -> controller_pb2.ControllerRequest:
-        request = controller_pb2.ControllerRequest(origin=f"broker {self._node_id}")
+        request = controller_pb2.ControllerRequest(origin=broker_origin(self._node_id))
         body = request.alter_partition
         body.broker_id = self._node_id
         body.broker_epoch = self._broker_epoch()

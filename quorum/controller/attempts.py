@@ -3,13 +3,12 @@
 from typing import TypeVar
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.causes import request_id_of
 
 V = TypeVar("V")
 
 _ANSWERS_MAX = 500
 _COMMITTED_MAX = 5000
-_CAUSE_LENGTH_MAX = 200
-_MARK = " #"
 
 
 class Attempts:
@@ -38,12 +37,9 @@ class Attempts:
 
     def committed(self, cause: str) -> None:
         """A batch with this cause is committed."""
-        _, mark, text = cause.rpartition(_MARK)
-        if mark:
-            try:
-                _add(self._committed, _COMMITTED_MAX, bytes.fromhex(text), None)
-            except ValueError:
-                return  # a client's name that looks like a mark
+        request_id = request_id_of(cause)
+        if request_id:
+            _add(self._committed, _COMMITTED_MAX, request_id, None)
 
     def forget_answers(self) -> None:
         """The leadership is over, and what was not committed with it."""
@@ -54,9 +50,3 @@ def _add(entries: dict[bytes, V], limit: int, key: bytes, value: V) -> None:
     entries[key] = value
     if len(entries) > limit:
         del entries[next(iter(entries))]
-
-
-def cause_of(name: str, request: rpc.ControllerRequest) -> str:
-    """What is written beside the records of a request: its name, who asked, and its id."""
-    cause = f"{name} by {request.origin}"[:_CAUSE_LENGTH_MAX] if request.origin else name
-    return f"{cause}{_MARK}{request.request_id.hex()}" if request.request_id else cause

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.controller.attempts import Attempts, cause_of
+from ottla.quorum.causes import cause_of
+from ottla.quorum.controller.attempts import Attempts
 from ottla.quorum.controller.batches import into_batches
 from ottla.quorum.controller.decisions import cluster, features
 from ottla.quorum.controller.decisions.decision import Record
@@ -132,7 +133,11 @@ class Controller:
             self._repeat("rebalance", self._settings.rebalance_interval_ms, self._rebalance)
         if self._loader.in_transaction:
             reason = pb.AbortTransaction(reason="the controller that began it is gone")
-            self._append_own(state, [Record(abort_transaction=reason)], "activation")
+            self._append_own(
+                state,
+                [Record(abort_transaction=reason)],
+                f"controller {self._quorum.node_id} takes over: a transaction was left unfinished",
+            )
         if features.METADATA_VERSION not in state.image.features:
             self._append_own(state, features.bootstrap_records(), "bootstrap")
 
@@ -341,8 +346,8 @@ class Controller:
         if state is None or (step := cluster.fence_first_expired(state, self._timers.now_ms(), _FENCING_STEP)) is None:
             return
         if step.is_last:
-            _logger.warning("fencing broker %d: its session is over", step.broker_id)
-        if self._append_own(state, step.records, f"the session of broker {step.broker_id} is over"):
+            _logger.warning("fencing broker %d: %s", step.broker_id, step.reason)
+        if self._append_own(state, step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
             self._active_timers["fencing"] = self._timers.call_later_ms(1, self._fence_expired)
 
     def _rebalance(self) -> None:

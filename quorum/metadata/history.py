@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.causes import in_words
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.transactions import Transactions
-from ottla.quorum.metadata.views import BrokerView, PartitionView, TopicView
+from ottla.quorum.metadata.views import PartitionView, TopicView
 
 
 class Moment(NamedTuple):
@@ -30,9 +31,10 @@ def effective_records(batches: Iterable[CommittedBatch]) -> Iterator[Moment]:
     Raises UnreadableRecordError."""
     transactions: Transactions[Moment] = Transactions()
     for batch in batches:
+        cause = in_words(batch.cause)
         for index, data in enumerate(batch.records):
             record = decode(data)
-            moment = Moment(batch.base_offset + index, batch.epoch, batch.append_time_ms, batch.cause, record)
+            moment = Moment(batch.base_offset + index, batch.epoch, batch.append_time_ms, cause, record)
             yield from transactions.take(record, moment)
 
 
@@ -150,14 +152,8 @@ def _feature_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator
 def _broker_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
     for broker_id, old in delta.brokers.items():
         new = after.brokers.get(broker_id)
-        texts = ["" if each is None else f"epoch {each.epoch}, {_state(each)}" for each in (old, new)]
+        texts = ["" if each is None else f"epoch {each.epoch}, {each.standing}" for each in (old, new)]
         yield Difference("broker", str(broker_id), texts[0], texts[1] if texts[1] != texts[0] else "amended")
-
-
-def _state(broker: BrokerView) -> str:
-    if broker.fenced:
-        return "fenced"
-    return "shutting down" if broker.in_controlled_shutdown else "in service"
 
 
 def _topic_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:

@@ -63,6 +63,13 @@ class BrokerView(msgspec.Struct, frozen=True):
         """May lead partitions and join in-sync replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def standing(self) -> str:
+        """In words."""
+        if self.fenced:
+            return "fenced"
+        return "shutting down" if self.in_controlled_shutdown else "in service"
+
     def has_directory(self, directory: bytes) -> bool:
         """Whether a replica in that directory is readable, as far as the controller knows."""
         return directory in _DIRECTORY_ALWAYS_ONLINE or directory in self.directories

@@ -227,6 +227,7 @@ class Fencing(NamedTuple):
     """A step on the way of a broker out of service; after the last one it is fenced."""
 
     broker_id: int
+    reason: str
     records: list[Record]
     is_last: bool
 
@@ -236,9 +237,10 @@ def fence_first_expired(state: ControllerState, now_ms: int, records_max: int) -
     for broker in state.image.brokers.values():
         if not broker.fenced and not state.sessions.is_alive(broker.id, broker.epoch, now_ms):
             records = take_out(state, broker.id, records_max)
+            reason = state.sessions.why_over(broker.id)
             if len(records) == records_max:
-                return Fencing(broker.id, records, is_last=False)
-            return Fencing(broker.id, [*records, _change(broker, fenced=True)], is_last=True)
+                return Fencing(broker.id, reason, records, is_last=False)
+            return Fencing(broker.id, reason, [*records, _change(broker, fenced=True)], is_last=True)
     return None
 
 

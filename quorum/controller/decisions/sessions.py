@@ -58,6 +58,13 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         return session is not None and session.epoch == epoch and now_ms < session.expires_ms
 
+    def why_over(self, broker_id: int) -> str:
+        """What ended the session, for the cause of its records."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.expires_ms == -inf:
+            return "its connection ended and it did not come back"
+        return f"no heartbeat within {self._timeout_ms} ms"
+
     def was_heard(self, broker_id: int) -> bool:
         return self.last_contact(broker_id) > -inf
 

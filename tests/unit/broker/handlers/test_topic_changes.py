@@ -36,7 +36,7 @@ class TestCreateTopics:
         assert [(each.name, each.value) for each in first.configs] == [("retention.ms", "5")]
         assert not second.configs[0].HasField("value")
         assert asked.create_topics.validate_only
-        assert asked.origin == "test"
+        assert asked.origin == "client test through broker 1"
         assert timeout_ms == 700
         assert not site.transport.written  # it waits for the controller
 

@@ -416,7 +416,7 @@ def test_a_silent_broker_is_fenced_when_its_session_is_over() -> None:
     assert not bench.commit().is_fenced(1)
     bench.loop.advance(1_300)
     assert bench.commit().is_fenced(1)
-    assert bench.quorum.log[-1].cause == "the session of broker 1 is over"
+    assert bench.quorum.log[-1].cause == "broker 1 is fenced: no heartbeat within 9000 ms"
 
 
 def test_a_new_controller_waits_a_whole_session_for_everybody() -> None:
