@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ottla/proto/quorum.proto\x12\x0cottla.quorum\".\n\nReplicaKey\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\"/\n\x0eOffsetAndEpoch\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"X\n\x05Voter\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12(\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"/\n\x08VoterSet\x12#\n\x06voters\x18\x01 \x03(\x0b\x32\x13.ottla.quorum.Voter\"\xac\x05\n\rQuorumRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12(\n\x06sender\x18\x04 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12*\n\x08receiver\x18\x05 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12)\n\x04vote\x18\n \x01(\x0b\x32\x19.ottla.quorum.VoteRequestH\x00\x12\x43\n\x12\x62\x65gin_quorum_epoch\x18\x0b \x01(\x0b\x32%.ottla.quorum.BeginQuorumEpochRequestH\x00\x12?\n\x10\x65nd_quorum_epoch\x18\x0c \x01(\x0b\x32#.ottla.quorum.EndQuorumEpochRequestH\x00\x12+\n\x05\x66\x65tch\x18\r \x01(\x0b\x32\x1a.ottla.quorum.FetchRequestH\x00\x12<\n\x0e\x66\x65tch_snapshot\x18\x0e \x01(\x0b\x32\".ottla.quorum.FetchSnapshotRequestH\x00\x12\x32\n\tadd_voter\x18\x0f \x01(\x0b\x32\x1d.ottla.quorum.AddVoterRequestH\x00\x12\x38\n\x0cremove_voter\x18\x10 \x01(\x0b\x32 .ottla.quorum.RemoveVoterRequestH\x00\x12\x38\n\x0cupdate_voter\x18\x11 \x01(\x0b\x32 .ottla.quorum.UpdateVoterRequestH\x00\x12>\n\x0f\x64\x65scribe_quorum\x18\x12 \x01(\x0b\x32#.ottla.quorum.DescribeQuorumRequestH\x00\x42\x06\n\x04\x62ody\"\xc7\x04\n\x0eQuorumResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12/\n\x0fleader_endpoint\x18\x05 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12*\n\x04vote\x18\n \x01(\x0b\x32\x1a.ottla.quorum.VoteResponseH\x00\x12\x44\n\x12\x62\x65gin_quorum_epoch\x18\x0b \x01(\x0b\x32&.ottla.quorum.BeginQuorumEpochResponseH\x00\x12@\n\x10\x65nd_quorum_epoch\x18\x0c \x01(\x0b\x32$.ottla.quorum.EndQuorumEpochResponseH\x00\x12,\n\x05\x66\x65tch\x18\r \x01(\x0b\x32\x1b.ottla.quorum.FetchResponseH\x00\x12=\n\x0e\x66\x65tch_snapshot\x18\x0e \x01(\x0b\x32#.ottla.quorum.FetchSnapshotResponseH\x00\x12\x39\n\x0cvoter_change\x18\x0f \x01(\x0b\x32!.ottla.quorum.VoterChangeResponseH\x00\x12?\n\x0f\x64\x65scribe_quorum\x18\x12 \x01(\x0b\x32$.ottla.quorum.DescribeQuorumResponseH\x00\x42\x06\n\x04\x62odyB\x0c\n\n_leader_id\"K\n\x0bVoteRequest\x12*\n\x04last\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08pre_vote\x18\x02 \x01(\x08\"\x1f\n\x0cVoteResponse\x12\x0f\n\x07granted\x18\x01 \x01(\x08\"C\n\x17\x42\x65ginQuorumEpochRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"C\n\x18\x42\x65ginQuorumEpochResponse\x12\'\n\x05voter\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\"n\n\x15\x45ndQuorumEpochRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12+\n\tpreferred\x18\x02 \x03(\x0b\x32\x18.ottla.quorum.ReplicaKey\"\x18\n\x16\x45ndQuorumEpochResponse\"\x84\x01\n\x0c\x46\x65tchRequest\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x12\n\nlast_epoch\x18\x02 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x05\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12\x10\n\x08\x63\x61n_vote\x18\x06 \x01(\x08\"\xac\x01\n\rFetchResponse\x12\x16\n\x0ehigh_watermark\x18\x01 \x01(\x12\x12\x11\n\tlog_start\x18\x02 \x01(\x03\x12/\n\tdiverging\x18\x03 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12.\n\x08snapshot\x18\x04 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x0f\n\x07records\x18\x05 \x01(\x0c\"k\n\x14\x46\x65tchSnapshotRequest\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\"\xaf\x01\n\x15\x46\x65tchSnapshotResponse\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12&\n\x06voters\x18\x06 \x01(\x0b\x32\x16.ottla.quorum.VoterSet\"5\n\x0f\x41\x64\x64VoterRequest\x12\"\n\x05voter\x18\x01 \x01(\x0b\x32\x13.ottla.quorum.Voter\"=\n\x12RemoveVoterRequest\x12\'\n\x05voter\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\">\n\x12UpdateVoterRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"&\n\x13VoterChangeResponse\x12\x0f\n\x07message\x18\x01 \x01(\t\"\x17\n\x15\x44\x65scribeQuorumRequest\"\x8b\x01\n\x16\x44\x65scribeQuorumResponse\x12\x16\n\x0ehigh_watermark\x18\x01 \x01(\x03\x12*\n\x06voters\x18\x02 \x03(\x0b\x32\x1a.ottla.quorum.ReplicaState\x12-\n\tobservers\x18\x03 \x03(\x0b\x32\x1a.ottla.quorum.ReplicaState\"\xa9\x01\n\x0cReplicaState\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12(\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x12\x12\x15\n\rlast_fetch_ms\x18\x04 \x01(\x12\x12\x19\n\x11last_caught_up_ms\x18\x05 \x01(\x12\x32S\n\x06Quorum\x12I\n\x08\x45xchange\x12\x1b.ottla.quorum.QuorumRequest\x1a\x1c.ottla.quorum.QuorumResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ottla/proto/quorum.proto\x12\x0cottla.quorum\".\n\nReplicaKey\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\"/\n\x0eOffsetAndEpoch\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"X\n\x05Voter\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12(\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"/\n\x08VoterSet\x12#\n\x06voters\x18\x01 \x03(\x0b\x32\x13.ottla.quorum.Voter\"\xde\x05\n\rQuorumRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12(\n\x06sender\x18\x04 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12*\n\x08receiver\x18\x05 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12)\n\x04vote\x18\n \x01(\x0b\x32\x19.ottla.quorum.VoteRequestH\x00\x12\x43\n\x12\x62\x65gin_quorum_epoch\x18\x0b \x01(\x0b\x32%.ottla.quorum.BeginQuorumEpochRequestH\x00\x12?\n\x10\x65nd_quorum_epoch\x18\x0c \x01(\x0b\x32#.ottla.quorum.EndQuorumEpochRequestH\x00\x12+\n\x05\x66\x65tch\x18\r \x01(\x0b\x32\x1a.ottla.quorum.FetchRequestH\x00\x12<\n\x0e\x66\x65tch_snapshot\x18\x0e \x01(\x0b\x32\".ottla.quorum.FetchSnapshotRequestH\x00\x12\x32\n\tadd_voter\x18\x0f \x01(\x0b\x32\x1d.ottla.quorum.AddVoterRequestH\x00\x12\x38\n\x0cremove_voter\x18\x10 \x01(\x0b\x32 .ottla.quorum.RemoveVoterRequestH\x00\x12\x38\n\x0cupdate_voter\x18\x11 \x01(\x0b\x32 .ottla.quorum.UpdateVoterRequestH\x00\x12>\n\x0f\x64\x65scribe_quorum\x18\x12 \x01(\x0b\x32#.ottla.quorum.DescribeQuorumRequestH\x00\x12\x30\n\x08read_log\x18\x13 \x01(\x0b\x32\x1c.ottla.quorum.ReadLogRequestH\x00\x42\x06\n\x04\x62ody\"\xfa\x04\n\x0eQuorumResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\tleader_id\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12/\n\x0fleader_endpoint\x18\x05 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12*\n\x04vote\x18\n \x01(\x0b\x32\x1a.ottla.quorum.VoteResponseH\x00\x12\x44\n\x12\x62\x65gin_quorum_epoch\x18\x0b \x01(\x0b\x32&.ottla.quorum.BeginQuorumEpochResponseH\x00\x12@\n\x10\x65nd_quorum_epoch\x18\x0c \x01(\x0b\x32$.ottla.quorum.EndQuorumEpochResponseH\x00\x12,\n\x05\x66\x65tch\x18\r \x01(\x0b\x32\x1b.ottla.quorum.FetchResponseH\x00\x12=\n\x0e\x66\x65tch_snapshot\x18\x0e \x01(\x0b\x32#.ottla.quorum.FetchSnapshotResponseH\x00\x12\x39\n\x0cvoter_change\x18\x0f \x01(\x0b\x32!.ottla.quorum.VoterChangeResponseH\x00\x12?\n\x0f\x64\x65scribe_quorum\x18\x12 \x01(\x0b\x32$.ottla.quorum.DescribeQuorumResponseH\x00\x12\x31\n\x08read_log\x18\x13 \x01(\x0b\x32\x1d.ottla.quorum.ReadLogResponseH\x00\x42\x06\n\x04\x62odyB\x0c\n\n_leader_id\"K\n\x0bVoteRequest\x12*\n\x04last\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08pre_vote\x18\x02 \x01(\x08\"\x1f\n\x0cVoteResponse\x12\x0f\n\x07granted\x18\x01 \x01(\x08\"C\n\x17\x42\x65ginQuorumEpochRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"C\n\x18\x42\x65ginQuorumEpochResponse\x12\'\n\x05voter\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\"n\n\x15\x45ndQuorumEpochRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12+\n\tpreferred\x18\x02 \x03(\x0b\x32\x18.ottla.quorum.ReplicaKey\"\x18\n\x16\x45ndQuorumEpochResponse\"\x84\x01\n\x0c\x46\x65tchRequest\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x12\n\nlast_epoch\x18\x02 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x05\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12\x10\n\x08\x63\x61n_vote\x18\x06 \x01(\x08\"\xac\x01\n\rFetchResponse\x12\x16\n\x0ehigh_watermark\x18\x01 \x01(\x12\x12\x11\n\tlog_start\x18\x02 \x01(\x03\x12/\n\tdiverging\x18\x03 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12.\n\x08snapshot\x18\x04 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x0f\n\x07records\x18\x05 \x01(\x0c\"k\n\x14\x46\x65tchSnapshotRequest\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\"\xaf\x01\n\x15\x46\x65tchSnapshotResponse\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12&\n\x06voters\x18\x06 \x01(\x0b\x32\x16.ottla.quorum.VoterSet\"5\n\x0f\x41\x64\x64VoterRequest\x12\"\n\x05voter\x18\x01 \x01(\x0b\x32\x13.ottla.quorum.Voter\"=\n\x12RemoveVoterRequest\x12\'\n\x05voter\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\">\n\x12UpdateVoterRequest\x12(\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\"&\n\x13VoterChangeResponse\x12\x0f\n\x07message\x18\x01 \x01(\t\"\x17\n\x15\x44\x65scribeQuorumRequest\"\x8b\x01\n\x16\x44\x65scribeQuorumResponse\x12\x16\n\x0ehigh_watermark\x18\x01 \x01(\x03\x12*\n\x06voters\x18\x02 \x03(\x0b\x32\x1a.ottla.quorum.ReplicaState\x12-\n\tobservers\x18\x03 \x03(\x0b\x32\x1a.ottla.quorum.ReplicaState\"\xa9\x01\n\x0cReplicaState\x12%\n\x03key\x18\x01 \x01(\x0b\x32\x18.ottla.quorum.ReplicaKey\x12(\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x16.ottla.quorum.Endpoint\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x12\x12\x15\n\rlast_fetch_ms\x18\x04 \x01(\x12\x12\x19\n\x11last_caught_up_ms\x18\x05 \x01(\x12\"u\n\x0eReadLogRequest\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x11\n\tmax_bytes\x18\x02 \x01(\x05\x12.\n\x08snapshot\x18\x03 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x10\n\x08position\x18\x04 \x01(\x03\"}\n\x0fReadLogResponse\x12\x11\n\tlog_start\x18\x01 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x03\x12.\n\x08snapshot\x18\x03 \x01(\x0b\x32\x1c.ottla.quorum.OffsetAndEpoch\x12\x0f\n\x07records\x18\x04 \x01(\x0c\x32S\n\x06Quorum\x12I\n\x08\x45xchange\x12\x1b.ottla.quorum.QuorumRequest\x1a\x1c.ottla.quorum.QuorumResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,43 +42,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VOTERSET']._serialized_start=269
   _globals['_VOTERSET']._serialized_end=316
   _globals['_QUORUMREQUEST']._serialized_start=319
-  _globals['_QUORUMREQUEST']._serialized_end=1003
-  _globals['_QUORUMRESPONSE']._serialized_start=1006
-  _globals['_QUORUMRESPONSE']._serialized_end=1589
-  _globals['_VOTEREQUEST']._serialized_start=1591
-  _globals['_VOTEREQUEST']._serialized_end=1666
-  _globals['_VOTERESPONSE']._serialized_start=1668
-  _globals['_VOTERESPONSE']._serialized_end=1699
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=1701
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=1768
-  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_start=1770
-  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_end=1837
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=1839
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=1949
-  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_start=1951
-  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_end=1975
-  _globals['_FETCHREQUEST']._serialized_start=1978
-  _globals['_FETCHREQUEST']._serialized_end=2110
-  _globals['_FETCHRESPONSE']._serialized_start=2113
-  _globals['_FETCHRESPONSE']._serialized_end=2285
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=2287
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=2394
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=2397
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=2572
-  _globals['_ADDVOTERREQUEST']._serialized_start=2574
-  _globals['_ADDVOTERREQUEST']._serialized_end=2627
-  _globals['_REMOVEVOTERREQUEST']._serialized_start=2629
-  _globals['_REMOVEVOTERREQUEST']._serialized_end=2690
-  _globals['_UPDATEVOTERREQUEST']._serialized_start=2692
-  _globals['_UPDATEVOTERREQUEST']._serialized_end=2754
-  _globals['_VOTERCHANGERESPONSE']._serialized_start=2756
-  _globals['_VOTERCHANGERESPONSE']._serialized_end=2794
-  _globals['_DESCRIBEQUORUMREQUEST']._serialized_start=2796
-  _globals['_DESCRIBEQUORUMREQUEST']._serialized_end=2819
-  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_start=2822
-  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_end=2961
-  _globals['_REPLICASTATE']._serialized_start=2964
-  _globals['_REPLICASTATE']._serialized_end=3133
-  _globals['_QUORUM']._serialized_start=3135
-  _globals['_QUORUM']._serialized_end=3218
+  _globals['_QUORUMREQUEST']._serialized_end=1053
+  _globals['_QUORUMRESPONSE']._serialized_start=1056
+  _globals['_QUORUMRESPONSE']._serialized_end=1690
+  _globals['_VOTEREQUEST']._serialized_start=1692
+  _globals['_VOTEREQUEST']._serialized_end=1767
+  _globals['_VOTERESPONSE']._serialized_start=1769
+  _globals['_VOTERESPONSE']._serialized_end=1800
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=1802
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=1869
+  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_start=1871
+  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_end=1938
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=1940
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=2050
+  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_start=2052
+  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_end=2076
+  _globals['_FETCHREQUEST']._serialized_start=2079
+  _globals['_FETCHREQUEST']._serialized_end=2211
+  _globals['_FETCHRESPONSE']._serialized_start=2214
+  _globals['_FETCHRESPONSE']._serialized_end=2386
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=2388
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=2495
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=2498
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=2673
+  _globals['_ADDVOTERREQUEST']._serialized_start=2675
+  _globals['_ADDVOTERREQUEST']._serialized_end=2728
+  _globals['_REMOVEVOTERREQUEST']._serialized_start=2730
+  _globals['_REMOVEVOTERREQUEST']._serialized_end=2791
+  _globals['_UPDATEVOTERREQUEST']._serialized_start=2793
+  _globals['_UPDATEVOTERREQUEST']._serialized_end=2855
+  _globals['_VOTERCHANGERESPONSE']._serialized_start=2857
+  _globals['_VOTERCHANGERESPONSE']._serialized_end=2895
+  _globals['_DESCRIBEQUORUMREQUEST']._serialized_start=2897
+  _globals['_DESCRIBEQUORUMREQUEST']._serialized_end=2920
+  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_start=2923
+  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_end=3062
+  _globals['_REPLICASTATE']._serialized_start=3065
+  _globals['_REPLICASTATE']._serialized_end=3234
+  _globals['_READLOGREQUEST']._serialized_start=3236
+  _globals['_READLOGREQUEST']._serialized_end=3353
+  _globals['_READLOGRESPONSE']._serialized_start=3355
+  _globals['_READLOGRESPONSE']._serialized_end=3480
+  _globals['_QUORUM']._serialized_start=3482
+  _globals['_QUORUM']._serialized_end=3565
 # @@protoc_insertion_point(module_scope)

@@ -154,6 +154,7 @@ class QuorumRequest(_message.Message):
     REMOVE_VOTER_FIELD_NUMBER: _builtins.int
     UPDATE_VOTER_FIELD_NUMBER: _builtins.int
     DESCRIBE_QUORUM_FIELD_NUMBER: _builtins.int
+    READ_LOG_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """set by the transport"""
     cluster_id: _builtins.str
@@ -183,6 +184,8 @@ class QuorumRequest(_message.Message):
     def update_voter(self) -> Global___UpdateVoterRequest: ...
     @_builtins.property
     def describe_quorum(self) -> Global___DescribeQuorumRequest: ...
+    @_builtins.property
+    def read_log(self) -> Global___ReadLogRequest: ...
     def __init__(
         self,
         *,
@@ -200,12 +203,13 @@ class QuorumRequest(_message.Message):
         remove_voter: Global___RemoveVoterRequest | None = ...,
         update_voter: Global___UpdateVoterRequest | None = ...,
         describe_quorum: Global___DescribeQuorumRequest | None = ...,
+        read_log: Global___ReadLogRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["add_voter", b"add_voter", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "receiver", b"receiver", "remove_voter", b"remove_voter", "sender", b"sender", "update_voter", b"update_voter", "vote", b"vote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_voter", b"add_voter", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "read_log", b"read_log", "receiver", b"receiver", "remove_voter", b"remove_voter", "sender", b"sender", "update_voter", b"update_voter", "vote", b"vote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_voter", b"add_voter", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "epoch", b"epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "receiver", b"receiver", "remove_voter", b"remove_voter", "sender", b"sender", "update_voter", b"update_voter", "vote", b"vote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_voter", b"add_voter", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "epoch", b"epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "read_log", b"read_log", "receiver", b"receiver", "remove_voter", b"remove_voter", "sender", b"sender", "update_voter", b"update_voter", "vote", b"vote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["vote", "begin_quorum_epoch", "end_quorum_epoch", "fetch", "fetch_snapshot", "add_voter", "remove_voter", "update_voter", "describe_quorum"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["vote", "begin_quorum_epoch", "end_quorum_epoch", "fetch", "fetch_snapshot", "add_voter", "remove_voter", "update_voter", "describe_quorum", "read_log"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -227,6 +231,7 @@ class QuorumResponse(_message.Message):
     FETCH_SNAPSHOT_FIELD_NUMBER: _builtins.int
     VOTER_CHANGE_FIELD_NUMBER: _builtins.int
     DESCRIBE_QUORUM_FIELD_NUMBER: _builtins.int
+    READ_LOG_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """of the request"""
     error_code: _builtins.int
@@ -250,6 +255,8 @@ class QuorumResponse(_message.Message):
     def voter_change(self) -> Global___VoterChangeResponse: ...
     @_builtins.property
     def describe_quorum(self) -> Global___DescribeQuorumResponse: ...
+    @_builtins.property
+    def read_log(self) -> Global___ReadLogResponse: ...
     def __init__(
         self,
         *,
@@ -265,14 +272,15 @@ class QuorumResponse(_message.Message):
         fetch_snapshot: Global___FetchSnapshotResponse | None = ...,
         voter_change: Global___VoterChangeResponse | None = ...,
         describe_quorum: Global___DescribeQuorumResponse | None = ...,
+        read_log: Global___ReadLogResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "leader_endpoint", b"leader_endpoint", "leader_id", b"leader_id", "vote", b"vote", "voter_change", b"voter_change"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "leader_endpoint", b"leader_endpoint", "leader_id", b"leader_id", "read_log", b"read_log", "vote", b"vote", "voter_change", b"voter_change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "correlation_id", b"correlation_id", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "epoch", b"epoch", "error_code", b"error_code", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "leader_endpoint", b"leader_endpoint", "leader_id", b"leader_id", "vote", b"vote", "voter_change", b"voter_change"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "begin_quorum_epoch", b"begin_quorum_epoch", "body", b"body", "correlation_id", b"correlation_id", "describe_quorum", b"describe_quorum", "end_quorum_epoch", b"end_quorum_epoch", "epoch", b"epoch", "error_code", b"error_code", "fetch", b"fetch", "fetch_snapshot", b"fetch_snapshot", "leader_endpoint", b"leader_endpoint", "leader_id", b"leader_id", "read_log", b"read_log", "vote", b"vote", "voter_change", b"voter_change"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
     _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["vote", "begin_quorum_epoch", "end_quorum_epoch", "fetch", "fetch_snapshot", "voter_change", "describe_quorum"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["vote", "begin_quorum_epoch", "end_quorum_epoch", "fetch", "fetch_snapshot", "voter_change", "describe_quorum", "read_log"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
@@ -703,3 +711,69 @@ class ReplicaState(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaState: _TypeAlias = ReplicaState  # noqa: Y015
+
+@_typing.final
+class ReadLogRequest(_message.Message):
+    """For tools: committed records, from whichever voter is asked. No fetch: it acknowledges nothing, nobody's progress is noted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """below log_start: the log_start is where to begin"""
+    max_bytes: _builtins.int
+    position: _builtins.int
+    @_builtins.property
+    def snapshot(self) -> Global___OffsetAndEpoch:
+        """present: answer with that snapshot's bytes from `position` on (a FetchSnapshotResponse)"""
+
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+        snapshot: Global___OffsetAndEpoch | None = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bytes", b"max_bytes", "offset", b"offset", "position", b"position", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadLogRequest: _TypeAlias = ReadLogRequest  # noqa: Y015
+
+@_typing.final
+class ReadLogResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_START_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    log_start: _builtins.int
+    high_watermark: _builtins.int
+    records: _builtins.bytes
+    """whole batches below the high watermark, the first of which holds `offset`"""
+    @_builtins.property
+    def snapshot(self) -> Global___OffsetAndEpoch:
+        """what lies before log_start; absent: nothing does"""
+
+    def __init__(
+        self,
+        *,
+        log_start: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        snapshot: Global___OffsetAndEpoch | None = ...,
+        records: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "log_start", b"log_start", "records", b"records", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadLogResponse: _TypeAlias = ReadLogResponse  # noqa: Y015

@@ -22,6 +22,7 @@ from ottla.quorum.describe import describe_quorum, description_to_proto
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumDescription, QuorumListener
 from ottla.quorum.log_port import MetadataLog
+from ottla.quorum.log_reading import answer_read
 from ottla.quorum.log_start import align_log, log_summary, voter_history
 from ottla.quorum.peers import Peers
 from ottla.quorum.raft import instructions as do
@@ -252,6 +253,9 @@ class QuorumNode:
         """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
         if message.WhichOneof("body") == "describe_quorum":
             reply(description_to_proto(self.describe(), self.is_leader))
+            return
+        if message.WhichOneof("body") == "read_log":
+            reply(answer_read(self._log, self._snapshots, self.high_watermark, message.read_log))
             return
         request = messages_proto.request_from_proto(message)
         self._handle(RequestReceived(request, reply))

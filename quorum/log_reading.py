@@ -1,0 +1,35 @@
+"""Committed records for tools (`ottla metadata`), read from whichever voter is asked.
+
+It is no fetch: the core is not told of it, it acknowledges nothing, and nobody's progress is noted. It gives nothing away
+that a fetch on the same listener would not.
+"""
+
+from ottla.proto import quorum_pb2 as pb
+from ottla.quorum.log_port import MetadataLog
+from ottla.quorum.messages_proto import place_from_proto, place_to_proto, response_to_proto
+from ottla.quorum.raft.messages import FetchSnapshotResponse
+from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshotting import read_piece
+
+READ_BYTES_MAX = 1 << 20
+"""Read in one go on the node's event loop."""
+
+
+def answer_read(
+    log: MetadataLog, snapshots: SnapshotFiles | None, high_watermark: int, request: pb.ReadLogRequest
+) -> pb.QuorumResponse:
+    """Records below the high watermark, or a piece of a snapshot. The response's error: SNAPSHOT_NOT_FOUND,
+    POSITION_OUT_OF_RANGE."""
+    max_bytes = min(max(request.max_bytes, 1), READ_BYTES_MAX)
+    if request.HasField("snapshot"):
+        place = place_from_proto(request.snapshot)
+        piece = FetchSnapshotResponse(epoch=0, snapshot=place, position=request.position)
+        return response_to_proto(read_piece(snapshots, piece, max_bytes))
+    start, end = log.log_start_offset, max(high_watermark, log.log_start_offset)
+    body = pb.ReadLogResponse(log_start=start, high_watermark=end)
+    snapshot = place_to_proto(snapshots.at_or_after(start)) if snapshots is not None and start > 0 else None
+    if snapshot is not None:
+        body.snapshot.CopyFrom(snapshot)
+    if start <= request.offset < end:
+        body.records = bytes(log.read(request.offset, max_bytes, end, minimum_one=True).data)
+    return pb.QuorumResponse(read_log=body)
