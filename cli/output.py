@@ -1,6 +1,7 @@
 """Tables for people, JSON for programs."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ bootstrap_option = click.option(
     show_default=True,
     help="Any broker of the cluster, host:port; several by comma.",
 )
+
+_PIPE_WIDTH = 1000
 
 Row = dict[str, Any]
 Command = Callable[..., Any]
@@ -38,7 +41,8 @@ def show(rows: Sequence[Row], columns: Iterable[str], output: str, title: str | 
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(cell(row.get(name)) for name in names))
-    Console(highlight=False).print(table)
+    # A pipe has no width: what is cut into lines for it, no program can put together again.
+    Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def cell(value: object) -> str:

@@ -26,8 +26,11 @@ _Changes = dict[bytes, bytes | None]  # None: deleted
 class LmdbStore:
     """One LMDB file at ``path`` (and ``path-lock``). Reads and writes on one thread; `sync` and `copy_to` on any."""
 
-    def __init__(self, path: str, *, map_size_bytes: int = _MAP_SIZE_BYTES) -> None:
-        self._environment = lmdb.open(path, map_size=map_size_bytes, subdir=False, max_readers=16)
+    def __init__(self, path: str, *, map_size_bytes: int = _MAP_SIZE_BYTES, read_only: bool = False) -> None:
+        """``read_only``: a file that nobody changes any more, which leaves no lock file beside it."""
+        self._environment = lmdb.open(
+            path, map_size=map_size_bytes, subdir=False, max_readers=16, readonly=read_only, lock=not read_only
+        )
         self._committing = threading.Lock()
         # Held for microseconds: around the two dictionaries, and around read transactions, which a resize would break.
         self._guard = threading.Lock()

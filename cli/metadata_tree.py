@@ -1,0 +1,172 @@
+"""A metadata image as a tree of names, in the manner of Kafka's metadata shell, and as tables.
+
+Directories are mappings that look into the image when they are asked, so that a million partitions cost nothing before
+somebody lists them; everything else is a file, whose text is JSON.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ottla import __version__
+from ottla.cli.output import Row
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionView, TopicView
+from ottla.runtime.identifiers import id_to_text
+
+Node = Any
+"""A `Directory`, or a file's value."""
+
+_ALL_BROKERS = "default"
+
+
+class Directory(Mapping[str, Node]):
+    """Names and what is behind them."""
+
+    def __init__(self, names: Callable[[], Iterable[str]], get: Callable[[str], Node]) -> None:
+        """``get`` raises KeyError or ValueError for a name that is not there."""
+        self._names = names
+        self._get = get
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._names())
+
+    def __getitem__(self, name: str) -> Node:
+        try:
+            return self._get(name)
+        except ValueError as error:
+            raise KeyError(name) from error
+
+
+def _fixed(children: Mapping[str, Node]) -> Directory:
+    return Directory(lambda: children, children.__getitem__)
+
+
+def root_of(image: MetadataImage) -> Directory:
+    """The whole tree."""
+    tree = {
+        "provenance": {"offset": image.offset, "epoch": image.epoch},
+        "features": _fixed(image.features),
+        "cluster": _fixed({"brokers": _nodes(image.brokers), "controllers": _nodes(image.controllers)}),
+        "topics": _fixed({"byName": _topics_by_name(image), "byId": _topics_by_id(image)}),
+        "configs": _fixed({"broker": _configs(image, BROKER_RESOURCE), "topic": _configs(image, TOPIC_RESOURCE)}),
+        "producerIds": _fixed({"nextProducerId": image.next_producer_id}),
+    }
+    return _fixed({"image": _fixed(tree), "local": _fixed({"version": __version__})})
+
+
+def _nodes(nodes: Mapping[int, msgspec.Struct]) -> Directory:
+    return Directory(lambda: map(str, sorted(nodes)), lambda name: _plain(nodes[int(name)]))
+
+
+def _topics_by_name(image: MetadataImage) -> Directory:
+    topics = image.topics_by_name
+    return Directory(lambda: sorted(topics), lambda name: _topic(topics[name]))
+
+
+def _topics_by_id(image: MetadataImage) -> Directory:
+    ids = {id_to_text(topic_id): topic for topic_id, topic in image.topics_by_id.items()}
+    return Directory(lambda: sorted(ids), lambda name: _topic(ids[name]))
+
+
+def _topic(topic: TopicView) -> Directory:
+    def get(name: str) -> Node:
+        return (
+            {"id": id_to_text(topic.id), "name": topic.name}[name] if name in ("id", "name") else partition(int(name))
+        )
+
+    def partition(index: int) -> Node:
+        return plain_partition(topic.partitions[index])
+
+    return Directory(lambda: ["id", "name", *map(str, sorted(topic.partitions))], get)
+
+
+def _configs(image: MetadataImage, kind: int) -> Directory:
+    found = {name or _ALL_BROKERS: values for (its, name), values in image.configs.items() if its == kind}
+    return Directory(lambda: sorted(found), lambda name: _fixed(found[name]))
+
+
+def plain_partition(partition: PartitionView) -> Row:
+    return {
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "leader_recovery_state": partition.leader_recovery_state,
+        "adding": list(partition.adding),
+        "removing": list(partition.removing),
+        "directories": [id_to_text(each) for each in partition.directories],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; ids as people write them."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, bytes):
+        return id_to_text(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return {name: _plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def expanded(node: Node) -> Any:
+    """A tree as plain values."""
+    return {name: expanded(node[name]) for name in node} if isinstance(node, Directory) else node
+
+
+def plain_image(image: MetadataImage) -> Any:
+    """Everything, for JSON; topics once."""
+    tree = root_of(image)["image"]
+    return {name: expanded(tree[name]["byName"] if name == "topics" else tree[name]) for name in tree}
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def summary(image: MetadataImage) -> list[tuple[str, list[Row], list[str]]]:
+    """Title, rows and columns of each table that has any rows."""
+    features: list[Row] = [{"feature": name, "level": level} for name, level in sorted(image.features.items())]
+    settings: list[Row] = [
+        {"resource": resource or "all brokers", "setting": name, "value": value}
+        for (_, resource), values in sorted(image.configs.items())
+        for name, value in sorted(values.items())
+    ]
+    tables = [
+        (f"at offset {image.offset}, epoch {image.epoch}", features, ["feature", "level"]),
+        ("brokers", _broker_rows(image), ["broker", "epoch", "standing", "address", "rack"]),
+        ("topics", _topic_rows(image), ["topic", "partitions", "under-replicated", "leaderless", "id"]),
+        ("settings", settings, ["resource", "setting", "value"]),
+    ]
+    return [table for number, table in enumerate(tables) if number == 0 or table[1]]
+
+
+def _broker_rows(image: MetadataImage) -> list[Row]:
+    return [
+        {
+            "broker": each.id,
+            "epoch": each.epoch,
+            "standing": each.standing,
+            "address": f"{each.host}:{each.port}",
+            "rack": each.rack,
+        }
+        for _, each in sorted(image.brokers.items())
+    ]
+
+
+def _topic_rows(image: MetadataImage) -> list[Row]:
+    return [
+        {
+            "topic": name,
+            "partitions": len(topic.partitions),
+            "under-replicated": sum(len(each.isr) < len(each.replicas) for each in topic.partitions.values()),
+            "leaderless": sum(each.leader < 0 for each in topic.partitions.values()),
+            "id": id_to_text(topic.id),
+        }
+        for name, topic in sorted(image.topics_by_name.items())
+    ]

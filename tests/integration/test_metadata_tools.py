@@ -1,0 +1,92 @@
+"""`ottla metadata` against a real cluster: what happened is told, with its cause, by whoever is asked."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.cli.local_cluster import LocalNode
+from ottla.testing.processes import ProcessCluster, wait_for
+
+VICTIM = 2
+
+
+@pytest.fixture(scope="module")
+def bereaved() -> Iterator[ProcessCluster]:
+    """Three nodes, of which one was killed after a topic with a replica on each was created."""
+    with ProcessCluster(nodes=3) as cluster:
+        created = ottla("topics", "create", "flights", "--partitions", "3", "-b", cluster.bootstrap_servers)
+        assert created.returncode == 0, created.stderr
+        cluster.kill(VICTIM)
+        wait_for(lambda: "is fenced" in json.dumps(blame(*online(cluster))[-1]), "the victim to be fenced")
+        yield cluster
+
+
+def ottla(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ottla.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def printed(*words: str) -> Any:
+    result = ottla("metadata", *words, "-o", "json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def blame(*source: str) -> list[dict[str, Any]]:
+    rows = printed("blame", "flights/0", *source)
+    assert isinstance(rows, list)
+    return rows
+
+
+def living(cluster: ProcessCluster) -> list[LocalNode]:
+    return [node for node in cluster.nodes if node.node_id != VICTIM]
+
+
+def online(cluster: ProcessCluster) -> tuple[str, str]:
+    return "-b", ",".join(f"localhost:{node.port}" for node in living(cluster))
+
+
+def test_blame_names_the_request_and_the_fencing(bereaved: ProcessCluster) -> None:
+    first, *_, last = blame(*online(bereaved))
+    assert first["cause"].startswith("create_topics by client ottla-cli through broker ")
+    assert first["what"].startswith("created on ")
+    assert VICTIM in first["in sync"]
+    assert last["cause"] == f"broker {VICTIM} is fenced: its connection ended and it did not come back"
+    assert f"out of sync: {VICTIM}" in last["what"]
+    assert VICTIM not in last["in sync"]
+
+
+def test_every_controller_and_every_directory_tells_the_same(bereaved: ProcessCluster) -> None:
+    told = blame(*online(bereaved))
+    for node in living(bereaved):
+        assert blame("--bootstrap-controller", f"localhost:{node.controller_port}") == told
+        assert blame("-d", str(node.home / "data")) == told
+    assert blame("-d", str(bereaved.node(VICTIM).home / "data")) == told[:1], "it died before its own fencing"
+
+
+def test_the_cluster_as_it_was_before_the_death_is_still_there(bereaved: ProcessCluster) -> None:
+    created = blame(*online(bereaved))[0]["offset"]
+    source = online(bereaved)
+    ends = [json.loads(line) for line in ottla("metadata", "dump", "-o", "json", *source).stdout.splitlines()]
+    whole = next(row["last_offset"] for row in ends if row["offset"] <= created <= row["last_offset"])
+    brokers = [printed("at", str(at), *source)["cluster"]["brokers"] for at in (whole, ends[-1]["last_offset"])]
+    assert [[each[str(VICTIM)]["fenced"] for each in brokers]] == [[False, True]]
+    changes = printed("diff", str(whole), "latest", *source)
+    assert ("broker", str(VICTIM)) in [(each["kind"], each["name"]) for each in changes]
+
+
+def test_reading_leaves_no_observer_behind(bereaved: ProcessCluster) -> None:
+    blame(*online(bereaved))
+    described = ottla("quorum", "describe", *online(bereaved), "-o", "json")
+    assert {row["role"] for row in json.loads(described.stdout)} == {"leader", "follower"}
+
+
+def test_a_dead_controller_is_named_in_one_line(bereaved: ProcessCluster) -> None:
+    result = ottla("metadata", "dump", "--bootstrap-controller", f"localhost:{bereaved.node(VICTIM).controller_port}")
+    assert result.returncode == 1
+    assert "no controller answers there" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
