@@ -11,15 +11,15 @@ from collections.abc import Callable
 from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
+from ottla.broker.metadata_storage import StoreSync, open_metadata_log, snapshot_limits
 from ottla.log.cleaner_worker import CleanerProcess
-from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.names import TopicPartition
 from ottla.log.roots import lock
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
 from ottla.quorum.controller.decisions.state import ControllerSettings
+from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.node import QuorumFailure, QuorumNode
@@ -38,7 +38,6 @@ from ottla.runtime.timers import LoopTimers
 
 logger = logging.getLogger(__name__)
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 STOP_TIMEOUT_S = 25.0
 OnFatal = Callable[[Exception], None]
 
@@ -64,6 +63,7 @@ class Server:
         self._log: Log | None = None
         self._lock: Lock | None = None  # before the log is opened: recovery may cut what another process just wrote
         self._stores: list[KeyValueStore] = []
+        self._store_sync: StoreSync | None = None
         self._rpc_server: RpcServer | None = None
         self._channel: ControllerChannel | None = None
         self.quorum: QuorumNode | None = None
@@ -79,7 +79,7 @@ class Server:
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
-        self._log = _open_metadata_log(host, directory)
+        self._log = open_metadata_log(host, directory, config)
         election_store = self._open_store(f"{directory}/quorum-state")
         image_store = self._open_store(f"{directory}/image")
         loader = MetadataLoader(image_store, host.open_store)
@@ -94,7 +94,10 @@ class Server:
             deliver_from=loader.next_offset,
             sync_later=SyncLater(),
             on_failure=self._quorum_failed,
+            snapshot_directory=directory,
         )
+        self.quorum.set_snapshot_source(ImageSnapshots(image_store, host.open_store))
+        self._store_sync = StoreSync(loader, timers)
         controllers = {node: (endpoint.host, endpoint.port) for node, endpoint in config.voters.items()}
         if config.is_controller:
             settings = _controller_settings(config, identity)
@@ -169,13 +172,18 @@ class Server:
         if self._rpc_server:
             await self._rpc_server.close()
         await self._transport.close()
+        await self._close_storage()
+        self._host.sync_later.close()
+
+    async def _close_storage(self) -> None:
+        if self._store_sync:
+            await self._store_sync.stop()
         if self._log:
             self._log.close()
         for store in self._stores:
             store.close()
         if self._lock:
             self._lock.release()
-        self._host.sync_later.close()
 
 
 class _Fanout:
@@ -203,12 +211,6 @@ class _Fanout:
             self.controller.on_snapshot()
 
 
-def _open_metadata_log(host: Host, directory: str) -> Log:
-    """The metadata log: never expired by age, recovered from its start since it is short and its every byte counts."""
-    config = LogConfig(retention_ms=-1, max_message_bytes=2**31 - 1, segment_ms=2**62)
-    return Log.open(host.disk, directory, METADATA_PARTITION, config, now_ms=host.clock.wall_ms())
-
-
 def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSettings:
     return QuorumSettings(
         node_id=config.node_id,
@@ -223,6 +225,8 @@ def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSett
         retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
         fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
         auto_join=config.flag("controller.quorum.auto.join.enable"),
+        snapshot_fetch_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
+        snapshots=snapshot_limits(config),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ottla.log.batch import BatchHeader, headers
 from ottla.quorum.batches import batch_voters
 from ottla.quorum.log_port import MetadataLog
-from ottla.quorum.raft.log_summary import LogSummary
+from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.voters import VoterHistory, VoterSet
 from ottla.quorum.snapshot_files import SnapshotFiles
 
@@ -19,7 +19,7 @@ class LogStartError(Exception):
 def align_log(log: MetadataLog, snapshots: SnapshotFiles | None) -> None:
     """Afterwards the log begins at offset 0 or where a snapshot ends. Raises LogStartError where that cannot be."""
     latest = snapshots.latest if snapshots is not None else None
-    if latest is not None and latest.offset > log.log_end_offset:
+    if latest is not None and _is_beyond(latest, log):
         log.truncate_fully_and_start_at(latest.offset)  # it was received whole, and then the node died
     if log.log_start_offset == 0:
         return
@@ -29,6 +29,13 @@ def align_log(log: MetadataLog, snapshots: SnapshotFiles | None) -> None:
     if snapshot.offset > log.log_start_offset:
         log.set_high_watermark(snapshot.offset)
         log.advance_log_start(snapshot.offset)
+
+
+def _is_beyond(snapshot: OffsetAndEpoch, log: MetadataLog) -> bool:
+    """Whether the log is not (yet) what the snapshot was taken of: shorter, or all of older epochs."""
+    epochs = log.epochs.entries()
+    last_epoch = epochs[-1][0] if epochs and log.log_end_offset > log.log_start_offset else snapshot.epoch
+    return snapshot.offset > log.log_end_offset or snapshot.epoch > last_epoch
 
 
 def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.proto import quorum_pb2 as pb
@@ -23,7 +24,7 @@ from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumDescription, QuorumListener
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_reading import answer_read
-from ottla.quorum.log_start import align_log, log_summary, voter_history
+from ottla.quorum.log_start import LogStartError, align_log, log_summary, voter_history
 from ottla.quorum.peers import Peers
 from ottla.quorum.raft import instructions as do
 from ottla.quorum.raft.core import RaftCore
@@ -41,7 +42,14 @@ from ottla.quorum.raft.events import (
 )
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.membership import is_voter_change
-from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response, VoterChangeResponse
+from ottla.quorum.raft.messages import (
+    AddVoterRequest,
+    FetchSnapshotResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    VoterChangeResponse,
+)
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey
@@ -130,9 +138,8 @@ class QuorumNode:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def _snapshot_taker(self, files: SnapshotFiles) -> SnapshotTaker:
-        after_bytes, after_ms = self.settings.snapshot_bytes, self.settings.snapshot_interval_ms
-        state, wall_ms = self._core.state, self._host.clock.wall_ms
-        return SnapshotTaker(files, self._log, state, after_bytes, after_ms, self._handle, wall_ms)
+        limits, state, clock = self.settings.snapshots, self._core.state, self._host.clock
+        return SnapshotTaker(files, self._log, state, limits, clock, self._handle, self._cannot_go_on)
 
     def set_snapshot_source(self, source: SnapshotSource) -> None:
         """From now on snapshots are taken of it."""
@@ -140,13 +147,19 @@ class QuorumNode:
             self._taker.source = source
 
     async def start(self) -> None:
-        """Takes part from here on. A listener that stands before the log's start is given the latest snapshot first."""
+        """Takes part from here on. A listener that stands before the log's start is given the latest snapshot first.
+        Raises LogStartError when that is damaged, OSError."""
         self._loop = asyncio.get_running_loop()
         self._stopped = False
-        snapshot = self._core.state.log.snapshot
         if self._delivery.next_offset < self._log.log_start_offset:
+            snapshot = self._core.state.log.snapshot
+            assert self._snapshots is not None, "align_log saw to it"
             assert snapshot is not None, "align_log saw to it"
+            if not self._snapshots.is_sound(snapshot):
+                raise LogStartError(f"{self._snapshots.path(snapshot)} is damaged, and the log begins after it")
             self._tell_snapshot(snapshot)
+        if self._taker is not None:
+            self._taker.start()
         self._handle(Started())
 
     async def stop(self, graceful: bool) -> None:
@@ -281,8 +294,8 @@ class QuorumNode:
                 if is_voter_change(event) and self._accumulator:
                     self._step(self._drain(self._accumulator))  # what was given offsets comes before the new voter set
                 self._step(event)
-        except (OSError, KafkaError, AssertionError) as error:
-            self._fail(QuorumFailure(f"the quorum node cannot go on: {error}"), error)
+        except Exception as error:  # noqa: BLE001 - the log's, the disk's or the listener's: what follows relies on it
+            self._cannot_go_on(error)
         finally:
             self._handling = False
         self._plan_tick()
@@ -292,6 +305,9 @@ class QuorumNode:
             self._perform(instruction)
         self._follow_leadership()
 
+    def _cannot_go_on(self, error: Exception) -> None:
+        self._fail(QuorumFailure(f"the quorum node cannot go on: {error}"), error)
+
     def _fail(self, failure: QuorumFailure, cause: BaseException | None = None) -> None:
         """Stops at once: what follows in the list would rely on what failed."""
         failure.__cause__ = cause
@@ -299,6 +315,8 @@ class QuorumNode:
         self._events.clear()
         _logger.error("%s", failure, exc_info=cause)
         self._peers.close()
+        if self._taker is not None:
+            self._taker.halt()
         if self._on_failure is not None:
             self._on_failure(failure)
 
@@ -443,8 +461,16 @@ class QuorumNode:
             self._taker.committed(loop_ms(self._loop))
 
     def _read_snapshot(self, instruction: do.ReadSnapshotAndRespond) -> None:
-        response = read_piece(self._snapshots, instruction.response, instruction.max_bytes)
-        instruction.token(messages_proto.response_to_proto(response))
+        """A file that nobody has read of late is read on a thread."""
+        read = partial(read_piece, self._snapshots, instruction.response, instruction.max_bytes)
+        reading = self._loop.run_in_executor(None, read)
+        reading.add_done_callback(lambda done: self._piece_read(instruction, done))
+
+    def _piece_read(
+        self, instruction: do.ReadSnapshotAndRespond, done: "asyncio.Future[FetchSnapshotResponse]"
+    ) -> None:
+        if not self._stopped and not done.cancelled():
+            instruction.token(messages_proto.response_to_proto(done.result()))
 
     def _store_chunk(self, instruction: do.StoreSnapshotChunk) -> None:
         assert self._snapshots is not None, "who keeps no snapshots asks for none"
@@ -476,8 +502,12 @@ class QuorumNode:
         self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        if not self._stopped and self._failure is None:
+        if self._stopped or self._failure is not None:
+            return
+        try:
             self._delivery.deliver()
+        except Exception as error:  # noqa: BLE001 - as in `_handle`
+            self._cannot_go_on(error)
 
     # --- appends ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import msgspec
 
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.snapshot_limits import SnapshotLimits
 
 
 class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +32,8 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes_max: int = 8 << 20
     fetch_from_any_voter: bool = True  # observers: followers serve committed records too
     auto_join: bool = False
-    snapshot_bytes: int = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
-    snapshot_interval_ms: int = 3_600_000  # metadata.log.max.snapshot.interval.ms; 0: only by size
+    snapshot_fetch_max_bytes: int = 1 << 20
+    snapshots: SnapshotLimits = SnapshotLimits()
 
     @property
     def key(self) -> ReplicaKey:
@@ -55,6 +56,7 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
             retry_backoff_ms=self.retry_backoff_ms,
             fetch_max_wait_ms=self.fetch_max_wait_ms,
             fetch_max_bytes=self.fetch_max_bytes,
+            snapshot_max_bytes=self.snapshot_fetch_max_bytes,
             can_vote=self.is_voter,
             fetch_from_any_voter=self.fetch_from_any_voter and not self.is_voter,
             auto_join=self.auto_join,

@@ -1,10 +1,12 @@
 """Snapshots on disk: a copy of the image's store each, beside the log.
 
 ``<20-digit end offset>-<10-digit epoch>.checkpoint`` holds the bytes; ``….checkpoint.json`` says how many they are, their
-CRC-32C, and who voted at that offset. The second file is written last, so a snapshot without it was never finished and is
-removed at the next start, as is a ``.part``.
+CRC-32C, and who voted at that offset. The description is written first; the rename that gives the bytes their name makes the
+snapshot, all at once. So what a crash leaves behind is a ``.part`` or a description alone, and the next start removes it. A
+checkpoint without a description is not ours (Kafka's are called the same): it is left alone and not used.
 """
 
+import logging
 from collections.abc import Iterator
 
 import msgspec
@@ -16,9 +18,13 @@ from ottla.runtime.disk import Disk
 
 SUFFIX = ".checkpoint"
 _DESCRIPTION = ".json"
+_LOCK = "-lock"  # LMDB's, from looking into a snapshot
 _TAKING = "taking" + SUFFIX + ".part"
 _RECEIVING = "receiving" + SUFFIX + ".part"
+_REMAINS = (".part", ".tmp", _LOCK)
 _CHUNK_BYTES = 1 << 20
+
+_logger = logging.getLogger(__name__)
 
 
 class SnapshotDescription(msgspec.Struct, frozen=True):
@@ -30,7 +36,10 @@ class SnapshotDescription(msgspec.Struct, frozen=True):
 
 
 class SnapshotFiles:
-    """The snapshots of one directory, oldest first. Methods raise OSError when the disk does."""
+    """The snapshots of one directory, oldest first. Methods raise OSError when the disk does.
+
+    Those marked so may run on a thread while the others run on the loop; what there is changes on the loop only.
+    """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -45,26 +54,35 @@ class SnapshotFiles:
     def latest(self) -> OffsetAndEpoch | None:
         return max(self._descriptions, default=None)
 
+    def all(self) -> list[OffsetAndEpoch]:
+        return sorted(self._descriptions)
+
     def at_or_after(self, offset: int) -> OffsetAndEpoch | None:
         """The oldest snapshot that ends at ``offset`` or later."""
         return min((snapshot for snapshot in self._descriptions if snapshot.offset >= offset), default=None)
 
-    def before(self, snapshot: OffsetAndEpoch) -> OffsetAndEpoch | None:
-        """The newest one older than ``snapshot``."""
-        return max((other for other in self._descriptions if other < snapshot), default=None)
-
     def describe(self, snapshot: OffsetAndEpoch) -> SnapshotDescription | None:
         return self._descriptions.get(snapshot)
+
+    def made_ms(self, snapshot: OffsetAndEpoch) -> int:
+        """When its bytes were written, since 1970."""
+        return self._disk.modified_ms(self.path(snapshot))
 
     def path(self, snapshot: OffsetAndEpoch) -> str:
         return self._at(f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}")
 
     def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """On any thread; FileNotFoundError when it was removed meanwhile."""
         file = self._disk.open(self.path(snapshot), writable=False)
         try:
             return file.read_at(max_bytes, position)
         finally:
             file.close()
+
+    def is_sound(self, snapshot: OffsetAndEpoch) -> bool:
+        """Whether its bytes still are what they were. Reads all of them."""
+        description = self._descriptions[snapshot]
+        return self._measure(self.path(snapshot)) == (description.size, description.checksum)
 
     # --- taking one ---------------------------------------------------------------------------------------------------
 
@@ -74,19 +92,24 @@ class SnapshotFiles:
         return self._at(_TAKING)
 
     def discard_taken(self) -> None:
+        """On any thread."""
+        self._remove(self.taking_path + _LOCK)
         self._remove(self.taking_path)
 
     def measure(self) -> SnapshotDescription:
         """Size and checksum of what was copied, made durable. Reads all of it: on a thread."""
-        size = checksum = 0
-        for chunk in self._chunks(self.taking_path):
-            size += len(chunk)
-            checksum = crc32c(chunk, checksum)
+        size, checksum = self._measure(self.taking_path)
         self._sync(self.taking_path)
         return SnapshotDescription(size, checksum)
 
-    def keep_taken(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
+    def freeze_taken(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
+        """From here on it survives a crash; it counts once it is told to `add`. On a thread."""
         self._freeze(self.taking_path, snapshot, description)
+        self._remove(self.taking_path + _LOCK)
+
+    def add(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
+        """There is another one."""
+        self._descriptions[snapshot] = description
 
     # --- receiving one ------------------------------------------------------------------------------------------------
 
@@ -99,6 +122,7 @@ class SnapshotFiles:
         file = self._disk.open(path, create=True)
         try:
             file.write_at([data], position)
+            file.start_writeback(position, len(data))  # or the sync at the end would have all of it to write
         finally:
             file.close()
         self._received_checksum = crc32c(data, self._received_checksum)
@@ -112,13 +136,21 @@ class SnapshotFiles:
             return False
         self._sync(path)
         self._freeze(path, snapshot, description)
+        self.add(snapshot, description)
         return True
+
+    # --- removing them ------------------------------------------------------------------------------------------------
 
     def remove_older(self, than: OffsetAndEpoch) -> None:
         for snapshot in [snapshot for snapshot in self._descriptions if snapshot < than]:
             del self._descriptions[snapshot]
-            self._remove(self.path(snapshot) + _DESCRIPTION)
-            self._remove(self.path(snapshot))
+            self.remove_files(snapshot)
+
+    def remove_files(self, snapshot: OffsetAndEpoch) -> None:
+        """The description last: what is left after a crash in between is known for a remainder."""
+        path = self.path(snapshot)
+        for name in (path, path + _LOCK, path + _DESCRIPTION):
+            self._remove(name)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -129,32 +161,38 @@ class SnapshotFiles:
         """Takes stock; unfinished business of an earlier life is removed."""
         names = [name for name in self._disk.list_directory(self._directory) if SUFFIX in name]
         for name in names:
-            if name.endswith(SUFFIX):
-                self._take_stock(name)
-        known = {self.path(snapshot).rsplit("/", 1)[1] for snapshot in self._descriptions}
-        for name in names:
-            if name.removesuffix(_DESCRIPTION) not in known:
+            described = name.removesuffix(_DESCRIPTION)
+            if name.endswith(_REMAINS) or (name.endswith(_DESCRIPTION) and described not in names):
                 self._disk.unlink(self._at(name))
+            elif name.endswith(SUFFIX) and not self._take_stock(name):
+                _logger.warning("%s is not a snapshot of this program, or damaged: it is not used", self._at(name))
 
-    def _take_stock(self, name: str) -> None:
+    def _take_stock(self, name: str) -> bool:
         path = self._at(name)
         offset, _, epoch = name.removesuffix(SUFFIX).partition("-")
         if not (offset.isdigit() and epoch.isdigit() and self._disk.exists(path + _DESCRIPTION)):
-            return
+            return False
         try:
             description = msgspec.json.decode(self._disk.read_bytes(path + _DESCRIPTION), type=SnapshotDescription)
         except msgspec.MsgspecError:
-            return
-        if self._size(path) == description.size:
-            self._descriptions[OffsetAndEpoch(int(offset), int(epoch))] = description
+            return False
+        if self._size(path) != description.size:
+            return False
+        self.add(OffsetAndEpoch(int(offset), int(epoch)), description)
+        return True
 
     def _freeze(self, path: str, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
         target = self.path(snapshot)
+        self._disk.write_atomically(target + _DESCRIPTION, msgspec.json.encode(description))
         self._disk.rename(path, target)
         self._disk.sync_directory(self._directory)
-        self._disk.write_atomically(target + _DESCRIPTION, msgspec.json.encode(description))
-        self._remove(path + "-lock")  # LMDB's, from looking into the copy
-        self._descriptions[snapshot] = description
+
+    def _measure(self, path: str) -> tuple[int, int]:
+        size = checksum = 0
+        for chunk in self._chunks(path):
+            size += len(chunk)
+            checksum = crc32c(chunk, checksum)
+        return size, checksum
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         file = self._disk.open(path, writable=False)

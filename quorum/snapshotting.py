@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -12,8 +13,18 @@ from ottla.quorum.raft.events import SnapshotTaken
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse
 from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.voters import VoterSet
 from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
-from ottla.runtime.errors import ErrorCode
+from ottla.quorum.snapshot_limits import HeldSnapshot, SnapshotLimits, expendable
+from ottla.runtime.clock import Clock
+from ottla.runtime.clock_loop import loop_ms
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+CLEAN_INTERVAL_S = 60.0
+"""How often what has become too old is looked for."""
+
+T = TypeVar("T")
+_Taken = tuple[OffsetAndEpoch, SnapshotDescription]
 
 _logger = logging.getLogger(__name__)
 
@@ -23,100 +34,168 @@ class SnapshotSource(Protocol):
 
     def copy_to(self, path: str) -> OffsetAndEpoch | None:
         """Writes what it stands for to a new file and says where in the log that is (None: nowhere yet; nothing is kept).
-        Called on a thread, while commits go on."""
+        Called on a thread, while commits go on. OSError: no copy could be made."""
         ...
 
 
 class SnapshotTaker:
-    """Takes a snapshot when enough was committed since the last, by size or by time; one at a time."""
+    """Takes a snapshot when enough was committed since the last, by size or by time; one at a time. Removes old ones, and
+    what the log holds before them."""
 
     def __init__(
         self,
         files: SnapshotFiles,
         log: MetadataLog,
         state: RaftState,
-        after_bytes: int,
-        after_ms: int,
+        limits: SnapshotLimits,
+        clock: Clock,
         on_taken: Callable[[SnapshotTaken], None],
-        wall_ms: Callable[[], int],
+        on_failure: Callable[[Exception], None],
     ) -> None:
-        """``after_ms`` 0: time alone makes no snapshot."""
+        """``on_taken`` is told when the latest snapshot or the log's start has changed; ``on_failure`` when the log fails."""
         self._files = files
         self._log = log
         self._state = state
-        self._after_bytes = after_bytes
-        self._after_ms = after_ms
+        self._limits = limits
+        self._clock = clock
         self._on_taken = on_taken
-        self._wall_ms = wall_ms
-        self._bytes = 0
+        self._on_failure = on_failure
+        since = files.latest.offset if files.latest is not None else 0
+        self._bytes = log.bytes_between(max(since, log.log_start_offset), log.log_end_offset)
         self._last_ms: int | None = None
-        self._running: asyncio.Future[tuple[OffsetAndEpoch, SnapshotDescription] | None] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._stopped = False
         self.source: SnapshotSource | None = None
+
+    def start(self) -> None:
+        """Looks for what may go, now and then, until `halt`."""
+        self._plan_cleaning()
 
     def note_appended(self, size_bytes: int) -> None:
         self._bytes += size_bytes
 
     def committed(self, now_ms: int) -> None:
         """Called after commits were delivered."""
-        if self.source is None or self._running is not None or self._bytes == 0:
+        if self.source is None or self._running is not None or self._stopped or self._bytes == 0:
             return
         if self._last_ms is None:
             self._last_ms = now_ms
-        due = self._after_ms > 0 and now_ms - self._last_ms >= self._after_ms
-        if due or self._bytes >= self._after_bytes:
-            self._last_ms = now_ms
-            self._begin(self.source)
+        due = self._limits.after_ms > 0 and now_ms - self._last_ms >= self._limits.after_ms
+        if due or self._bytes >= self._limits.after_bytes:
+            self._last_ms, self._bytes = now_ms, 0
+            self._running = asyncio.get_running_loop().create_task(self._run(self.source))
 
-    def _begin(self, source: SnapshotSource) -> None:
-        self._bytes = 0
-        self._running = asyncio.get_running_loop().run_in_executor(None, _copy, self._files, source)
-        self._running.add_done_callback(self._copied)
+    # --- taking one ---------------------------------------------------------------------------------------------------
 
-    def _copied(self, copied: "asyncio.Future[tuple[OffsetAndEpoch, SnapshotDescription] | None]") -> None:
-        self._running = None
-        if copied.cancelled():
-            return
+    async def _run(self, source: SnapshotSource) -> None:
+        """The log still has everything when this fails; the next one may work."""
         try:
-            taken = copied.result()
-            if taken is not None:
-                self._keep(*taken)
+            await self._take(source)
         except OSError as error:
-            _logger.error("no snapshot was taken: %s", error)  # the log still has everything; the next one may work
+            _logger.error("no snapshot was taken: %s", error)
+        except Exception:
+            _logger.exception("no snapshot was taken")
+        finally:
+            self._running = None
 
-    def _keep(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
-        """The log keeps what lies behind the snapshot before this one, so that who lags a little need not fetch a file."""
-        state, latest = self._state, self._files.latest
-        behind = latest is not None and snapshot <= latest
-        if behind or not state.log.start <= snapshot.offset <= state.high_watermark:
-            self._files.discard_taken()
+    async def _take(self, source: SnapshotSource) -> None:
+        """Disk work goes to threads; meanwhile a newer snapshot may arrive from the leader."""
+        taken = await _on_thread(partial(_copy, self._files, source))
+        if taken is None or not self._is_news(taken[0]):
+            await _on_thread(self._files.discard_taken)
             return
-        voters = state.voters.at(snapshot.offset) if state.voters.latest_offset >= 0 else None
-        self._files.keep_taken(snapshot, msgspec.structs.replace(description, voters=voters))
-        log_start = max(state.log.start, latest.offset if latest is not None else 0)
-        self._on_taken(SnapshotTaken(snapshot, log_start))
-        now_ms = self._wall_ms()
-        self._log.roll()
-        self._log.advance_log_start(log_start)
-        self._log.delete_old_segments(now_ms)
-        self._log.purge(now_ms)
-        if latest is not None:
-            self._files.remove_older(latest)
-        _logger.info("snapshot at %d, %d bytes; the log begins at %d", snapshot.offset, description.size, log_start)
+        snapshot, description = taken[0], msgspec.structs.replace(taken[1], voters=self._voters_at(taken[0].offset))
+        await _on_thread(partial(self._files.freeze_taken, snapshot, description))
+        if self._stopped:
+            return  # the next start finds it
+        if not self._is_news(snapshot):
+            self._files.remove_files(snapshot)
+            return
+        self._files.add(snapshot, description)
+        self._keep(snapshot)
+        _logger.info(
+            "snapshot at %d, %d bytes; the log begins at %d", snapshot.offset, description.size, self._state.log.start
+        )
+
+    def _is_news(self, snapshot: OffsetAndEpoch) -> bool:
+        latest, state = self._files.latest, self._state
+        behind = latest is not None and snapshot <= latest
+        return not behind and state.log.start <= snapshot.offset <= state.high_watermark
+
+    def _voters_at(self, offset: int) -> VoterSet | None:
+        """None while only the configuration names them."""
+        voters = self._state.voters
+        return voters.at(offset) if any(start < offset for start, _ in voters.entries) else None
+
+    def _keep(self, snapshot: OffsetAndEpoch) -> None:
+        """The log's segments end where snapshots are taken, so that they can go with them."""
+        try:
+            self._log.roll()
+            self._clean(snapshot)
+        except (OSError, KafkaError) as error:
+            self._on_failure(error)
+
+    # --- removing old ones --------------------------------------------------------------------------------------------
+
+    def _plan_cleaning(self) -> None:
+        self._cleaning = asyncio.get_running_loop().call_later(CLEAN_INTERVAL_S, self._clean_now_and_then)
+
+    def _clean_now_and_then(self) -> None:
+        self._plan_cleaning()
+        latest = self._files.latest
+        try:
+            if latest is not None and self._state.log.start <= latest.offset <= self._state.high_watermark:
+                self._clean(latest)
+            self._log.purge(loop_ms(asyncio.get_running_loop()))
+        except (OSError, KafkaError) as error:
+            self._on_failure(error)
+
+    def _clean(self, latest: OffsetAndEpoch) -> None:
+        """The core is told before anything goes; what goes first is the log, since it cannot begin where no snapshot ends."""
+        log, snapshots = self._log, self._files.all()
+        held = [self._held(snapshot) for snapshot in snapshots]
+        count = expendable(held, log.size_bytes, self._limits.retention, self._clock.wall_ms())
+        log_start = max(self._state.log.start, snapshots[count].offset if count else 0)
+        self._on_taken(SnapshotTaken(latest, log_start))
+        if count:
+            log.advance_log_start(log_start)
+            log.delete_old_segments(self._clock.wall_ms())
+            log.purge(loop_ms(asyncio.get_running_loop()))  # only dates what was condemned just now
+            self._files.remove_older(snapshots[count])
+
+    def _held(self, snapshot: OffsetAndEpoch) -> HeldSnapshot:
+        description = self._files.describe(snapshot)
+        assert description is not None
+        log = self._log
+        below = log.bytes_between(log.log_start_offset, snapshot.offset)
+        return HeldSnapshot(description.size, below, self._files.made_ms(snapshot))
+
+    def halt(self) -> None:
+        """Touches the log no more."""
+        self._stopped = True
+        if self._cleaning is not None:
+            self._cleaning.cancel()
 
     async def stop(self) -> None:
-        """Waits for a copy that is being made: its store is about to be closed."""
+        """Halts, and waits for a copy that is being made: its store is about to be closed."""
+        self.halt()
         if self._running is not None:
             await asyncio.wait([self._running])
 
 
-def _copy(files: SnapshotFiles, source: SnapshotSource) -> tuple[OffsetAndEpoch, SnapshotDescription] | None:
+async def _on_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _copy(files: SnapshotFiles, source: SnapshotSource) -> _Taken | None:
     files.discard_taken()
     snapshot = source.copy_to(files.taking_path)
     return None if snapshot is None else (snapshot, files.measure())
 
 
 def read_piece(files: SnapshotFiles | None, response: FetchSnapshotResponse, max_bytes: int) -> FetchSnapshotResponse:
-    """``response`` with the piece of its snapshot that begins at its position, or with the reason why not."""
+    """``response`` with the piece of its snapshot that begins at its position, or with the reason why not. On any thread."""
     description = None
     if files is not None and response.snapshot is not None:
         description = files.describe(response.snapshot)
@@ -124,10 +203,13 @@ def read_piece(files: SnapshotFiles | None, response: FetchSnapshotResponse, max
         return msgspec.structs.replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
     if not 0 <= response.position < max(1, description.size):
         return msgspec.structs.replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+    try:
+        data = files.read(response.snapshot, response.position, max(1, max_bytes))
+    except FileNotFoundError:  # a newer one took its place this moment
+        return msgspec.structs.replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+    except OSError as error:
+        _logger.error("the snapshot at %d cannot be read: %s", response.snapshot.offset, error)
+        return msgspec.structs.replace(response, error=ErrorCode.KAFKA_STORAGE_ERROR)
     return msgspec.structs.replace(
-        response,
-        size=description.size,
-        checksum=description.checksum,
-        voters=description.voters,
-        data=files.read(response.snapshot, response.position, max_bytes),
+        response, size=description.size, checksum=description.checksum, voters=description.voters, data=data
     )

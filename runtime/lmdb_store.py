@@ -27,10 +27,14 @@ class LmdbStore:
     """One LMDB file at ``path`` (and ``path-lock``). Reads and writes on one thread; `sync` and `copy_to` on any."""
 
     def __init__(self, path: str, *, map_size_bytes: int = _MAP_SIZE_BYTES, read_only: bool = False) -> None:
-        """``read_only``: a file that nobody changes any more, which leaves no lock file beside it."""
-        self._environment = lmdb.open(
-            path, map_size=map_size_bytes, subdir=False, max_readers=16, readonly=read_only, lock=not read_only
-        )
+        """``read_only``: a file that nobody changes any more, which leaves no lock file beside it. OSError: it cannot be used."""
+        try:
+            self._environment = lmdb.open(
+                path, map_size=map_size_bytes, subdir=False, max_readers=16, readonly=read_only, lock=not read_only
+            )
+        except lmdb.Error as error:
+            raise OSError(f"{path}: {error}") from error
+        self._copying = threading.Lock()  # LMDB may not be resized meanwhile
         self._committing = threading.Lock()
         # Held for microseconds: around the two dictionaries, and around read transactions, which a resize would break.
         self._guard = threading.Lock()
@@ -106,7 +110,7 @@ class LmdbStore:
                     _apply(transaction, changes)
                 return
             except lmdb.MapFullError:
-                with self._guard:
+                with self._copying, self._guard:
                     self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
             except lmdb.Error as error:
                 raise OSError(f"{self._environment.path()}: {error}") from error
@@ -121,7 +125,11 @@ class LmdbStore:
 
     def copy_to(self, path: str) -> None:
         self.sync()
-        self._environment.copy(path, compact=True)
+        try:
+            with self._copying:
+                self._environment.copy(path, compact=True)
+        except lmdb.Error as error:
+            raise OSError(f"{path}: {error}") from error
         _sync_path(path)
         _sync_path(os.path.dirname(path) or ".")
 

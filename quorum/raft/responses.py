@@ -43,6 +43,8 @@ def handle_response(state: RaftState, event: ResponseReceived) -> None:
     state.forget_request(event.peer, request)
     if response is None:
         state.back_off(event.peer)
+        if isinstance(request, FetchSnapshotRequest):
+            snapshots.note_failure(state)
         elections.hurry_if_hopeless(state)
         return
     role = state.role

@@ -14,6 +14,8 @@ from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Requ
 from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
+SNAPSHOT_TRIES = 3
+
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +142,12 @@ def piece_continues(position: int, checksum: int | None, piece: FetchSnapshotRes
 def snapshot_is_whole(position: int, piece: FetchSnapshotResponse) -> bool:
     """A half-received snapshot is never used."""
     return position >= piece.size
+
+
+def may_ask_again(failures: int, is_voter: bool) -> bool:
+    """A download goes on where it was when the connection comes back. Voters have only the leader to ask; who has a choice does
+    not wait for one that is gone."""
+    return is_voter or failures < SNAPSHOT_TRIES
 
 
 def answers_request(awaited: Request | None, request: Request) -> bool:

@@ -55,7 +55,20 @@ def handle_fetch_snapshot_response(state: RaftState, event: ResponseReceived) ->
         role.download = None  # the next fetch says what there is now
     elif response.error is ErrorCode.NONE:
         _note_contact(state, role, event.peer)
+        role.download.failures = 0
         _take(state, role.download, response)
+    else:
+        note_failure(state)
+
+
+def note_failure(state: RaftState) -> None:
+    """No answer, or one without a piece."""
+    role = state.role
+    if not isinstance(role, Follower) or role.download is None:
+        return
+    role.download.failures += 1
+    if not rules.may_ask_again(role.download.failures, state.is_voter):
+        role.download = None  # and fetch from another, who says where to go on
 
 
 def _note_contact(state: RaftState, role: Follower, peer: int) -> None:
@@ -80,7 +93,9 @@ def _take(state: RaftState, download: Download, response: FetchSnapshotResponse)
 def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:
     """The log is empty now and goes on after the snapshot; all below is committed."""
     role = state.role
-    if isinstance(role, Follower):
+    if isinstance(role, Follower) and role.download is not None:
+        if event.snapshot is None:
+            state.back_off(role.download.source)
         role.download = None
     if event.snapshot is None:
         return

@@ -73,6 +73,13 @@ class MemoryLog:
     def log_end_offset(self) -> int:
         return self.batches[-1][1] if self.batches else self.log_start_offset
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(data) for *_, data in self.batches)
+
+    def bytes_between(self, start_offset: int, end_offset: int) -> int:
+        return sum(len(data) for base, end, _, data in self.batches if base >= start_offset and end <= end_offset)
+
     def append_as_follower(self, view: memoryview | bytes, leader_epoch: int) -> None:
         for position, header in headers(view):
             assert header.base_offset == self.log_end_offset

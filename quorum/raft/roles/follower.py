@@ -10,13 +10,15 @@ from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 
 class Download(msgspec.Struct):
     """A snapshot on its way from ``source``: ``position`` bytes are held of the one with ``checksum`` (two nodes' snapshots of one
-    place need not be the same bytes). ``installing``: all are, and the shell is checking them."""
+    place need not be the same bytes). ``failures``: requests in a row that brought nothing. ``installing``: all bytes are here, and the
+    shell is checking them."""
 
     snapshot: OffsetAndEpoch
     source: int
     endpoint: Endpoint
     position: int = 0
     checksum: int | None = None
+    failures: int = 0
     installing: bool = False
 
 

@@ -4,7 +4,7 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult
-from ottla.quorum.raft.messages import FetchRequest, FetchResponse
+from ottla.quorum.raft.messages import FetchRequest, FetchResponse, FetchSnapshotResponse
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
@@ -293,3 +293,29 @@ def test_a_new_leader_writes_the_voters_that_the_log_lacks() -> None:  # kraft.m
     assert not rules.must_write_voters(logged, Voter(ONE, here))
     assert rules.must_write_voters(logged, Voter(ONE, there))
     assert not rules.must_write_voters(logged, Voter(TWO, there))
+
+
+def piece(position: int, checksum: int = 7, size: int = 100) -> FetchSnapshotResponse:
+    place = OffsetAndEpoch(5, 1)
+    return FetchSnapshotResponse(epoch=1, snapshot=place, position=position, size=size, checksum=checksum)
+
+
+def test_pieces_of_a_snapshot_follow_each_other_and_are_of_one_file() -> None:  # KIP-630
+    assert rules.piece_continues(0, None, piece(0))
+    assert rules.piece_continues(40, 7, piece(40))
+    assert not rules.piece_continues(40, 7, piece(50))
+    assert not rules.piece_continues(40, 7, piece(40, checksum=8))
+
+
+def test_a_snapshot_is_used_when_all_of_it_is_there() -> None:  # KIP-630
+    assert rules.snapshot_is_whole(100, piece(90))
+    assert not rules.snapshot_is_whole(99, piece(90))
+
+
+def test_a_voter_asks_the_leader_for_its_snapshot_until_there_is_another_leader() -> None:  # KIP-630
+    assert rules.may_ask_again(1000, is_voter=True)
+
+
+def test_an_observer_turns_to_another_when_one_does_not_answer() -> None:  # ours
+    assert rules.may_ask_again(rules.SNAPSHOT_TRIES - 1, is_voter=False)
+    assert not rules.may_ask_again(rules.SNAPSHOT_TRIES, is_voter=False)

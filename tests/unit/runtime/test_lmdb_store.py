@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,3 +105,46 @@ def test_a_failed_commit_says_so_and_keeps_the_changes(store: LmdbStore) -> None
     assert caught.value.errno in (None, errno.EINVAL)
     assert store.get(b"k" * 600) == b"too long a key"
     store.clear()
+
+
+def test_looking_into_a_copy_does_not_change_it(store: LmdbStore, tmp_path: Path) -> None:
+    """Snapshots are told by their checksums."""
+    store.write([(b"a", b"1")], durable=True)
+    path = tmp_path / "copy"
+    store.copy_to(str(path))
+    before = path.read_bytes()
+    copy = LmdbStore(str(path))
+    assert list(copy.scan()) == [(b"a", b"1")]
+    copy.close()
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_store_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(b"x" * 10_000)
+    with pytest.raises(OSError, match="damaged"):
+        LmdbStore(str(path))
+
+
+def test_a_copy_that_cannot_be_made_is_an_error_of_the_disk(store: LmdbStore, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no-such-directory"):
+        store.copy_to(str(tmp_path / "no-such-directory" / "copy"))
+
+
+def test_a_map_that_is_full_during_a_copy_grows_after_it(store: LmdbStore, tmp_path: Path) -> None:
+    """LMDB must not be resized while anyone reads."""
+    store.write([(b"%d" % number, bytes(1000)) for number in range(500)], durable=True)
+
+    def copy_often() -> None:
+        for each in range(20):
+            store.copy_to(str(tmp_path / f"copy-{each}"))
+
+    copying = threading.Thread(target=copy_often)
+    copying.start()
+    for number in range(20):
+        store.write([(b"more %d" % number, bytes(100_000))], durable=True)
+    copying.join()
+    copy = LmdbStore(str(tmp_path / "copy-19"))
+    assert len(list(copy.scan())) >= 500
+    copy.close()
+    assert len(list(store.scan())) == 520

@@ -1,0 +1,73 @@
+"""Where a node keeps the metadata: the log, the image's store beside it, and what their settings say."""
+
+import asyncio
+import logging
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.runtime.host import Host
+from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.timers import LoopTimers, Timer
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+SYNC_INTERVAL_MS = 5_000
+"""A restart after a crash reads again at most what was committed in this time."""
+
+logger = logging.getLogger(__name__)
+
+
+def open_metadata_log(host: Host, directory: str, config: ServerConfig) -> Log:
+    """Expired by snapshots alone, and recovered from its start: it is short and its every byte counts."""
+    settings = LogConfig(
+        segment_bytes=config.integer("metadata.log.segment.bytes"),
+        segment_ms=config.integer("metadata.log.segment.ms"),
+        retention_ms=-1,
+        max_message_bytes=2**31 - 1,
+    )
+    return Log.open(host.disk, directory, METADATA_PARTITION, settings, now_ms=host.clock.wall_ms())
+
+
+def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
+    """When snapshots are taken and how long they and the log are kept."""
+    return SnapshotLimits(
+        after_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
+        after_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
+        retention=RetentionLimits(
+            config.integer("metadata.max.retention.bytes"), config.integer("metadata.max.retention.ms")
+        ),
+    )
+
+
+class StoreSync:
+    """Makes the image's store durable every `SYNC_INTERVAL_MS`, on a thread, from now on until `stop`."""
+
+    def __init__(self, loader: MetadataLoader, timers: LoopTimers) -> None:
+        self._loader = loader
+        self._timers = timers
+        self._synced = loader.image.offset
+        self._running: asyncio.Future[None] | None = None
+        self._timer: Timer = timers.call_later_ms(SYNC_INTERVAL_MS, self._due)
+
+    def _due(self) -> None:
+        self._timer = self._timers.call_later_ms(SYNC_INTERVAL_MS, self._due)
+        offset = self._loader.image.offset
+        if self._running is None and offset != self._synced:
+            self._synced = offset
+            self._running = asyncio.get_running_loop().run_in_executor(None, self._loader.sync)
+            self._running.add_done_callback(self._done)
+
+    def _done(self, running: "asyncio.Future[None]") -> None:
+        self._running = None
+        error = None if running.cancelled() else running.exception()
+        if error is not None:
+            self._synced = -1  # the log still has it all; only a restart would take longer
+            logger.error("the metadata image could not be written to disk: %s", error)
+
+    async def stop(self) -> None:
+        """Returns when nobody uses the store any more."""
+        self._timer.cancel()
+        if self._running is not None:
+            await asyncio.wait([self._running])
