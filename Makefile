@@ -6,7 +6,7 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench simulate model proto clean
+.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum simulate model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -60,6 +60,12 @@ wheel: setup ## builds the wheel, installs it into a clean venv outside the chec
 bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; see docs/benchmarks.md
 	@tools/system-packages mvn:maven java:openjdk-17-jdk-headless cmake:cmake npm:npm gcc:gcc
 	$(BIN)/python tests/benchmarks/side_by_side.py
+
+bench-quorum: test-tools ## controller failover, committed metadata changes beside Apache Kafka's, observers; see docs/benchmarks.md
+	tests/peers/kafka/kafka install
+	$(BIN)/python -m tests.benchmarks.failover
+	$(BIN)/python -m tests.benchmarks.metadata_rates
+	$(BIN)/python -m tests.benchmarks.observers
 
 simulate: setup ## many seeds of the whole cluster; SEEDS=10000
 	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)

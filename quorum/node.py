@@ -129,6 +129,7 @@ class QuorumNode:
         self._handling = False
         self._stopped = True
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._linger: asyncio.TimerHandle | None = None
         self._flush_planned = False
         self._syncs = 0
@@ -344,10 +345,10 @@ class QuorumNode:
             return
         when = deadline / 1000
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
+        self._timer, self._timer_at = self._loop.call_at(when, self._tick), when
 
     def _tick(self) -> None:
         self._timer = None

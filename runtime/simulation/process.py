@@ -46,6 +46,10 @@ class SimulatedHandle(asyncio.TimerHandle):
         self.process = process
         self.local_ns = local_ns
 
+    def when(self) -> float:
+        """uvloop, on which the program runs, has no such method on the handle of a timer that is due when it is set."""
+        raise AttributeError("uvloop's handles may have no when(): remember the moment instead")
+
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
 
 KAFKA = Path(__file__).resolve().parent.parent / "peers" / "kafka" / "kafka"
 KINDS = ("ottla", "kafka")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Cluster(Protocol):
@@ -99,3 +100,9 @@ def _answers(address: tuple[str, int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """User and system time of processes."""
+    stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / TICKS
