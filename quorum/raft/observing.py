@@ -11,7 +11,8 @@ FIRST_BOOTSTRAP_ID = -2  # and downwards, as in Kafka: no node has such an id
 
 
 def choose_source(state: RaftState) -> Voter | None:
-    """A plain broker stays with one voter, drawn at random among those on its own host or else among all, until that fails.
+    """A plain broker stays with one follower, drawn at random among those on its own host or else among all, until that
+    fails; it asks the leader only while no follower serves, so that the leader's cost does not grow with the brokers.
     A controller that may yet vote asks the leader. Without a leader, or when it fails, any voter tells who leads now."""
     role = state.role
     if isinstance(role, Follower):
@@ -19,7 +20,7 @@ def choose_source(state: RaftState) -> Voter | None:
         if not state.settings.fetch_from_any_voter:
             return leader if state.may_send(role.leader_id, FetchRequest) else _draw(state)
         known = {voter.key.id: voter for voter in (*_candidates(state), *_bootstrap(state))}
-        if role.source not in known or not _usable(state, role.source):
+        if role.source not in known or not _may_stay(state, role, role.source):
             drawn = _draw(state)
             role.source = None if drawn is None else drawn.key.id
         return None if role.source is None else known[role.source]
@@ -29,6 +30,12 @@ def choose_source(state: RaftState) -> Voter | None:
 def choose_informant(state: RaftState) -> Voter | None:
     """Whom a voter without a leader asks besides those it campaigns with: its voter set may be long out of date."""
     return _draw(state) if isinstance(state.role, Unattached) and state.settings.bootstrap else None
+
+
+def _may_stay(state: RaftState, role: Follower, source: int) -> bool:
+    """Where it fetched before; from the leader only in need."""
+    followers = (voter.key.id for voter in _candidates(state) if voter.key.id != role.leader_id)
+    return _usable(state, source) and (source != role.leader_id or not any(_usable(state, each) for each in followers))
 
 
 def _candidates(state: RaftState) -> tuple[Voter, ...]:
@@ -52,5 +59,6 @@ def _usable(state: RaftState, voter_id: int) -> bool:
 
 def _draw(state: RaftState) -> Voter | None:
     usable = [voter for voter in (*_candidates(state), *_bootstrap(state)) if _usable(state, voter.key.id)]
-    near = [voter for voter in usable if voter.endpoint.host == state.endpoint.host] or usable
+    followers = [voter for voter in usable if voter.key.id != state.known_leader_id] or usable
+    near = [voter for voter in followers if voter.endpoint.host == state.endpoint.host] or followers
     return near[state.random_between(0, len(near) - 1)] if near else None
