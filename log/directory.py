@@ -18,6 +18,7 @@ class DirectoryState:
         "condemned",
         "directory_id",
         "failure",
+        "flushed",
         "full",
         "lower_points",
         "on_failure",
@@ -40,6 +41,7 @@ class DirectoryState:
         self.on_failure: Callable[[DirectoryState], None] | None = None
         self.watermarks_moved = False
         self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
+        self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms
         self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
         self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
         self.start_offsets: dict[TopicPartition, int] = {}
@@ -69,6 +71,7 @@ class DirectoryState:
         """The log goes from this directory."""
         self.partitions -= 1
         self.rolled.pop(log, None)
+        self.flushed.pop(log, None)
         self.condemned.pop(log, None)
 
     def set_full(self, full: bool) -> None:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from ottla.log import producer_snapshot
 from ottla.log.checkpoints import write_epochs
-from ottla.log.config import LogConfig
+from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.files import CachedFile, OpenFiles
@@ -211,6 +211,13 @@ class DurableLog:
                 self.root.rolled.pop(self, None)
                 if self.recovery_point >= self.log_end_offset:
                     self._unpin()
+
+    def note_flush_settings(self) -> None:
+        """Has the timer look at this log, if ``flush.messages`` or ``flush.ms`` is set."""
+        if self.config.flush_messages < FOREVER or self.config.flush_ms < FOREVER:
+            self.root.flushed[self] = None
+        else:
+            self.root.flushed.pop(self, None)
 
     def flush_is_due(self, now_ms: int) -> bool:
         """Whether ``flush.messages`` or ``flush.ms`` asks for a sync. Called on a timer for logs that set them."""

@@ -61,6 +61,7 @@ class Log(DurableLog):
         except OSError as error:
             raise log.root.failed(error) from error
         log.set_high_watermark(high_watermark)
+        log.note_flush_settings()
         return log
 
     # What it is
@@ -89,6 +90,7 @@ class Log(DurableLog):
         self.config = config
         self.gaps_allowed = self.gaps_allowed or config.compacted
         self.active.configure(config)
+        self.note_flush_settings()
         truncation.set_roll_time(self)
 
     # Appending

@@ -12,7 +12,7 @@ import msgspec
 
 from ottla.log import roots
 from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CleanShutdown, OffsetCheckpoint
-from ottla.log.config import FOREVER, LogConfig
+from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX, OpenFiles
@@ -53,7 +53,6 @@ class LogManager:
         self._files = OpenFiles(disk, settings.open_files_max)
         self._locks: list[Lock] = []
         self._condemned: list[tuple[int, str, DirectoryState]] = []  # partition directories: when to remove, path
-        self._flushed: dict[TopicPartition, Log] = {}  # logs with flush.messages or flush.ms
         self._retention_queue: list[TopicPartition] = []
 
     # Starting and stopping
@@ -144,20 +143,6 @@ class LogManager:
     def _add(self, log: Log) -> None:
         self.logs[log.partition] = log
         log.root.partitions += 1
-        self._note_flush_settings(log)
-
-    def configure(self, partition: TopicPartition, config: LogConfig) -> None:
-        """Changed settings of one log; nothing for a partition that is not here."""
-        log = self.logs.get(partition)
-        if log is not None:
-            log.configure(config)
-            self._note_flush_settings(log)
-
-    def _note_flush_settings(self, log: Log) -> None:
-        if log.config.flush_messages < FOREVER or log.config.flush_ms < FOREVER:
-            self._flushed[log.partition] = log
-        else:
-            self._flushed.pop(log.partition, None)
 
     # Partitions
 
@@ -229,7 +214,6 @@ class LogManager:
     def _rename(self, log: Log, suffix: str) -> str:
         log.abandon()
         del self.logs[log.partition]
-        self._flushed.pop(log.partition, None)
         root = log.root
         root.forget(log)
         path = f"{root.path}/{roots.retired_name(log.partition, self._rng.randbytes(16).hex(), suffix)}"
@@ -243,7 +227,6 @@ class LogManager:
         lost = [log for log in self.logs.values() if log.root is root]
         for log in lost:
             del self.logs[log.partition]
-            self._flushed.pop(log.partition, None)
             self.offline[log.partition] = root
             try:
                 log.abandon()
@@ -317,7 +300,8 @@ class LogManager:
 
     def due_flushes(self, now_ms: int) -> list[Log]:
         """Logs that ``flush.messages`` or ``flush.ms`` want synced now."""
-        return [log for log in self._flushed.values() if log.flush_is_due(now_ms)]
+        flushed = [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.flushed]
+        return [log for log in flushed if log.flush_is_due(now_ms)]
 
     def rolled_logs(self) -> list[Log]:
         """Logs with closed segments that are not synced yet: sync `Log.unsynced`, until they are not here any more."""

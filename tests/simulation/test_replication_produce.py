@@ -8,6 +8,7 @@ from ottla.broker.wire.messages.produce_request import PartitionProduceData, Pro
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.proto import metadata_pb2 as pb
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.simulation.disk import SimulatedFile
 from ottla.testing.replication.broker import PORT, TOPIC, TOPIC_ID
 from ottla.testing.replication.client import batch
 from ottla.testing.replication.cluster import Cluster, run
@@ -177,4 +178,53 @@ def test_changed_settings_hold_from_then_on() -> None:
         cluster.tell(pb.MetadataRecord(config=config))
         assert (await client.produce(b"value")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
+    run(scenario)
+
+
+def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The segments that were synced, from now on."""
+    synced: list[str] = []
+    sync = SimulatedFile.sync
+
+    def counting(file: SimulatedFile) -> None:
+        if file.path.endswith(".log"):
+            synced.append(file.path)
+        sync(file)
+
+    monkeypatch.setattr(SimulatedFile, "sync", counting)
+    return synced
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_hundred_producers_share_a_sync(acks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), ottla_flush_before_ack="true")
+        clients = [await cluster.client() for _ in range(100)]
+        for _ in range(5):
+            synced.clear()
+            for answer in await asyncio.gather(*(client.produce(b"value", acks=acks) for client in clients)):
+                assert answer.error_code == 0
+            # The first one's, and those that came while it ran; the network spreads arrivals a little.
+            assert 1 <= len(synced) <= 5
+        assert cluster.brokers[1].log().recovery_point == 500
+
+    synced = count_syncs(monkeypatch)
+    run(scenario)
+
+
+def test_flush_before_ack_may_be_turned_on_and_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        log = cluster.brokers[1].log()
+        await client.produce(b"value")
+        assert (len(synced), log.recovery_point) == (0, 0)
+        cluster.set_topic(ottla_flush_before_ack="true")
+        await client.produce(b"value")
+        assert (len(synced), log.recovery_point) == (1, 2)
+        cluster.set_topic(ottla_flush_before_ack="false")
+        await client.produce(b"value")
+        assert (len(synced), log.recovery_point) == (1, 2)
+
+    synced = count_syncs(monkeypatch)
     run(scenario)

@@ -307,13 +307,37 @@ def test_closed_segments_are_synced_in_turn(manager: LogManager, make_batch: Mak
 
 def test_logs_with_flush_settings_are_flushed_when_due(manager: LogManager, make_batch: MakeBatch) -> None:
     create(manager, 2)
-    manager.configure(name(1), LogConfig(flush_messages=2))
-    manager.configure(name(9), LogConfig(flush_messages=2))
-    for number in range(2):
-        manager.logs[name(number)].append_as_leader(make_batch(2), 0, NOW_MS)
-    assert manager.due_flushes(NOW_MS) == [manager.logs[name(1)]]
-    manager.configure(name(1), LogConfig())
+    log = manager.get_or_create(name(2), LogConfig(flush_ms=1_000), TOPIC_ID, now_ms=NOW_MS)
+    for each in manager.logs.values():
+        each.append_as_leader(make_batch(2), 0, NOW_MS)
     assert manager.due_flushes(NOW_MS) == []
+    assert manager.due_flushes(NOW_MS + 999) == []
+    assert manager.due_flushes(NOW_MS + 1_000) == [log]
+
+
+def test_flush_settings_may_change_while_the_log_is_in_use(manager: LogManager, make_batch: MakeBatch) -> None:
+    """Partitions configure their log, not the manager."""
+    create(manager, 2)
+    changed = manager.logs[name(1)]
+    changed.configure(LogConfig(flush_messages=2))
+    for log in manager.logs.values():
+        log.append_as_leader(make_batch(2), 0, NOW_MS)
+    assert manager.due_flushes(NOW_MS) == [changed]
+    changed.configure(LogConfig())
+    assert manager.due_flushes(NOW_MS) == []
+    changed.configure(LogConfig(flush_messages=2))
+    manager.delete(name(1), NOW_MS)
+    assert manager.due_flushes(NOW_MS) == []
+
+
+def test_a_failed_directorys_logs_are_not_flushed(manager: LogManager, make_batch: MakeBatch) -> None:
+    create(manager, 2)
+    for log in manager.logs.values():
+        log.configure(LogConfig(flush_messages=1))
+        log.append_as_leader(make_batch(), 0, NOW_MS)
+    lost, kept = manager.logs.values()
+    lost.root.failed(OSError(errno.EIO, "gone"))
+    assert manager.due_flushes(NOW_MS) == [kept]
 
 
 def test_retention_takes_the_logs_in_turn(manager: LogManager, make_batch: MakeBatch) -> None:
