@@ -19,6 +19,7 @@ from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.storage import Storage
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.names import TopicPartition
+from ottla.log.roots import LogDirectoryError
 from ottla.proto import controller_pb2
 from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -54,6 +55,7 @@ class Broker:
         self._config = config
         self._loader = loader
         self._timers = timers
+        self._on_fatal = on_fatal
         self.storage = Storage(
             config, identity.cluster_id, host, timers, loader.image, self._directories_failed, start_cleaner
         )
@@ -67,7 +69,7 @@ class Broker:
             host.sync_later,
         )
         self.lifecycle = BrokerLifecycle(
-            _registration(config, identity, host, self.storage.previous_broker_epoch),
+            _registration(config, identity, host, self.storage),
             LifecycleSettings(
                 heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
                 session_timeout_ms=config.integer("broker.session.timeout.ms"),
@@ -91,6 +93,7 @@ class Broker:
             replicas=self.replicas,
             producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
             quorum_view=self._quorum_view,
+            logs=self.storage.manager,
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
         )
@@ -127,8 +130,10 @@ class Broker:
         self.replicas.broker_epoch = epoch
 
     def _directories_failed(self, directory_ids: list[bytes], partitions: list[TopicPartition]) -> None:
-        self.lifecycle.directories_failed(directory_ids)
         self.replicas.directory_failed(partitions)
+        self.lifecycle.directories_failed(directory_ids)
+        if not self.storage.can_go_on:
+            self._on_fatal(LogDirectoryError("the directory of the metadata log failed, or no log directory is left"))
 
     async def stop(self, timeout_s: float) -> None:
         """Hands leaderships over, answers what it can, flushes and closes the logs."""
@@ -144,14 +149,14 @@ class Broker:
 
 
 def _registration(
-    config: ServerConfig, identity: NodeIdentity, host: Host, previous_epoch: int
+    config: ServerConfig, identity: NodeIdentity, host: Host, storage: Storage
 ) -> controller_pb2.RegisterBrokerRequest:
     request = controller_pb2.RegisterBrokerRequest(
         broker_id=config.node_id,
         cluster_id=identity.cluster_id,
         incarnation_id=random_id(host.rng),
-        directories=[identity.directory_ids[path] for path in config.log_dirs],
-        previous_broker_epoch=previous_epoch,
+        directories=storage.working_directories,
+        previous_broker_epoch=storage.previous_broker_epoch,
     )
     if config.rack is not None:
         request.rack = config.rack

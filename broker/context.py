@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
     from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.log.manager import LogManager
     from ottla.quorum.controller.channel import ControllerChannel
     from ottla.quorum.metadata.image import MetadataImage
     from ottla.quorum.node import QuorumNode
@@ -29,5 +30,6 @@ class BrokerContext:
     replicas: "ReplicaManager"
     producer_ids: "ProducerIds"
     quorum_view: "QuorumView"
+    logs: "LogManager"
     node_id: int
     cluster_id: str

@@ -1,11 +1,14 @@
 """Whose directories these are: a node starts only on directories that were formatted for it."""
 
+import logging
 from typing import NamedTuple
 
 from ottla.log.checkpoints import MetaProperties
 from ottla.runtime.disk import Disk
 from ottla.runtime.settings.definitions import SettingError
 from ottla.runtime.settings.server import ServerConfig
+
+logger = logging.getLogger(__name__)
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -26,7 +29,13 @@ def read_identity(disk: Disk, config: ServerConfig) -> NodeIdentity:
     """Raises SettingError (one line) when a directory is not formatted, not writable, or belongs to somebody else."""
     found: dict[str, MetaProperties] = {}
     for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
-        meta = MetaProperties.read(disk, path) if disk.is_directory(path) else None
+        try:
+            meta = MetaProperties.read(disk, path) if disk.is_directory(path) else None
+        except OSError as error:
+            if path == config.metadata_log_dir:
+                raise SettingError(f"{path} cannot be read: {error}") from error
+            logger.error("log directory %s cannot be read: %s", path, error)
+            continue
         if meta is None:
             raise SettingError(f"{path} is not formatted: run ottla storage format -t CLUSTER_ID -c server.properties")
         if meta.node_id != config.node_id:

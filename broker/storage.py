@@ -87,6 +87,17 @@ class Storage:
             self._config, configs.get((TOPIC_RESOURCE, partition.topic), {}), configs.get((BROKER_RESOURCE, ""))
         )
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether any directory works, and the metadata log's among them if it is one (Kafka's LogDirFailureHandler)."""
+        lost = [root.path for root in self.manager.roots if root.failure is not None]
+        return len(lost) < len(self.manager.roots) and self._config.metadata_log_dir not in lost
+
+    @property
+    def working_directories(self) -> list[bytes]:
+        """The ids of those that have not failed."""
+        return [root.directory_id for root in self.manager.roots if root.failure is None]
+
     def start(self) -> None:
         """Starts the timers."""
         config, manager = self._config, self.manager
@@ -174,13 +185,19 @@ class Storage:
     # What the replica manager asks.
 
     def get_or_create(
-        self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: bytes,
+        directory_id: bytes | None = None,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         now_ms = self._host.clock.wall_ms()
         known = self.manager.logs.get(partition)
         if known is not None and known.topic_id != topic_id:
             self._forget_cleaning(partition)  # it is of another topic, and set aside
-        log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms)
+        log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms, is_new=is_new)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
@@ -212,5 +229,8 @@ class Storage:
 
 def _previous_epoch(config: ServerConfig, host: Host) -> int:
     """The epoch of the last clean shutdown, -1 unless all directories agree on one."""
-    epochs = {CleanShutdown.broker_epoch(host.disk, path): None for path in config.log_dirs}
+    try:
+        epochs = {CleanShutdown.broker_epoch(host.disk, path): None for path in config.log_dirs}
+    except OSError:  # a directory that failed: what was in it is lost
+        return -1
     return next(iter(epochs)) if len(epochs) == 1 else -1

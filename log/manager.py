@@ -154,11 +154,13 @@ class LogManager:
         directory_id: bytes | None = None,
         *,
         now_ms: int,
+        is_new: bool = True,
     ) -> Log:
         """The partition's log. A new one goes to the directory asked for, or to the one with the fewest partitions.
 
         A log of another topic that had this name is set aside first. Raises StorageError when the partition's directory, or
-        every directory, takes nothing.
+        every directory, takes nothing; also for a partition that is not new (``is_new``: nobody counts on its records here)
+        while a directory is lost that may hold it: an empty log in its place could pass for the whole.
         """
         log = self.logs.get(partition)
         if log is not None and log.topic_id == topic_id:
@@ -167,12 +169,15 @@ class LogManager:
             self.set_aside(log)
         elif partition in self.offline:
             self.offline[partition].refuse()
-        return self._create(self._choose(directory_id), partition, config, topic_id, now_ms)
+        return self._create(self._choose(directory_id, is_new), partition, config, topic_id, now_ms)
 
-    def _choose(self, directory_id: bytes | None) -> DirectoryState:
+    def _choose(self, directory_id: bytes | None, is_new: bool) -> DirectoryState:
         for root in self.roots:
             if directory_id is not None and root.directory_id == directory_id:
                 return root
+        lost = [root.path for root in self.roots if root.failure]
+        if lost and not is_new:
+            raise StorageError(f"it may lie in {lost[0]}, which failed")
         working = [root for root in self.roots if root.writable] or [root for root in self.roots if not root.failure]
         if not working:
             raise StorageError("no log directory works")
@@ -267,6 +272,7 @@ class LogManager:
         if root.failure is not None:
             return
         try:
+            roots.check_presence(self.disk, root.path)
             action()
         except OSError as error:
             root.failed(error)
@@ -274,7 +280,7 @@ class LogManager:
             _logger.warning("%s", error)
 
     def check_space(self) -> list[DirectoryState]:
-        """Looks at the free space; returns the directories whose state changed: full, or taking data again."""
+        """Looks whether each directory is there and at its free space; returns those that are full, or take data again."""
         changed = []
         for root in self.roots:
             if root.failure is None and self._check_space(root):
@@ -284,6 +290,7 @@ class LogManager:
     def _check_space(self, root: DirectoryState) -> bool:
         floor = self.settings.free_bytes_floor
         try:
+            roots.check_presence(self.disk, root.path)
             free = self.disk.free_bytes(root.path)
         except OSError as error:
             root.failed(error)

@@ -1,9 +1,10 @@
 """The root of a log directory: whose it is, who holds it, what lies in it."""
 
+import errno
 import logging
 from typing import NamedTuple
 
-from ottla.log.checkpoints import CheckpointError, MetaProperties, OffsetCheckpoint
+from ottla.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, OffsetCheckpoint
 from ottla.log.names import TopicPartition
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.identifiers import id_to_text
@@ -57,6 +58,15 @@ def lock(disk: Disk, path: str) -> Lock:
         return disk.lock(f"{path}/{LOCK}")
     except BlockingIOError as error:
         raise LogDirectoryError(f"{path} is in use by another process (its {LOCK} is held)") from error
+
+
+def check_presence(disk: Disk, path: str) -> None:
+    """Raises OSError when the directory is not what it was: a file system that was unmounted leaves an empty one behind.
+
+    Files that are open go on working, so nothing else would tell before new ones are written to the wrong disk.
+    """
+    if not disk.exists(f"{path}/{META_PROPERTIES}"):
+        raise OSError(errno.ENOENT, f"{META_PROPERTIES} is gone; was the disk unmounted?", path)
 
 
 class Found(NamedTuple):

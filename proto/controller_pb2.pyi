@@ -44,6 +44,7 @@ class ControllerRequest(_message.Message):
     UPDATE_FEATURES_FIELD_NUMBER: _builtins.int
     ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """set by the transport"""
     origin: _builtins.str
@@ -76,6 +77,8 @@ class ControllerRequest(_message.Message):
     def alter_partition_reassignments(self) -> Global___AlterPartitionReassignmentsRequest: ...
     @_builtins.property
     def register_controller(self) -> Global___RegisterControllerRequest: ...
+    @_builtins.property
+    def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesRequest: ...
     def __init__(
         self,
         *,
@@ -95,12 +98,13 @@ class ControllerRequest(_message.Message):
         update_features: Global___UpdateFeaturesRequest | None = ...,
         alter_partition_reassignments: Global___AlterPartitionReassignmentsRequest | None = ...,
         register_controller: Global___RegisterControllerRequest | None = ...,
+        assign_replicas_to_directories: Global___AssignReplicasToDirectoriesRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -127,6 +131,7 @@ class ControllerResponse(_message.Message):
     UPDATE_FEATURES_FIELD_NUMBER: _builtins.int
     ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """of the request"""
     error_code: _builtins.int
@@ -160,6 +165,8 @@ class ControllerResponse(_message.Message):
     def alter_partition_reassignments(self) -> Global___AlterPartitionReassignmentsResponse: ...
     @_builtins.property
     def register_controller(self) -> Global___RegisterControllerResponse: ...
+    @_builtins.property
+    def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesResponse: ...
     def __init__(
         self,
         *,
@@ -180,14 +187,15 @@ class ControllerResponse(_message.Message):
         update_features: Global___UpdateFeaturesResponse | None = ...,
         alter_partition_reassignments: Global___AlterPartitionReassignmentsResponse | None = ...,
         register_controller: Global___RegisterControllerResponse | None = ...,
+        assign_replicas_to_directories: Global___AssignReplicasToDirectoriesResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
     _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
@@ -1417,3 +1425,155 @@ class RegisterControllerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterControllerResponse: _TypeAlias = RegisterControllerResponse  # noqa: Y015
+
+@_typing.final
+class AssignReplicasToDirectoriesRequest(_message.Message):
+    """Kafka's AssignReplicasToDirs (KIP-858): where a broker with several directories keeps its replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.bytes
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.bytes = ...,
+            partitions: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Directory(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ID_FIELD_NUMBER: _builtins.int
+        TOPICS_FIELD_NUMBER: _builtins.int
+        id: _builtins.bytes
+        @_builtins.property
+        def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesRequest.Topic]: ...
+        def __init__(
+            self,
+            *,
+            id: _builtins.bytes = ...,
+            topics: _abc.Iterable[Global___AssignReplicasToDirectoriesRequest.Topic] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "topics", b"topics"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesRequest.Directory]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        directories: _abc.Iterable[Global___AssignReplicasToDirectoriesRequest.Directory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "directories", b"directories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignReplicasToDirectoriesRequest: _TypeAlias = AssignReplicasToDirectoriesRequest  # noqa: Y015
+
+@_typing.final
+class AssignReplicasToDirectoriesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        error_code: _builtins.int
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            error_code: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "partition_index", b"partition_index"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.bytes
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesResponse.Partition]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.bytes = ...,
+            partitions: _abc.Iterable[Global___AssignReplicasToDirectoriesResponse.Partition] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Directory(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ID_FIELD_NUMBER: _builtins.int
+        TOPICS_FIELD_NUMBER: _builtins.int
+        id: _builtins.bytes
+        @_builtins.property
+        def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesResponse.Topic]: ...
+        def __init__(
+            self,
+            *,
+            id: _builtins.bytes = ...,
+            topics: _abc.Iterable[Global___AssignReplicasToDirectoriesResponse.Topic] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "topics", b"topics"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesResponse.Directory]: ...
+    def __init__(
+        self,
+        *,
+        directories: _abc.Iterable[Global___AssignReplicasToDirectoriesResponse.Directory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directories", b"directories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignReplicasToDirectoriesResponse: _TypeAlias = AssignReplicasToDirectoriesResponse  # noqa: Y015

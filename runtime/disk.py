@@ -86,6 +86,10 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """The size of the file system that holds ``path``."""
+        ...
+
     def modified_ms(self, path: str) -> int: ...
 
     def lock(self, path: str) -> Lock:

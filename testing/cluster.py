@@ -36,17 +36,21 @@ Result = TypeVar("Result")
 class Cluster:
     """Nodes 1..N. Entering starts them and returns when all take requests; leaving stops them and removes their data."""
 
-    def __init__(self, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
-        """``settings``: Kafka's names, for every node."""
+    def __init__(self, nodes: int = 3, settings: Mapping[str, str] | None = None, *, log_directories: int = 1) -> None:
+        """``settings``: Kafka's names, for every node. ``log_directories``: how many each has."""
         self._home = Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-cluster", daemon=True)
-        self._configs = _configurations(self._home, nodes, settings or {})
+        self._configs = _configurations(self._home, nodes, settings or {}, log_directories)
         self._servers: dict[int, Server] = {}
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(str(config.client_listeners[0].endpoint) for config in self._configs.values())
+
+    def log_directories(self, node_id: int) -> list[Path]:
+        """A node's ``log.dirs``; the first has the metadata log too."""
+        return [Path(path) for path in self._configs[node_id].log_dirs]
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -97,23 +101,26 @@ class Cluster:
         await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
 
 
-def _configurations(home: Path, nodes: int, settings: Mapping[str, str]) -> dict[int, ServerConfig]:
+def _configurations(
+    home: Path, nodes: int, settings: Mapping[str, str], log_directories: int
+) -> dict[int, ServerConfig]:
     ports = free_ports(2 * nodes)
     voters = ",".join(f"{node}@127.0.0.1:{ports[nodes + node - 1]}" for node in range(1, nodes + 1))
     cluster_id = id_to_text(random_id(SystemRandom()))
     configs = {}
     for node in range(1, nodes + 1):
-        data = home / f"node-{node}"
+        paths = [str(home / f"node-{node}" / f"data-{number}") for number in range(1, log_directories + 1)]
         disk = RealDisk()
-        disk.make_directories(str(data))
-        MetaProperties(cluster_id, node, random_id(SystemRandom())).write(disk, str(data))
+        for path in paths:
+            disk.make_directories(path)
+            MetaProperties(cluster_id, node, random_id(SystemRandom())).write(disk, path)
         texts = {
             "process.roles": "broker,controller",
             "node.id": str(node),
             "listeners": f"PLAINTEXT://127.0.0.1:{ports[node - 1]},CONTROLLER://127.0.0.1:{ports[nodes + node - 1]}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
-            "log.dirs": str(data),
+            "log.dirs": ",".join(paths),
             "default.replication.factor": str(min(nodes, 3)),
             "min.insync.replicas": "2" if nodes > 2 else "1",
         }

@@ -222,7 +222,7 @@ class Partition:
         """
         leader = self.leader
         if leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
+            raise self._not_leading()
         if acks == ACKS_ALL and not leader.has_enough_in_sync():
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -243,6 +243,11 @@ class Partition:
             if not stable:
                 self._events.durability.follow(self.log, self._stable)
         return info
+
+    def _not_leading(self) -> KafkaError:
+        if not self.usable:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self} failed")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
 
     @property
     def must_sync(self) -> bool:

@@ -84,7 +84,13 @@ class LogStore(Protocol):
     """The logs of a broker, over its directories."""
 
     def get_or_create(
-        self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: bytes,
+        directory_id: bytes | None = None,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog: ...
     def delete(self, partition: TopicPartition) -> None: ...
     def checkpoint_high_watermarks(self) -> None: ...

@@ -11,6 +11,7 @@ from random import Random
 import msgspec
 
 from ottla.broker.replication.alter_partition import AlterPartitionQueue, Controller
+from ottla.broker.replication.assignments import AssignmentQueue
 from ottla.broker.replication.decisions.fetch_session import SessionCache
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
@@ -28,6 +29,7 @@ from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import BROKER_RESOURCE, NO_LEADER, BrokerView, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers, Timer
@@ -76,6 +78,7 @@ class ReplicaManager:
         self._logs = logs
         self._image: MetadataImage | None = None
         self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
+        self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         durability = Durability(sync_later)
         self._events = PartitionEvents(wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
@@ -96,6 +99,7 @@ class ReplicaManager:
             timer.cancel()
         self._fetchers.close()
         self._alter.close()
+        self._assignments.close()
         self._events.preparers.close()
 
     # What handlers ask.
@@ -198,10 +202,17 @@ class ReplicaManager:
         try:
             if partition is None:
                 partition = self._create(replica, image)
-            play(partition, replica.view)
+            if partition.usable:  # else its directory failed: it is lost until the broker starts again
+                play(partition, replica.view)
+                self._tell_directory(partition, replica.view)
         except KafkaError as error:
             logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
             self._offline[key] = self._offline[replica.topic, replica.index] = None
+
+    def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
+        directory_id = partition.log.root.directory_id
+        if directory_id not in (ZERO_ID, view.directory_of(self.node_id)):
+            self._assignments.submit(partition.topic_id, partition.index, directory_id)
 
     def _create(self, replica: Replica, image: MetadataImage) -> Partition:
         log = self._logs.get_or_create(
@@ -209,6 +220,7 @@ class ReplicaManager:
             self._log_config(replica.topic, image),
             replica.topic_id,
             replica.view.directory_of(self.node_id),
+            is_new=replica.view.partition_epoch == 0 or self.node_id not in replica.view.isr,
         )
         partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._events)
         self.partitions[replica.topic_id, replica.index] = partition

@@ -8,6 +8,7 @@ from ottla.quorum.controller.decisions import cluster
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.configs import incremental_alter_configs
 from ottla.quorum.controller.decisions.decision import Decision
+from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.features import register_controller, update_features
 from ottla.quorum.controller.decisions.producer_ids import allocate_producer_ids
@@ -31,6 +32,7 @@ DECIDERS: dict[str, Decider] = {
     "update_features": update_features,
     "alter_partition_reassignments": alter_partition_reassignments,
     "register_controller": register_controller,
+    "assign_replicas_to_directories": assign_replicas,
 }
 
 

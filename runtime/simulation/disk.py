@@ -221,6 +221,11 @@ class SimulatedDisk:
         platter.check("read", path)
         return max(0, platter.capacity_bytes - platter.used_bytes)
 
+    def total_bytes(self, path: str) -> int:
+        platter = self.platter()
+        platter.check("read", path)
+        return platter.capacity_bytes
+
     def modified_ms(self, path: str) -> int:
         entry = self.platter().find(path)
         if entry is None:

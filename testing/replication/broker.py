@@ -47,7 +47,13 @@ class Logs:
         self.opened: dict[TopicPartition, Log] = {}
 
     def get_or_create(
-        self, partition: TopicPartition, config: LogConfig, topic_id: bytes, directory_id: bytes | None = None
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: bytes,
+        directory_id: bytes | None = None,
+        *,
+        is_new: bool = True,
     ) -> Log:
         log = self.opened.get(partition)
         if log is None:

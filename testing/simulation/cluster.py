@@ -1,7 +1,7 @@
 """A cluster of production servers on simulated machines: formatted disks, one process a node, restarts on what is left."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ottla.broker.server import Server
@@ -41,9 +41,16 @@ SETTINGS = {
 class SimulatedCluster:
     """Nodes ``node-1`` to ``node-N``, each controller and broker. `start` switches them on; faults may then hit them."""
 
-    def __init__(self, loop: SimulationLoop, nodes: int = 3, settings: Mapping[str, str] | None = None) -> None:
-        """``settings``: Kafka's names, for every node, on top of `SETTINGS`."""
+    def __init__(
+        self,
+        loop: SimulationLoop,
+        nodes: int = 3,
+        settings: Mapping[str, str] | None = None,
+        directories: Sequence[str] = (DATA,),
+    ) -> None:
+        """``settings``: Kafka's names, for every node, on top of `SETTINGS`. The first directory has the metadata log too."""
         self.loop = loop
+        self.directories = directories
         self.nodes: dict[int, SimulatedNode] = {
             number: loop.create_node(f"node-{number}") for number in range(1, nodes + 1)
         }
@@ -54,9 +61,10 @@ class SimulatedCluster:
         cluster_id = id_to_text(random_id(rng))
         for number, node in self.nodes.items():
             disk = SimulatedDisk(node.platter)
-            disk.make_directories(DATA)
-            disk.sync_directory("/")
-            MetaProperties(cluster_id, number, random_id(rng)).write(disk, DATA)
+            for directory in directories:
+                disk.make_directories(directory)
+                disk.sync_directory("/")
+                MetaProperties(cluster_id, number, random_id(rng)).write(disk, directory)
 
     def _config(self, number: int, settings: Mapping[str, str]) -> ServerConfig:
         host = self.nodes[number].name
@@ -67,7 +75,7 @@ class SimulatedCluster:
             "listeners": f"PLAINTEXT://{host}:{CLIENT_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
-            "log.dirs": DATA,
+            "log.dirs": ",".join(self.directories),
         }
         return ServerConfig({**settings, **texts}, host)
 

@@ -78,3 +78,21 @@ def test_kafka_python_describes_the_cluster_and_its_quorum(cluster: ProcessClust
     assert sorted(broker["broker_id"] for broker in described["brokers"]) == [1, 2, 3]
     assert quorum["leader_id"] in (1, 2, 3)
     assert sorted(voter["replica_id"] for voter in quorum["current_voters"]) == [1, 2, 3]
+
+
+def test_kafka_python_describes_log_directories(cluster: ProcessCluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    servers = cluster.bootstrap_servers.split(",")
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+    producer.send(topic, b"x" * 1000, partition=0)
+    producer.close()
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    described = admin.describe_log_dirs({topic: [0]})
+    admin.close()
+    assert len(described) == 3
+    for broker in described:
+        (directory,) = broker["log_dirs"]
+        assert directory["error_code"] == 0
+        assert directory["topics"][0]["name"] == topic
+        assert directory["topics"][0]["partitions"][0]["partition_size"] > 1000
+        assert 0 < directory["usable_bytes"] <= directory["total_bytes"]

@@ -68,7 +68,7 @@ def _refusal(state: ControllerState, sender: int, partition: PartitionView, aske
     isr = [member.broker_id for member in asked.new_isr]
     if not _is_possible_isr(isr, partition) or not _is_possible_recovery(asked, isr, partition):
         return ErrorCode.INVALID_REQUEST
-    if not all(_is_eligible(state, member) for member in asked.new_isr):
+    if not all(_is_eligible(state, partition, member) for member in asked.new_isr):
         return ErrorCode.INELIGIBLE_REPLICA
     return None
 
@@ -87,8 +87,10 @@ def _is_possible_recovery(asked: _Partition, isr: list[int], partition: Partitio
     return True
 
 
-def _is_eligible(state: ControllerState, member: rpc.AlterPartitionRequest.Member) -> bool:
+def _is_eligible(state: ControllerState, partition: PartitionView, member: rpc.AlterPartitionRequest.Member) -> bool:
     broker = state.image.brokers.get(member.broker_id)
     if broker is None or not broker.is_active:
         return False
+    if member.broker_id not in partition.isr and not state.has_replica_online(partition, broker):
+        return False  # it was in sync a moment ago, as its leader still believes, and then its directory was lost
     return member.broker_epoch in (-1, broker.epoch)

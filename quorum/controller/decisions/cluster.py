@@ -58,9 +58,9 @@ def register_broker(
 
 
 def _holds_directories_of(request: rpc.RegisterBrokerRequest, known: BrokerView) -> bool:
-    """Whether the new process has the old one's directories. It locked them before it came here, so the old one is dead:
-    nobody needs to wait for its session to end (Kafka does)."""
-    return bool(known.directories) and sorted(request.directories) == sorted(known.directories)
+    """Whether the new process has one of the old one's directories. It locked it before it came here, so the old one is
+    dead: nobody needs to wait for its session to end (Kafka does)."""
+    return any(each in known.directories for each in request.directories)
 
 
 def _check_directories(state: ControllerState, request: rpc.RegisterBrokerRequest) -> None:

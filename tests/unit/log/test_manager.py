@@ -72,6 +72,30 @@ def test_a_directory_that_is_asked_for_is_taken(manager: LogManager) -> None:
     assert manager.get_or_create(name(0), CONFIG, TOPIC_ID, now_ms=NOW_MS) is manager.logs[name(0)]
 
 
+def test_what_may_lie_in_a_lost_directory_is_not_made_anew(manager: LogManager) -> None:
+    manager.roots[0].failed(OSError(errno.EIO, "gone"))
+    for place in (None, bytes(15) + b"\x09", bytes(15) + b"\x01"):
+        with pytest.raises(KafkaError) as caught:
+            manager.get_or_create(name(0), CONFIG, TOPIC_ID, place, now_ms=NOW_MS, is_new=False)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    there = manager.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\x02", now_ms=NOW_MS, is_new=False)
+    assert there.root.path == "/b"
+    assert manager.get_or_create(name(1), CONFIG, TOPIC_ID, now_ms=NOW_MS).root.path == "/b"
+
+
+def test_a_directory_that_was_unmounted_has_failed(manager: LogManager, disk: SimulatedDisk) -> None:
+    create(manager, 2)
+    told: list[DirectoryState] = []
+    manager.on_directory_failed = lambda root, _: told.append(root)
+    disk.rename("/b", "/elsewhere")
+    disk.make_directories("/b")
+    manager.check_space()
+    assert told == [manager.roots[1]]
+    assert list(manager.logs) == [name(0)]
+    manager.checkpoint_recovery_points()
+    assert disk.list_directory("/b") == []
+
+
 def test_everything_is_found_again_after_a_clean_and_after_a_hard_stop(
     manager: LogManager, make_batch: MakeBatch, platter: Platter
 ) -> None:

@@ -111,6 +111,7 @@ class Site:
             replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None)),  # the data path has its own tests
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
+            logs=cast(Any, None),
             node_id=1,
             cluster_id="the-cluster",
         )

@@ -92,6 +92,17 @@ def test_who_holds_the_old_incarnations_directories_need_not_wait(world: World) 
     assert world.state.image.brokers[1].incarnation_id == bytes([1, 2]) * 8
 
 
+def test_who_holds_what_is_left_of_them_need_not_wait(world: World) -> None:
+    world.register(4, directories=[directory(4), directory(7)])
+    world.register(4, incarnation=2, directories=[directory(7)])
+    assert world.state.image.brokers[4].directories == (directory(7),)
+    world.heartbeat(4)
+    for others in ([directory(8)], []):
+        refusal = refused(world, world.registration(4, incarnation=3, directories=others))
+        assert refusal is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    world.register(4, incarnation=3, directories=[directory(4), directory(7)])
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

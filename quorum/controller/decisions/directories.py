@@ -1,0 +1,66 @@
+"""AssignReplicasToDirs (KIP-858): a broker tells in which of its directories it keeps which replicas."""
+
+from msgspec import structs
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.decision import NO_ERROR, Decision, Record
+from ottla.quorum.controller.decisions.partitions import change_builder
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.delta import PartitionKey
+from ottla.quorum.metadata.views import BrokerView, PartitionView
+from ottla.runtime.errors import ErrorCode
+
+_Result = rpc.AssignReplicasToDirectoriesResponse.Partition
+
+
+def assign_replicas(
+    state: ControllerState, request: rpc.AssignReplicasToDirectoriesRequest
+) -> Decision[rpc.AssignReplicasToDirectoriesResponse]:
+    """Each partition is judged by itself. Raises KafkaError (STALE_BROKER_EPOCH) for the sender."""
+    broker = state.registered(request.broker_id, request.broker_epoch)
+    response = rpc.AssignReplicasToDirectoriesResponse()
+    records: list[Record] = []
+    for asked in request.directories:
+        directory = response.directories.add(id=asked.id)
+        for each in asked.topics:
+            topic = directory.topics.add(topic_id=each.topic_id)
+            for index in each.partitions:
+                error = _assign(state, broker, asked.id, each.topic_id, index, records)
+                topic.partitions.append(_Result(partition_index=index, error_code=error))
+    return Decision(response, records, atomic=False)
+
+
+def _assign(
+    state: ControllerState, broker: BrokerView, directory: bytes, topic_id: bytes, index: int, records: list[Record]
+) -> int:
+    if topic_id not in state.image.topics_by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = state.image.partition(topic_id, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker.id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if len(directory) != 16:
+        return ErrorCode.INVALID_REQUEST
+    record = _move(state, broker, directory, (topic_id, index), partition)
+    if record is not None:
+        records.append(record)
+    return NO_ERROR
+
+
+def _move(
+    state: ControllerState, broker: BrokerView, directory: bytes, key: PartitionKey, partition: PartitionView
+) -> Record | None:
+    directories = tuple(directory if each == broker.id else partition.directory_of(each) for each in partition.replicas)
+    if directories == partition.directories:
+        return None
+    moved = structs.replace(partition, directories=directories)
+    builder = change_builder(state, key, moved)
+    if not broker.has_directory(directory):
+        # It failed before its broker could tell what was in it: the replica is lost, as others of that directory are.
+        builder.isr = tuple(each for each in partition.isr if each != broker.id)
+    record = builder.build() or Record(partition_change=pb.PartitionChange(topic_id=key[0], partition_id=key[1]))
+    if not record.partition_change.HasField("directories"):
+        record.partition_change.directories.ids.extend(directories)
+    return record

@@ -1,0 +1,133 @@
+"""Directory assignments on their way to the controller: batched, one request at a time, until they are answered."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.replication import assignments
+from ottla.broker.replication.assignments import RETRY_MS, AssignmentQueue
+from ottla.proto import controller_pb2 as pb
+from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.replication.test_alter_partition import FakeTimers
+
+TOPIC, OTHER = b"T" * 16, b"O" * 16
+FIRST, SECOND = b"1" * 16, b"2" * 16
+Done = Callable[[pb.ControllerResponse | None], None]
+
+
+class World:
+    def __init__(self) -> None:
+        self.timers = FakeTimers()
+        self.asked: list[tuple[pb.AssignReplicasToDirectoriesRequest, Done]] = []
+        self.queue = AssignmentQueue(self, 1, lambda: 77, self.timers)
+
+    def call_back(self, request: pb.ControllerRequest, on_done: Done, timeout_ms: int) -> None:
+        body = request.assign_replicas_to_directories
+        assert (body.broker_id, body.broker_epoch) == (1, 77)
+        self.asked.append((body, on_done))
+
+    def sent(self) -> dict[tuple[bytes, int], bytes]:
+        """The one request's assignments."""
+        ((body, _),) = self.asked
+        return {
+            (topic.topic_id, index): directory.id
+            for directory in body.directories
+            for topic in directory.topics
+            for index in topic.partitions
+        }
+
+    def answer(self, error: int | None = 0, each: int = 0) -> None:
+        """None: no answer came."""
+        body, on_done = self.asked.pop()
+        if error is None:
+            on_done(None)
+            return
+        response = pb.ControllerResponse(error_code=error)
+        for directory in body.directories:
+            told = response.assign_replicas_to_directories.directories.add(id=directory.id)
+            for topic in directory.topics:
+                answered = told.topics.add(topic_id=topic.topic_id)
+                for index in topic.partitions:
+                    answered.partitions.add(partition_index=index, error_code=each)
+        on_done(response)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_comes_together_leaves_together(world: World) -> None:
+    for topic, index, directory in [(TOPIC, 0, FIRST), (TOPIC, 1, SECOND), (OTHER, 0, FIRST)]:
+        world.queue.submit(topic, index, directory)
+    world.timers.advance(2)
+    assert world.sent() == {(TOPIC, 0): FIRST, (TOPIC, 1): SECOND, (OTHER, 0): FIRST}
+    world.answer()
+    world.timers.advance(10 * RETRY_MS)
+    assert world.asked == []
+
+
+def test_one_request_is_under_way_and_the_latest_word_counts(world: World) -> None:
+    world.queue.submit(TOPIC, 0, FIRST)
+    world.timers.advance(2)
+    world.queue.submit(TOPIC, 0, FIRST)  # on its way already
+    world.queue.submit(TOPIC, 1, FIRST)
+    world.queue.submit(TOPIC, 1, SECOND)
+    world.timers.advance(2)
+    assert world.sent() == {(TOPIC, 0): FIRST}
+    world.answer()
+    world.timers.advance(2)
+    assert world.sent() == {(TOPIC, 1): SECOND}
+
+
+@pytest.mark.parametrize("error", [None, ErrorCode.STALE_BROKER_EPOCH])
+def test_it_is_sent_until_it_is_answered(world: World, error: int | None) -> None:
+    world.queue.submit(TOPIC, 0, FIRST)
+    for _ in range(3):
+        world.timers.advance(RETRY_MS + 1)
+        assert world.sent() == {(TOPIC, 0): FIRST}
+        world.answer(error)
+        world.queue.submit(TOPIC, 1, FIRST)
+        world.timers.advance(RETRY_MS // 2)
+        assert world.asked == []
+        world.queue.submit(TOPIC, 1, FIRST)
+        world.timers.advance(RETRY_MS)
+        assert world.sent() == {(TOPIC, 0): FIRST, (TOPIC, 1): FIRST}
+        world.answer()
+        world.queue.submit(TOPIC, 0, FIRST)
+
+
+def test_a_newer_word_is_not_replaced_by_the_repetition_of_an_older(world: World) -> None:
+    world.queue.submit(TOPIC, 0, FIRST)
+    world.timers.advance(2)
+    world.queue.submit(TOPIC, 0, SECOND)
+    world.answer(None)
+    world.timers.advance(RETRY_MS + 1)
+    assert world.sent() == {(TOPIC, 0): SECOND}
+
+
+def test_a_refused_replica_is_not_asked_for_again(world: World) -> None:
+    world.queue.submit(TOPIC, 0, FIRST)
+    world.timers.advance(2)
+    world.answer(0, ErrorCode.UNKNOWN_TOPIC_ID)
+    world.timers.advance(10 * RETRY_MS)
+    assert world.asked == []
+
+
+def test_requests_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignments, "REPLICAS_PER_REQUEST_MAX", 2)
+    for index in range(5):
+        world.queue.submit(TOPIC, index, FIRST)
+    sizes = []
+    for _ in range(3):
+        world.timers.advance(2)
+        sizes.append(len(world.sent()))
+        world.answer()
+    assert sizes == [2, 2, 1]
+
+
+def test_nothing_is_sent_after_the_end(world: World) -> None:
+    world.queue.submit(TOPIC, 0, FIRST)
+    world.queue.close()
+    world.timers.advance(2)
+    assert world.asked == []

@@ -1,0 +1,46 @@
+"""Which directories a node starts on."""
+
+import pytest
+
+from ottla.broker.directories import read_identity
+from ottla.log.checkpoints import MetaProperties
+from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from tests.unit.broker.handlers.conftest import Site
+
+PATHS = ("/a", "/b")
+CONFIG = Site(log_dirs=",".join(PATHS)).config
+
+
+@pytest.fixture
+def platter() -> Platter:
+    platter = Platter.seeded(1)
+    disk = SimulatedDisk(platter)
+    for number, path in enumerate(PATHS):
+        disk.make_directories(path)
+        MetaProperties("c", 1, bytes([number + 1]) * 16).write(disk, path)
+    return platter
+
+
+def test_all_directories_that_can_be_read_are_known(platter: Platter) -> None:
+    found = read_identity(SimulatedDisk(platter), CONFIG)
+    assert (found.cluster_id, found.metadata_directory_id) == ("c", b"\1" * 16)
+    assert found.directory_ids == {"/a": b"\1" * 16, "/b": b"\2" * 16}
+
+
+def test_a_directory_that_cannot_be_read_is_left_out(platter: Platter) -> None:
+    platter.fail("/b")
+    assert list(read_identity(SimulatedDisk(platter), CONFIG).directory_ids) == ["/a"]
+
+
+def test_without_the_metadata_logs_directory_nothing_starts(platter: Platter) -> None:
+    platter.fail("/a")
+    with pytest.raises(SettingError, match="/a cannot be read"):
+        read_identity(SimulatedDisk(platter), CONFIG)
+
+
+def test_a_directory_that_was_not_formatted_is_refused(platter: Platter) -> None:
+    SimulatedDisk(platter).unlink("/b/meta.properties")
+    with pytest.raises(SettingError, match="/b is not formatted"):
+        read_identity(SimulatedDisk(platter), CONFIG)

@@ -1,0 +1,144 @@
+"""Which replicas lie in which directory, and what a lost directory costs (KIP-858)."""
+
+import pytest
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.alter_partition import alter_partition
+from ottla.quorum.controller.decisions.directories import assign_replicas
+from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED, NO_LEADER
+from ottla.runtime.errors import ErrorCode, KafkaError
+from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory, new_topic
+
+FIRST, SECOND = b"first---" * 2, b"second--" * 2
+
+
+def assign(
+    world: World, place: bytes, topic_id: bytes = TOPIC_ID, index: int = 0, broker_id: int = 1, epoch: int | None = None
+) -> int:
+    """The error of one assignment."""
+    request = rpc.AssignReplicasToDirectoriesRequest(
+        broker_id=broker_id, broker_epoch=world.epoch(broker_id) if epoch is None else epoch
+    )
+    request.directories.add(id=place).topics.add(topic_id=topic_id, partitions=[index])
+    response = world.do(assign_replicas(world.state, request))
+    (answered,) = response.directories
+    assert (answered.id, answered.topics[0].topic_id) == (place, topic_id)
+    return answered.topics[0].partitions[0].error_code
+
+
+@pytest.fixture
+def two() -> World:
+    """Three brokers; the first has two directories."""
+    world = World()
+    world.register(1, directories=[FIRST, SECOND])
+    world.heartbeat(1)
+    return world.brokers(2, 3)
+
+
+def test_a_broker_with_several_directories_decides_itself(two: World) -> None:
+    two.create(new_topic("new", factor=3))
+    topic_id = two.state.image.topics_by_name["new"].id
+    partition = two.state.image.topics_by_id[topic_id].partitions[0]
+    assert {each: partition.directory_of(each) for each in (1, 2, 3)} == {
+        1: DIRECTORY_UNASSIGNED, 2: directory(2), 3: directory(3)
+    }  # fmt: skip
+    assert assign(two, SECOND, topic_id) == 0
+    partition = two.state.image.topics_by_id[topic_id].partitions[0]
+    assert [partition.directory_of(each) for each in (1, 2, 3)] == [SECOND, directory(2), directory(3)]
+
+
+def test_an_assignment_changes_neither_leader_nor_isr(two: World) -> None:
+    two.partition_of([1, 2, 3])
+    assert assign(two, SECOND) == 0
+    assert two.standing == (1, (1, 2, 3), 5, 11)
+    assert assign(two, FIRST) == 0
+    assert two.standing == (1, (1, 2, 3), 5, 12)
+
+
+def test_the_same_assignment_again_changes_nothing(two: World) -> None:
+    two.partition_of([1, 2, 3])
+    assign(two, SECOND)
+    before = two.next_offset
+    assert assign(two, SECOND) == 0
+    assert two.next_offset == before
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "index", "broker_id", "error"),
+    [
+        (b"?" * 16, 0, 1, ErrorCode.UNKNOWN_TOPIC_ID),
+        (TOPIC_ID, 7, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC_ID, 0, 3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_assignments_of_what_is_not_there_are_refused(
+    two: World, topic_id: bytes, index: int, broker_id: int, error: ErrorCode
+) -> None:
+    two.partition_of([1, 2])
+    assert assign(two, SECOND, topic_id, index, broker_id) == error
+
+
+def test_a_directory_id_of_another_length_is_refused(two: World) -> None:
+    two.partition_of([1, 2])
+    assert assign(two, b"short") == ErrorCode.INVALID_REQUEST
+
+
+def test_a_former_life_assigns_nothing(two: World) -> None:
+    two.partition_of([1, 2])
+    with pytest.raises(KafkaError) as caught:
+        assign(two, SECOND, epoch=two.epoch(1) - 1)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_lost_directory_costs_its_partitions_and_no_others(two: World) -> None:
+    two.create(new_topic("kept", factor=3), new_topic("lost", factor=3))
+    kept, lost = (two.state.image.topics_by_name[name].id for name in ("kept", "lost"))
+    assign(two, FIRST, kept)
+    assign(two, SECOND, lost)
+    two.heartbeat(1, offline_directories=[SECOND])
+    partition = two.state.image.topics_by_id[kept].partitions[0]
+    assert 1 in partition.isr
+    partition = two.state.image.topics_by_id[lost].partitions[0]
+    assert 1 not in partition.isr
+    assert partition.leader in (2, 3)
+    assert two.state.image.brokers[1].directories == (FIRST,)
+
+
+def test_what_was_in_a_directory_that_is_lost_already_is_lost_too(two: World) -> None:
+    two.partition_of([1, 2, 3])
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert assign(two, SECOND) == 0
+    leader, isr, _, _ = two.standing
+    assert (leader, isr) == (2, (2, 3))
+
+
+def test_the_last_in_sync_replica_stays_so_when_its_directory_is_lost(two: World) -> None:
+    two.partition_of([1, 2, 3], isr=[1])
+    assign(two, SECOND)
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert two.standing[:2] == (NO_LEADER, (1,))
+    assert not two.state.can_lead(two.partition, 1)
+
+
+def test_a_replica_that_is_in_a_sound_directory_now_may_lead_at_once(two: World) -> None:
+    two.partition_of([1], leader=NO_LEADER)
+    assert assign(two, SECOND) == 0
+    assert two.standing[:2] == (1, (1,))
+
+
+def test_a_replica_whose_directory_is_lost_does_not_come_back_into_the_isr(two: World) -> None:
+    two.partition_of([2, 1], isr=[2, 1])
+    assign(two, SECOND)
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert two.standing[:2] == (2, (2,))
+    member = rpc.AlterPartitionRequest.Member
+    asked = rpc.AlterPartitionRequest.Partition(
+        leader_epoch=two.partition.leader_epoch,
+        partition_epoch=two.partition.partition_epoch,
+        new_isr=[member(broker_id=2, broker_epoch=-1), member(broker_id=1, broker_epoch=-1)],
+    )
+    request = rpc.AlterPartitionRequest(broker_id=2, broker_epoch=two.epoch(2))
+    request.topics.add(topic_id=TOPIC_ID, partitions=[asked])
+    answer = two.do(alter_partition(two.state, request))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert two.standing[:2] == (2, (2,))
