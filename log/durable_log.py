@@ -254,13 +254,13 @@ class DurableLog:
             segment.transactions().sync()
         self._aborts_unsynced = ()
         for segment in self._unsettled:
-            if segment is not self.active and segment in self.segments:
+            if segment in self.segments and (segment is not self.active or segment.indexes_cut):
                 segment.sync_indexes()
         self._unsettled = ()
         return self.recovery_point
 
     def unsettled(self, segments: tuple[Segment, ...]) -> None:
-        """These segments' indexes were written and not synced."""
+        """These segments' indexes were written or cut, and not synced."""
         self._unsettled += segments
 
     def sync_names(self) -> None:

@@ -68,18 +68,19 @@ class OffsetIndex:
         """The number of the last entry whose batch begins at or before ``position``; -1 when there is none."""
         return bisect_right(self.positions, position) - 1
 
-    def cut(self, disk: Disk, position: int) -> None:
-        """Drops the entries of batches that begin at or behind ``position``, in the file as well."""
+    def cut(self, disk: Disk, position: int) -> bool:
+        """Drops the entries of batches that begin at or behind ``position``; whether the file had any of them."""
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:], self.positions[keep:]
-        if self._written > keep:
-            self._written = keep
-            _cut_file(disk, self.path, keep * OFFSET_ENTRY_BYTES)
+        if self._written <= keep:
+            return False
+        self._written = keep
+        return _cut_file(disk, self.path, keep * OFFSET_ENTRY_BYTES)
 
-    def clear(self, disk: Disk) -> None:
-        """Empties it, memory and file (created if need be): it is about to be built anew."""
+    def clear(self, disk: Disk) -> bool:
+        """Empties it, memory and file (created if need be): it is about to be built anew. Whether the file had anything."""
         self.offsets, self.positions, self._written = array("I"), array("I"), 0
-        _cut_file(disk, self.path, 0)
+        return _cut_file(disk, self.path, 0)
 
     @property
     def unwritten(self) -> int:
@@ -137,17 +138,18 @@ class TimeIndex:
         """The number of the last entry whose time is before ``timestamp``; -1 when there is none."""
         return bisect_left(self.timestamps, timestamp) - 1
 
-    def cut(self, disk: Disk, relative_offset: int) -> None:
-        """Drops the entries at or behind the offset, in the file as well."""
+    def cut(self, disk: Disk, relative_offset: int) -> bool:
+        """Drops the entries at or behind the offset; whether the file had any of them."""
         keep = bisect_left(self.offsets, relative_offset)
         del self.timestamps[keep:], self.offsets[keep:]
-        if self._written > keep:
-            self._written = keep
-            _cut_file(disk, self.path, keep * TIME_ENTRY_BYTES)
+        if self._written <= keep:
+            return False
+        self._written = keep
+        return _cut_file(disk, self.path, keep * TIME_ENTRY_BYTES)
 
-    def clear(self, disk: Disk) -> None:
+    def clear(self, disk: Disk) -> bool:
         self.timestamps, self.offsets, self._written = array("q"), array("I"), 0
-        _cut_file(disk, self.path, 0)
+        return _cut_file(disk, self.path, 0)
 
     def write(self, disk: Disk) -> None:
         count = len(self.offsets) - self._written
@@ -174,10 +176,12 @@ def _write_at(disk: Disk, path: str, data: bytes, at: int) -> None:
         file.close()
 
 
-def _cut_file(disk: Disk, path: str, size: int) -> None:
+def _cut_file(disk: Disk, path: str, size: int) -> bool:
     file = disk.open(path, create=True)
     try:
-        if file.size() > size:
+        shorter = file.size() > size
+        if shorter:
             file.truncate(size)
+        return shorter
     finally:
         file.close()

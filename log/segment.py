@@ -139,9 +139,9 @@ class Segment(SegmentReader):
     def cut_indexes(self, position: int) -> None:
         """Drops the entries of batches at or behind ``position`` and takes the times anew from what remains."""
         index, times = self.offset_index(), self.time_index()
-        index.cut(self.disk, position)
+        cut = index.cut(self.disk, position)
         end = self.last_offset_before(position) + 1
-        times.cut(self.disk, end - self.base_offset)
+        self.indexes_cut = times.cut(self.disk, end - self.base_offset) or cut or self.indexes_cut
         self.transactions().truncate_to(end)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
         self._load_max_timestamp()

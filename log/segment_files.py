@@ -48,6 +48,7 @@ class SegmentFiles:
         "base_offset",
         "disk",
         "handle",
+        "indexes_cut",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_limit",
@@ -69,6 +70,7 @@ class SegmentFiles:
         self._time_index: TimeIndex | None = None
         self._transactions: TransactionIndex | None = None
         self._unindexed = 0  # bytes since the last index entry
+        self.indexes_cut = False  # entries went from the files, and a power cut may bring them back
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -171,8 +173,8 @@ class SegmentFiles:
 
     def clear_indexes(self) -> None:
         index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
-        index.clear(self.disk)
-        times.clear(self.disk)
+        for cut in (index.clear(self.disk), times.clear(self.disk)):
+            self.indexes_cut = self.indexes_cut or cut
         self._offset_index, self._time_index = index, times
         self.max_timestamp, self.max_timestamp_offset, self._unindexed = NO_TIMESTAMP, -1, 0
 
@@ -227,6 +229,7 @@ class SegmentFiles:
                 file.sync()
             finally:
                 file.close()
+        self.indexes_cut = False
 
 
 def base_offset_of(name: str) -> int | None:

@@ -36,6 +36,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
         _lower_recovery_point(log, end)
         _unlink_behind(log, segment)
         segment.truncate(position, damaged=damaged)
+        log.unsettled((segment,))
         log.log_end_offset = end
         log.truncated()
         _forget_behind(log)

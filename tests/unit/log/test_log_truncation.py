@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.log import Log
+from ottla.log.verify import verify
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
@@ -37,6 +38,28 @@ def test_what_lies_behind_an_offset_goes(log: Log, offset: int, open_log: OpenLo
     assert [log.read(at, 1).next_offset for at in range(0, end, 2)] == list(range(2, end + 1, 2))
     log.close()
     assert open_log(segment_bytes=1000, clean_shutdown=True).log_end_offset == end
+
+
+def test_entries_cut_from_an_index_do_not_come_back_with_a_power_cut(open_log: OpenLog, make_batch: MakeBatch) -> None:
+    for seed in range(20):
+        platter = Platter.seeded(seed)
+        disk = SimulatedDisk(platter)
+        disk.make_directories("/data")
+        disk.sync_directory("/")
+        log = open_log(disk, index_interval_bytes=0)
+        for number in range(20):
+            log.append_as_leader(make_batch(2, time=NOW_MS + 10 * number), 0, NOW_MS)
+        log.roll()  # the segment is closed, its indexes are durable
+        log.flush()
+        log.truncate_to(10)
+        for number in range(5):  # the same offsets, at other times
+            log.append_as_leader(make_batch(2, time=NOW_MS + 1000 + number), 1, NOW_MS)
+        log.flush()  # what a scan from here would not put right is durable
+        platter.power_loss()
+        again = open_log(SimulatedDisk(platter), index_interval_bytes=0, recovery_point=20)
+        assert again.log_end_offset == 20
+        again.close()
+        assert [str(finding) for finding in verify(SimulatedDisk(platter), again.directory) if finding.fault] == []
 
 
 def test_an_offset_at_or_behind_the_end_cuts_nothing(log: Log) -> None:
