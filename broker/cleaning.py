@@ -96,12 +96,20 @@ class Cleaning:
         self._timer = self._timers.call_later_ms(self._settings.backoff_ms, self._tick)
 
     def forget(self, partition: TopicPartition) -> None:
-        """The log was deleted, failed, or is about to be cut: what a worker reads is no more what the log holds."""
+        """The log is deleted, or about to be cut: what was cleaned, or is being, is no more what the log holds.
+
+        Blocks for the disk where something was cleaned. OSError passes through.
+        """
+        self.cancel(partition)
+        self._cleaner.forget(partition)
+
+    def cancel(self, partition: TopicPartition) -> None:
+        """Ends a running cleaning of the log: its directory failed."""
         running = self._running.get(partition)
         if running is not None:
             running.forgotten = True
             running.kill()
-        self._cleaner.forget(partition)
+        self._cleaner.cancel(partition)
 
     async def stop(self) -> None:
         """Ends every worker, and returns when none is left. The unfinished work is lost, and nothing else."""
@@ -186,5 +194,3 @@ class Cleaning:
             except OSError as error:
                 if not running.forgotten:
                     self._on_disk_error(partition, error)
-            if running.forgotten:
-                self._cleaner.forget(partition)  # while the record of it was being written

@@ -75,7 +75,8 @@ class Storage:
         settings = cleaner_settings(self._config)
         if settings is None:
             return None
-        cleaner = LogCleaner(self._host.disk, settings)
+        roots = [root.path for root in self.manager.roots if root.failure is None]
+        cleaner = LogCleaner(self._host.disk, settings, roots)
         logs = self.manager.logs
         return Cleaning(
             cleaner, settings, logs.values, self._timers, self._host.clock, start_cleaner, self._cleaning_failed
@@ -163,7 +164,10 @@ class Storage:
 
     def _forget_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
-            self._cleaning.forget(partition)
+            try:
+                self._cleaning.forget(partition)
+            except OSError as error:
+                self._cleaning_failed(partition, error)
 
     def _before_truncation(
         self, lower: Callable[[TopicPartition, int], None], partition: TopicPartition, to: int
@@ -178,8 +182,9 @@ class Storage:
             log.root.failed(error)
 
     def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            self._forget_cleaning(partition)
+        if self._cleaning is not None:
+            for partition in partitions:
+                self._cleaning.cancel(partition)
         self._on_failed([root.directory_id], partitions)
 
     # What the replica manager asks.

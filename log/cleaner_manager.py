@@ -6,13 +6,13 @@ cleaner.install(task, outcome)             on the loop: renames and swaps in mem
 cleaner.record(task)                       on a thread, one at a time: syncs, moves the checkpoint
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from ottla.log.checkpoints import CLEANER_OFFSETS, CheckpointError, OffsetCheckpoint
 from ottla.log.cleaner import CleaningJob, CleaningResult, remove_cleaned
+from ottla.log.cleaner_offsets import CleanedOffsets
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import DirtyRange, LogState, SegmentInfo, choose, dirty_range
 from ottla.log.cleaner_worker import Outcome
@@ -73,10 +73,14 @@ class CleaningTask(msgspec.Struct):
 class LogCleaner:
     """``uncleanable`` names damaged logs and the damage: they wait for an operator, or for the replica to be healed."""
 
-    def __init__(self, disk: Disk, settings: CleanerSettings) -> None:
+    def __init__(self, disk: Disk, settings: CleanerSettings, roots: Sequence[str] = ()) -> None:
+        """``roots``: the log directories that work, whose checkpoints are read now."""
         self._disk = disk
         self._settings = settings
-        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._cleaned = CleanedOffsets(disk, roots)
+        self._installed: dict[
+            TopicPartition, CleaningTask
+        ] = {}  # the last one of each log that was not forgotten since
         self._running: dict[TopicPartition, CleaningTask] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
 
@@ -115,23 +119,31 @@ class LogCleaner:
         for cleaned in result.cleaned:
             task.log.install_cleaned(cleaned)
         task.end_offset = result.end_offset
+        self._installed[partition] = task
         return True
 
     def record(self, task: CleaningTask) -> None:
-        """Makes an installed result durable and moves the checkpoint. Blocks for the disk: put it on a thread, one at a time."""
+        """Makes an installed result durable and moves the checkpoint. Blocks for the disk: put it on a thread, one at a time.
+
+        OSError passes through.
+        """
         assert task.end_offset >= 0
         self._disk.sync_directory(task.job.directory)
-        root = _root_of(task.log)
-        checkpoint = self._checkpoint(root)
-        checkpoint[task.log.partition] = task.end_offset
-        OffsetCheckpoint(self._disk, f"{root}/{CLEANER_OFFSETS}").write(dict(checkpoint))
+        partition = task.log.partition
+        self._cleaned.record(
+            _root_of(task.log), partition, task.end_offset, unless=lambda: self._installed.get(partition) is not task
+        )
 
     def forget(self, partition: TopicPartition) -> None:
-        """The log is deleted or was cut below what is clean: its checkpoint no longer counts, nor does a running cleaning."""
+        """The log is deleted or about to be cut: nothing of it is clean any more, on disk too. OSError passes through."""
+        self.cancel(partition)
+        self._cleaned.forget(partition)
+
+    def cancel(self, partition: TopicPartition) -> None:
+        """A running cleaning no longer counts, nor does the damage it may have met."""
         self._running.pop(partition, None)
+        self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
-        for checkpoint in self._checkpoints.values():
-            checkpoint.pop(partition, None)
 
     def dirtiest_ratio(self, logs: Iterable[CleanableLog], now_ms: int) -> float:
         """Kafka's max-dirty-percent, as a ratio."""
@@ -141,15 +153,7 @@ class LogCleaner:
         return log.config.compacted and log.partition not in self._running and log.partition not in self.uncleanable
 
     def _first_dirty(self, log: CleanableLog) -> int:
-        return self._checkpoint(_root_of(log)).get(log.partition, -1)
-
-    def _checkpoint(self, root: str) -> dict[TopicPartition, int]:
-        if root not in self._checkpoints:
-            try:
-                self._checkpoints[root] = OffsetCheckpoint(self._disk, f"{root}/{CLEANER_OFFSETS}").read()
-            except CheckpointError:
-                self._checkpoints[root] = {}  # costs a cleaning from the start, nothing else
-        return self._checkpoints[root]
+        return self._cleaned.of(_root_of(log), log.partition)
 
     def _job(self, log: CleanableLog, dirty: DirtyRange, now_ms: int) -> CleaningJob:
         config = log.config

@@ -50,8 +50,10 @@ class Bench:
         self.clock = FakeClock()
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.forgotten: list[str] = []
+        self.cancelled: list[str] = []
         self.failed: list[TopicPartition] = []
         monkeypatch.setattr(Cleaning, "forget", lambda _, partition: self.forgotten.append(str(partition)))
+        monkeypatch.setattr(Cleaning, "cancel", lambda _, partition: self.cancelled.append(str(partition)))
         host = Host(self.clock, Random(1), disk, cast(Any, None), SyncLater())
         self.storage = Storage(
             Site(log_dirs="/data").config,
@@ -125,7 +127,8 @@ def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_
 def test_a_failed_directory_ends_the_cleanings_on_it(bench: Bench) -> None:
     log = bench.log("a")
     log.root.failed(OSError(5, "the disk is gone"))
-    assert (bench.forgotten, bench.failed) == (["a-0"], [log.partition])
+    assert (bench.cancelled, bench.failed) == (["a-0"], [log.partition])
+    assert bench.forgotten == []  # what was cleaned is, should the directory come back
 
 
 def test_what_the_disk_says_to_a_cleaning_is_its_directorys(bench: Bench) -> None:

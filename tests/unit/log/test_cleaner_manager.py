@@ -177,6 +177,39 @@ def test_a_damaged_checkpoint_costs_a_cleaning_from_the_start(disk: Disk) -> Non
     assert task.job.first_dirty == 0
 
 
+def cleaned(disk: Disk, log: FakeLog, cleaner: LogCleaner) -> CleaningTask:
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    assert cleaner.install(task, done(disk, task))
+    return task
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_forgotten_log_is_not_clean_after_a_crash_either(disk: Disk, restarted: bool) -> None:
+    log, other, cleaner = FakeLog(disk, "a", 4), FakeLog(disk, "b", 4), cleaner_on(disk)
+    for each in (log, other):
+        cleaner.record(cleaned(disk, each, cleaner))
+    if restarted:
+        cleaner = LogCleaner(disk, CleanerSettings(), ["/data"])
+    cleaner.forget(log.partition)
+    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {other.partition: 30}
+
+
+def test_a_log_forgotten_before_its_cleaning_is_recorded_is_not_recorded(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaned(disk, log, cleaner)
+    cleaner.forget(log.partition)
+    cleaner.record(task)
+    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {}
+
+
+def test_a_log_whose_directory_fails_stays_as_clean_as_it_was(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    cleaner.record(cleaned(disk, log, cleaner))
+    cleaner.cancel(log.partition)
+    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {log.partition: 30}
+
+
 def test_the_dirtiest_ratio_is_told_for_the_metrics(disk: Disk) -> None:
     cleaner = cleaner_on(disk)
     assert cleaner.dirtiest_ratio([], NOW) == 0.0
