@@ -6,7 +6,7 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum simulate model proto clean
+.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -72,6 +72,9 @@ simulate: setup ## many seeds of the whole cluster; SEEDS=10000
 
 consensus: setup ## the model checker and the planted bugs
 	pytest -q tests/model
+
+log-model: setup ## a million random steps of logs against a list; a failure prints the command that replays it
+	$(BIN)/python -m ottla.testing.log.run --steps $(or $(STEPS),1000000)
 
 model: setup ## walks further: a million states of each scope
 	OTTLA_MODEL_STATES=1000000 pytest -q tests/model/test_model.py

@@ -1,0 +1,1 @@
+"""Random histories of a log, held against a plain list."""
