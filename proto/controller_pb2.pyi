@@ -45,6 +45,7 @@ class ControllerRequest(_message.Message):
     ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    REPORT_DAMAGE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """set by the transport"""
     origin: _builtins.str
@@ -79,6 +80,8 @@ class ControllerRequest(_message.Message):
     def register_controller(self) -> Global___RegisterControllerRequest: ...
     @_builtins.property
     def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesRequest: ...
+    @_builtins.property
+    def report_damage(self) -> Global___ReportDamageRequest: ...
     def __init__(
         self,
         *,
@@ -99,12 +102,13 @@ class ControllerRequest(_message.Message):
         alter_partition_reassignments: Global___AlterPartitionReassignmentsRequest | None = ...,
         register_controller: Global___RegisterControllerRequest | None = ...,
         assign_replicas_to_directories: Global___AssignReplicasToDirectoriesRequest | None = ...,
+        report_damage: Global___ReportDamageRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -132,6 +136,7 @@ class ControllerResponse(_message.Message):
     ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    REPORT_DAMAGE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """of the request"""
     error_code: _builtins.int
@@ -167,6 +172,8 @@ class ControllerResponse(_message.Message):
     def register_controller(self) -> Global___RegisterControllerResponse: ...
     @_builtins.property
     def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesResponse: ...
+    @_builtins.property
+    def report_damage(self) -> Global___ReportDamageResponse: ...
     def __init__(
         self,
         *,
@@ -188,14 +195,15 @@ class ControllerResponse(_message.Message):
         alter_partition_reassignments: Global___AlterPartitionReassignmentsResponse | None = ...,
         register_controller: Global___RegisterControllerResponse | None = ...,
         assign_replicas_to_directories: Global___AssignReplicasToDirectoriesResponse | None = ...,
+        report_damage: Global___ReportDamageResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
     _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
@@ -1247,6 +1255,140 @@ class UpdateFeaturesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateFeaturesResponse: _TypeAlias = UpdateFeaturesResponse  # noqa: Y015
+
+@_typing.final
+class ReportDamageRequest(_message.Message):
+    """A broker found damaged records in its replicas: it wants out of their ISRs (and of their leadership), to fetch them anew.
+    Each partition that is granted begins a leader epoch in which nobody took the replica's word for anything yet.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        leader_epoch: _builtins.int
+        """that the broker knows of"""
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            leader_epoch: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition_index", b"partition_index"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.bytes
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportDamageRequest.Partition]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.bytes = ...,
+            partitions: _abc.Iterable[Global___ReportDamageRequest.Partition] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportDamageRequest.Topic]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        topics: _abc.Iterable[Global___ReportDamageRequest.Topic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDamageRequest: _TypeAlias = ReportDamageRequest  # noqa: Y015
+
+@_typing.final
+class ReportDamageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        error_code: _builtins.int
+        """83 ELIGIBLE_LEADERS_NOT_AVAILABLE: no other replica is in sync, so there is nothing to heal from"""
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            error_code: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "partition_index", b"partition_index"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.bytes
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportDamageResponse.Partition]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.bytes = ...,
+            partitions: _abc.Iterable[Global___ReportDamageResponse.Partition] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportDamageResponse.Topic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___ReportDamageResponse.Topic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDamageResponse: _TypeAlias = ReportDamageResponse  # noqa: Y015
 
 @_typing.final
 class AlterPartitionReassignmentsRequest(_message.Message):

@@ -7,6 +7,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions import cluster
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.configs import incremental_alter_configs
+from ottla.quorum.controller.decisions.damage import report_damage
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
@@ -33,6 +34,7 @@ DECIDERS: dict[str, Decider] = {
     "alter_partition_reassignments": alter_partition_reassignments,
     "register_controller": register_controller,
     "assign_replicas_to_directories": assign_replicas,
+    "report_damage": report_damage,
 }
 
 

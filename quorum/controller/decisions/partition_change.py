@@ -39,12 +39,13 @@ class PartitionChangeBuilder:
         self.adding = partition.adding
         self.removing = partition.removing
         self.leader_recovery_state = partition.leader_recovery_state
+        self.begins_epoch = False  # raise the leader epoch though the leader stays
 
     def build(self) -> Record | None:
         """The record with the fields that change; None when nothing does."""
         self._complete_reassignment()
         leader = self._elect()
-        if leader is None and self._removes_a_replica():
+        if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
         self._put_lists(change)
