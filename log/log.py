@@ -198,6 +198,13 @@ class Log(DurableLog):
         """
         return read.read(self, offset, max_bytes, limit_offset, minimum_one)
 
+    def recheck(self, offset: int, max_bytes: int) -> None:
+        """Checks what `read` would give, though this process wrote or checked it before: somebody doubts it.
+
+        Raises as `read`; what is around the damage is then trusted no more.
+        """
+        read.recheck(self, offset, max_bytes)
+
     def locate(self, offset: int, max_bytes: int, limit_offset: int = FOREVER, *, minimum_one: bool = True) -> LogSlice:
         """`read` without reading: where the bytes lie, for sendfile or a thread. Raises as `read`."""
         return read.locate(self, offset, max_bytes, limit_offset, minimum_one)

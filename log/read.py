@@ -7,6 +7,7 @@ reader comes back there; otherwise the index and a short walk over headers find 
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
 from ottla.log.results import LogRead, LogSlice
 from ottla.log.segment import Segment
@@ -24,7 +25,7 @@ _Place = tuple[Segment | None, int, int, int]  # segment, start, end, next offse
 def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogRead:
     """See `Log.read`."""
     try:
-        segment, start, end, next_offset = _locate(log, offset, max_bytes, limit_offset, minimum_one)
+        segment, start, end, next_offset = _locate_sound(log, offset, max_bytes, limit_offset, minimum_one)
         if segment is None:
             return LogRead(b"", next_offset)
         handle = segment.handle
@@ -33,8 +34,8 @@ def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one
             file = handle.open()
         data = file.read_at(end - start, start)
         if len(data) != end - start or not segment.trusts(start, end):
-            dense_at = None if log.gaps_allowed else offset
-            next_offset = segment.verify(data, start, dense_at, log.next_base_offset(segment))
+            size, next_offset = _verify(log, segment, data, start, offset)
+            data, end = data[:size], start + size
         if end < segment.size or segment is log.active:
             _remember(log, next_offset, end)
     except OSError as error:
@@ -44,6 +45,37 @@ def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one
         error.offset = min(error.offset, offset)  # a damaged base offset may have made it any number
         raise
     return LogRead(data, next_offset)
+
+
+def _locate_sound(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
+    """`_locate`; before a damaged header, one batch at a time: what is sound is served."""
+    try:
+        return _locate(log, offset, max_bytes, limit_offset, minimum_one)
+    except DamagedLogError:
+        return _locate(log, offset, 1, limit_offset, minimum_one)
+
+
+def _verify(log: "Log", segment: Segment, data: bytes, start: int, offset: int) -> tuple[int, int]:
+    return segment.verify(data, start, None if log.gaps_allowed else offset, log.next_base_offset(segment))
+
+
+def recheck(log: "Log", offset: int, max_bytes: int) -> None:
+    """See `Log.recheck`."""
+    segment: Segment | None = None
+    try:
+        segment, start, end, _ = _locate(log, offset, max_bytes, FOREVER, True)
+        if segment is not None:
+            data = segment.handle.open().read_at(end - start, start)
+            size, following = _verify(log, segment, data, start, offset)
+            if start + size < end:
+                raise DamagedLogError(segment.path, start + size, following, "the batch is not what was written")
+    except OSError as error:
+        raise log.root.failed(error) from error
+    except DamagedLogError as error:
+        (segment or log.segment_of(offset)).distrust()
+        log.places.clear()
+        error.offset = max(error.offset, log.log_start_offset)
+        raise
 
 
 def locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogSlice:

@@ -77,7 +77,7 @@ class Segment(SegmentReader):
     @property
     def grew(self) -> bool:
         """Something was appended since it was opened."""
-        return self.size > self._trusted_from or self._allocated > 0
+        return self.size > self._found_size or self._allocated > 0
 
     def finish(self) -> None:
         """No more appends: the last time index entry, indexes written, the preallocated rest given back."""
@@ -135,6 +135,7 @@ class Segment(SegmentReader):
         self._pace_at = min(self._pace_at, position)
         self._checked_end = min(self._checked_end, position)
         self._trusted_from = min(self._trusted_from, position)
+        self._found_size = min(self._found_size, position)
 
     def cut_indexes(self, position: int) -> None:
         """Drops the entries of batches at or behind ``position`` and takes the times anew from what remains."""

@@ -7,7 +7,7 @@ believed only as far as the batch that it names agrees.
 from collections.abc import Iterator
 from struct import Struct
 
-from ottla.log.batch import HEADER_BYTES, BatchHeader, CorruptBatchError
+from ottla.log.batch import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.files import OpenFiles
@@ -27,11 +27,11 @@ _OFFSET = Struct(">q")
 class SegmentReader(SegmentFiles):
     """What is read of a segment. Every method raises DamagedLogError where the batches are not what was written."""
 
-    __slots__ = ("_checked_end", "_checked_start", "_trusted_from")
+    __slots__ = ("_checked_end", "_checked_start", "_found_size", "_trusted_from")
 
     def __init__(self, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, size: int) -> None:
         super().__init__(files, directory, base_offset, config, size)
-        self._trusted_from = size
+        self._trusted_from = self._found_size = size
         self._checked_start = self._checked_end = 0
 
     def find(self, offset: int) -> tuple[int, int]:
@@ -200,19 +200,28 @@ class SegmentReader(SegmentFiles):
 
     def trust_from(self, position: int) -> None:
         """Everything from ``position`` on was just checked."""
-        self._trusted_from = position
+        self._trusted_from = self._found_size = position
 
-    def verify(self, data: Buffer, start: int, offset: int | None, segment_end: int) -> int:
-        """Checks CRCs and offsets of whole batches read at ``start``; returns the offset after the last one.
+    def distrust(self) -> None:
+        """What was trusted turned out to be damaged: everything there is now is checked when it is read."""
+        self._trusted_from = self.size
+        self._checked_start = self._checked_end = 0
+
+    def verify(self, data: Buffer, start: int, offset: int | None, segment_end: int) -> tuple[int, int]:
+        """Checks CRCs and offsets of whole batches read at ``start``; returns how many bytes are sound, and the offset after
+        them.
 
         The first must hold ``offset`` and each begin where the one before ended (None: there may be gaps). The base offset
-        lies outside the CRC, so the neighbours bear witness to it. Raises DamagedLogError.
+        lies outside the CRC, so the neighbours bear witness to it. Raises DamagedLogError when not even the first is sound.
         """
         view = memoryview(data)
         base_offset = _OFFSET.unpack_from(view)[0] if len(view) >= HEADER_BYTES else self.base_offset
         lowest = self.base_offset if offset is None else min(max(base_offset, self.base_offset), offset)
         expected = Expectation(offset is not None, self.offset_limit)
         size, next_offset, _ = sound_prefix(view, lowest, -1, expected)
+        if 0 < size < len(view) and _witnessed(view, size, next_offset, dense=offset is not None):
+            self._note_checked(start, start + size)
+            return size, next_offset
         reason = what_is_wrong(view, size, next_offset) if size < len(view) or not size else None
         if reason is None and next_offset > self._bound(start + size, segment_end):
             reason = "batches overlap"
@@ -221,7 +230,7 @@ class SegmentReader(SegmentFiles):
             raise DamagedLogError(self.path, start + size, lowest if offset is None else offset, reason)
         if offset is None or next_offset == segment_end or start + size < self.size:
             self._note_checked(start, start + size)
-        return next_offset
+        return size, next_offset
 
     def _bound(self, position: int, segment_end: int) -> int:
         """Where the batch at ``position`` says that it begins; behind the last one, the segment's end offset."""
@@ -245,3 +254,10 @@ class SegmentReader(SegmentFiles):
         except DamagedLogError as error:
             return error.position, end
         return self.size, end
+
+
+def _witnessed(view: memoryview, size: int, next_offset: int, *, dense: bool) -> bool:
+    """Whether the offsets of the sound batches before a damaged one are certain: two neighbours agree, or the damaged one does."""
+    if size <= len(view) - HEADER_BYTES and _OFFSET.unpack_from(view, size)[0] == next_offset:
+        return True
+    return dense and size > read_header(view).size_bytes

@@ -78,6 +78,7 @@ def _answer(
             return ErrorCode.NONE, _find(partition, asked.timestamp, partition.log.log_end_offset)
         return ErrorCode.NONE, _find_for_client(partition, asked.timestamp, body.isolation_level)
     except KafkaError as error:
+        replicas.note_damage(partition, error)
         if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
             return ErrorCode.LEADER_NOT_AVAILABLE, NOTHING
         return error.code, NOTHING

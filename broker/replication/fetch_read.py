@@ -90,6 +90,8 @@ def read(
     if offset >= limit or max_bytes <= 0:
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None)
     data = log.read(offset, min(max_bytes, wanted[5]), limit, minimum_one=minimum_one).data
+    if data and reader.is_follower:
+        partition.served(reader.replica_id, offset)
     if aborted is not None and data:
         aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
     return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None)
@@ -98,9 +100,14 @@ def read(
 def note_follower(
     partition: Partition, wanted: Wanted, reader: Reader, contact: FollowerContact | None, now_ms: int
 ) -> None:
-    """A follower's request named this partition: takes in how far it is. Raises KafkaError if it may not fetch."""
+    """A follower's request named this partition: takes in how far it is. Raises KafkaError if it may not fetch.
+
+    Raises DamagedLogError if it asks again for records that it cannot have taken.
+    """
     if locate(partition, wanted, reader) is None:
         partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms, wanted[4])
+        if partition.doubts(reader.replica_id, wanted[2]):
+            partition.log.recheck(wanted[2], wanted[5])
 
 
 def refused(index: int, error: int, leader: tuple[int, int] | None = None) -> FetchedPartition:

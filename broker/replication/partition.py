@@ -4,11 +4,13 @@ The rules are the deciders'; this joins them to the log and tells the waiters. E
 method is one step that nothing interrupts.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 
 from ottla.broker.replication.decisions.fetch_session import SessionPartition
 from ottla.broker.replication.decisions.follower import PartitionFollower
+from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
@@ -24,20 +26,25 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 ACKS_ALL = -1
 NO_LEADER = -1
 ALL_COMMITTED = -1
+UNDAMAGED = -1
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionEvents:
     """What partitions report to the replica manager. Dictionaries are sets that keep their order."""
 
-    __slots__ = ("behind", "durability", "incomplete", "now_ms", "on_proposal", "preparers", "wakes")
+    __slots__ = ("behind", "durability", "incomplete", "node_id", "now_ms", "on_proposal", "preparers", "wakes")
 
     def __init__(
         self,
+        node_id: int,
         wakes: WakeQueue,
         durability: Durability,
         now_ms: Callable[[], int],
         on_proposal: "Callable[[Partition, Proposal], None]",
     ) -> None:
+        self.node_id = node_id
         self.wakes = wakes
         self.durability = durability
         self.now_ms = now_ms
@@ -54,6 +61,7 @@ class Partition:
         "_events",
         "_wakes",
         "commit_watches",
+        "damaged_from",
         "delete_waiters",
         "durable_waiters",
         "end_watches",
@@ -84,6 +92,7 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
+        self.damaged_from = UNDAMAGED
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
         self.produce_waiters: deque[tuple[int, ParkedProduce, int]] = deque()
         self.durable_waiters: deque[tuple[int, ParkedProduce, int]] = deque()  # acks=1 on topics that sync first
@@ -154,13 +163,20 @@ class Partition:
         *,
         leader_epoch: int,
         partition_epoch: int,
+        isr: tuple[int, ...],
         replicas: tuple[int, ...],
         backoff_max_ms: int,
     ) -> bool:
-        """Follows ``leader_id`` (-1: nobody leads). True if the leader epoch is a new one: fetch anew."""
+        """Follows ``leader_id`` (-1: nobody leads). True if the leader epoch is a new one: fetch anew.
+
+        Raises StorageError: a damaged log could not be cut.
+        """
         if partition_epoch < self.partition_epoch:
             return False
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
+        fetched = leader_epoch <= self.leader_epoch
+        if self.is_damaged and may_cut(self._events.node_id, leader_id, isr, fetched_in_epoch=fetched):
+            self._cut()
         self.leader = None
         self._events.behind.pop(self, None)
         self._events.incomplete.pop(self, None)
@@ -179,6 +195,26 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = replicas
+
+    # Damage.
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.damaged_from != UNDAMAGED
+
+    def damaged(self, offset: int) -> bool:
+        """The records from ``offset`` on are not what was written; False if that was known."""
+        offset = max(offset, self.log.log_start_offset)
+        if self.is_damaged and self.damaged_from <= offset:
+            return False
+        self.damaged_from = offset
+        return True
+
+    def _cut(self) -> None:
+        end = self.log.log_end_offset
+        self.log.truncate_to(self.damaged_from)
+        self.damaged_from = UNDAMAGED
+        logger.warning("%s is cut from %d to %d, to be fetched anew", self, end, self.log.log_end_offset)
 
     def retire(self, error: ErrorCode) -> None:
         """This broker hosts it no longer, or cannot: everyone who waits is told."""
@@ -382,6 +418,17 @@ class Partition:
             if self.delete_waiters:
                 self._settle_deleted()
         self.consider_expand(broker_id)
+
+    def doubts(self, broker_id: int, offset: int) -> bool:
+        """Whether a follower asks again for what it was given: it may have refused it (`ReplicaState.asks_again`)."""
+        replica = self.leader.replicas.get(broker_id) if self.leader is not None else None
+        return replica is not None and replica.asks_again(offset)
+
+    def served(self, broker_id: int, offset: int) -> None:
+        """A follower is given records from ``offset`` on."""
+        replica = self.leader.replicas.get(broker_id) if self.leader is not None else None
+        if replica is not None:
+            replica.served_offset = offset
 
     def consider_expand(self, broker_id: int) -> None:
         leader = self.leader

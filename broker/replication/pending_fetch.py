@@ -122,6 +122,7 @@ class PendingFetch:
                 fetch_read.note_follower(partition, entry.wanted, self.reader, self.session.contact, now_ms)
             except KafkaError as error:
                 self._named[entry] = error.code
+                self._manager.note_damage(partition, error)
 
     def _partition(self, entry: SessionPartition) -> Partition | None:
         return self._manager.partitions.get((entry.topic, entry.wanted[0]))
@@ -164,6 +165,7 @@ class PendingFetch:
         try:
             return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one)
         except KafkaError as error:
+            self._manager.note_damage(partition, error)
             return self._refused(entry, error.code)
 
     def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:

@@ -17,6 +17,7 @@ from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetchers import Fetchers
+from ottla.broker.replication.healing import Healing
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.ports import LogStore
 from ottla.broker.replication.purgatory import WakeQueue
@@ -24,6 +25,7 @@ from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.topic_config import TOPIC_RESOURCE, log_config
 from ottla.broker.wire.produce_fast import NodeEndpoint
 from ottla.log.config import LogConfig
+from ottla.log.errors import DamagedLogError
 from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
@@ -80,7 +82,8 @@ class ReplicaManager:
         self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         durability = Durability(sync_later)
-        self._events = PartitionEvents(wakes, durability, timers.now_ms, self._propose)
+        self._healing = Healing(controller, self.node_id, self._epoch, timers)
+        self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
         self._offline: dict[tuple[str | bytes, int], None] = {}
         self._timers: list[Timer] = []
@@ -101,6 +104,7 @@ class ReplicaManager:
         self._alter.close()
         self._assignments.close()
         self._events.preparers.close()
+        self._healing.close()
 
     # What handlers ask.
 
@@ -245,6 +249,7 @@ class ReplicaManager:
             view.leader,
             leader_epoch=view.leader_epoch,
             partition_epoch=view.partition_epoch,
+            isr=view.isr,
             replicas=view.replicas,
             backoff_max_ms=self.settings.fetcher.backoff_ms,
         )
@@ -287,6 +292,11 @@ class ReplicaManager:
             if partition is not None:
                 self._fetchers.remove(partition)
                 partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def note_damage(self, partition: Partition, error: KafkaError) -> None:
+        """What came of a read; if it was damage, the replica is to be healed from the partition's leader."""
+        if isinstance(error, DamagedLogError):
+            self._healing.found(partition, error)
 
     def led_count(self) -> int:
         """How many partitions this broker leads: what a controlled shutdown waits for. Costs a look at each."""

@@ -142,6 +142,12 @@ class Platter:
         """No failure any more."""
         self._failures.clear()
 
+    def flip(self, path: str, position: int, bit: int = 0) -> None:
+        """A bit of the file is another from now on, and nobody is told."""
+        inode = self.find(path)
+        assert isinstance(inode, Inode), path
+        inode.data[position] ^= 1 << bit
+
     def close_sessions(self) -> None:
         """The process that had files open is gone."""
         self.session += 1

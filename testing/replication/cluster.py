@@ -27,6 +27,7 @@ class Cluster:
         self.image = MetadataImage()
         self.brokers: dict[int, Broker] = {}
         self.refusal = 0
+        self.damage_reports = 0
         self.alterations: list[tuple[int, ...]] = []
         self._clients: list[Client] = []
 
@@ -91,11 +92,26 @@ class Cluster:
 
     def alter(self, request: controller_pb.ControllerRequest, on_done: Done) -> None:
         response = controller_pb.ControllerResponse()
+        for told in request.report_damage.topics:
+            granted = response.report_damage.topics.add(topic_id=told.topic_id)
+            for each in told.partitions:
+                error = self._let_leave(request.report_damage.broker_id, each.partition_index)
+                granted.partitions.add(partition_index=each.partition_index, error_code=error)
         for topic in request.alter_partition.topics:
             answer = response.alter_partition.topics.add(topic_id=topic.topic_id)
             for asked in topic.partitions:
                 answer.partitions.append(self._alter(topic.topic_id, asked))
         on_done(response)
+
+    def _let_leave(self, broker_id: int, index: int) -> int:
+        now = self.image.topics_by_id[TOPIC_ID].partitions[index]
+        isr = tuple(member for member in now.isr if member != broker_id)
+        self.damage_reports += 1
+        if not isr:
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        leader = isr[0] if now.leader == broker_id else now.leader
+        self.loop.call_later(0.001, self.elect, leader, isr, index)
+        return ErrorCode.NONE
 
     def _alter(
         self, topic_id: bytes, asked: controller_pb.AlterPartitionRequest.Partition

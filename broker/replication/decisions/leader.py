@@ -115,6 +115,9 @@ class PartitionLeader:
         for follower, replica in self.replicas.items():
             # A member gets the whole lag time to show itself; what it holds is known only if we led before.
             replica.last_caught_up_ms = now_ms if follower in isr else 0
+            if follower not in isr:
+                # It may have cut its log before it follows this epoch (`healing.may_cut`): only what it says in it counts.
+                replica.log_end_offset = UNKNOWN_OFFSET
             replica.last_fetch_ms = 0
             replica.last_fetch_leader_end = -1
             replica.contact = None

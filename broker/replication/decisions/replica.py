@@ -37,6 +37,7 @@ class ReplicaState:
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "served_offset",
     )
 
     def __init__(self, last_caught_up_ms: int = 0) -> None:
@@ -47,6 +48,16 @@ class ReplicaState:
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.broker_epoch = -1
         self.contact: FollowerContact | None = None
+        self.served_offset = UNKNOWN_OFFSET  # from where it was last given records
+
+    def asks_again(self, offset: int) -> bool:
+        """Whether it asks for what it was given last time: the answer got lost, or what was in it is not what its CRCs say.
+
+        Once for each time it was given: the one who answers then looks for himself.
+        """
+        again = offset == self.served_offset
+        self.served_offset = UNKNOWN_OFFSET
+        return again
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Takes in a fetch at ``offset``: it says the follower has everything below.

@@ -134,8 +134,10 @@ def test_damaged_bytes_are_never_served(
     base = log.segments[1].base_offset
     again = open_log(SimulatedDisk(platter), segment_bytes=1000, index_interval_bytes=200, clean_shutdown=True)
     assert offsets(again.read(0, 1000).data)  # the others are as they were
+    good = offsets(again.read(base, 1000).data)
+    assert good == [base, base + 2, base + 4][: len(good)]
     with pytest.raises(DamagedLogError) as caught:
-        again.read(base, 1000)
+        again.read(good[-1] + 2, 1000)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert caught.value.offset <= base + 8
 

@@ -43,7 +43,7 @@ class Bench:
         self.site.broker.timers = cast(Any, SimpleNamespace(call_later_ms=self._call_later, now_ms=None))
         self.site.routes = client_routes(self.site.broker)
         self.site.connect()
-        events = PartitionEvents(WakeQueue(self.loop), Durability(SyncLater()), lambda: 0, lambda *_: None)
+        events = PartitionEvents(1, WakeQueue(self.loop), Durability(SyncLater()), lambda: 0, lambda *_: None)
         disk = SimulatedDisk(Platter.seeded(1))
         disk.make_directories("/data")
         name = TopicPartition(topic, 0)
@@ -148,14 +148,14 @@ def test_a_topic_that_is_only_compacted_keeps_its_records(
 
 
 def test_only_the_leader_deletes(bench: Bench) -> None:
-    bench.partition.follow(2, leader_epoch=6, partition_epoch=2, replicas=(1, 2), backoff_max_ms=1)
+    bench.partition.follow(2, leader_epoch=6, partition_epoch=2, isr=(2,), replicas=(1, 2), backoff_max_ms=1)
     bench.send(5)
     assert bench.answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 def test_whoever_waits_is_told_that_the_leader_changed(bench: Bench) -> None:
     bench.send(5)
-    bench.partition.follow(2, leader_epoch=6, partition_epoch=2, replicas=(1, 2), backoff_max_ms=1)
+    bench.partition.follow(2, leader_epoch=6, partition_epoch=2, isr=(2,), replicas=(1, 2), backoff_max_ms=1)
     assert bench.answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 

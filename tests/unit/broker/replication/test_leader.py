@@ -282,3 +282,24 @@ def test_a_restarted_follower_with_a_shorter_log_is_not_counted_twice() -> None:
     fetch(leader, 3, 101)
     assert not leader.advance(2_000)
     assert leader.high_watermark == 100
+
+
+def test_what_a_follower_out_of_the_isr_said_in_an_earlier_epoch_counts_no_more() -> None:
+    leader = make_leader(isr=(1, 2), high_watermark=50)
+    fetch(leader, 2, 100)
+    fetch(leader, 3, 100)
+    lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2))
+    assert leader.propose_expand(3) is None, "it may have cut its log since, because it was damaged"
+    fetch(leader, 3, 100)
+    assert leader.propose_expand(3) is not None
+
+
+def test_a_follower_asks_again_once_for_what_it_was_given() -> None:
+    leader = make_leader()
+    replica = leader.replicas[2]
+    assert not replica.asks_again(40)
+    replica.served_offset = 40
+    assert not replica.asks_again(60), "it took them"
+    replica.served_offset = 40
+    assert replica.asks_again(40)
+    assert not replica.asks_again(40)

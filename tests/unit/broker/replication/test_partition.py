@@ -27,7 +27,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Partition]:
     loop = asyncio.new_event_loop()
     proposals: list[Proposal] = []
     events = PartitionEvents(
-        WakeQueue(loop), Durability(SyncLater()), lambda: 0, lambda _, proposal: proposals.append(proposal)
+        1, WakeQueue(loop), Durability(SyncLater()), lambda: 0, lambda _, proposal: proposals.append(proposal)
     )
     directory = str(tmp_path_factory.mktemp("logs") / str(NAME))
     log = Log.open(RealDisk(), directory, NAME, LogConfig(), now_ms=0)
@@ -49,9 +49,11 @@ def lead(partition: Partition, *, epoch: int = 5, partition_epoch: int = 8, isr:
     )
 
 
-def follow(partition: Partition, *, epoch: int, partition_epoch: int) -> bool:
+def follow(
+    partition: Partition, *, epoch: int, partition_epoch: int, leader: int = 2, isr: tuple[int, ...] = (1, 2, 3)
+) -> bool:
     return partition.follow(
-        2, leader_epoch=epoch, partition_epoch=partition_epoch, replicas=(1, 2, 3), backoff_max_ms=1_000
+        leader, leader_epoch=epoch, partition_epoch=partition_epoch, isr=isr, replicas=(1, 2, 3), backoff_max_ms=1_000
     )
 
 
@@ -113,3 +115,51 @@ def test_a_follower_with_epochs_fetches_from_its_end_and_one_without_from_what_i
     partition.log.epochs.truncate_from_end(0)
     follow(partition, epoch=7, partition_epoch=10)
     assert (partition.follower.fetch_offset, partition.follower.last_fetched_epoch) == (0, -1)
+
+
+# --- damage
+
+
+def damaged(partition: Partition, *, at: int = 2, records: int = 5) -> None:
+    lead(partition)
+    for _ in range(records):
+        partition.append(batch(), 1, 0, 0)
+    partition.damaged(at)
+
+
+def test_a_damaged_replica_is_cut_when_it_follows_a_new_epoch_out_of_the_isr(partition: Partition) -> None:
+    damaged(partition)
+    follow(partition, epoch=6, partition_epoch=9, isr=(2, 3))
+    assert partition.log.log_end_offset == 2
+    assert not partition.is_damaged
+    assert partition.follower is not None
+    assert partition.follower.fetch_offset == 2
+
+
+def test_a_damaged_replica_keeps_what_it_has_while_the_isr_names_it(partition: Partition) -> None:
+    damaged(partition)
+    follow(partition, epoch=6, partition_epoch=9, isr=(1, 2, 3))
+    assert partition.log.log_end_offset == 5, "it could be elected the next moment"
+    assert partition.is_damaged
+
+
+def test_a_damaged_replica_keeps_what_it_has_in_an_epoch_that_it_fetched_in(partition: Partition) -> None:
+    damaged(partition)
+    follow(partition, epoch=6, partition_epoch=9, isr=(1, 2, 3))
+    follow(partition, epoch=6, partition_epoch=10, isr=(2, 3))
+    assert partition.log.log_end_offset == 5, "the leader may be taking it back for a fetch at 5"
+    follow(partition, epoch=7, partition_epoch=11, isr=(2, 3))
+    assert partition.log.log_end_offset == 2
+
+
+def test_a_damaged_replica_keeps_what_it_has_while_nobody_leads(partition: Partition) -> None:
+    damaged(partition)
+    follow(partition, epoch=6, partition_epoch=9, leader=-1, isr=(3,))
+    assert partition.log.log_end_offset == 5, "there is nobody to fetch it from"
+
+
+def test_the_lowest_damage_counts(partition: Partition) -> None:
+    damaged(partition, at=3)
+    assert not partition.damaged(4)
+    assert partition.damaged(1)
+    assert partition.damaged_from == 1

@@ -1,0 +1,21 @@
+"""A damaged replica: when it may cut its log, to fetch anew what it cut. Rules and reasons: docs/architecture.md, "A damaged replica"."""
+
+NO_LEADER = -1
+
+
+def may_cut(node_id: int, leader_id: int, isr: tuple[int, ...], *, fetched_in_epoch: bool) -> bool:
+    """Whether a damaged replica, told of a leader epoch, may drop what it has from the damage on.
+
+    Not while the ISR names it: it could be elected, and lack what was acknowledged. Not once it fetched in this epoch: the
+    leader may be taking it back for what it said. Not without a leader: there is nobody to fetch from.
+    """
+    return leader_id not in (NO_LEADER, node_id) and node_id not in isr and not fetched_in_epoch
+
+
+def report_again_ms(refusals: int) -> int:
+    """How long to wait before the next report: it may be lost, and who is the only one in sync may have company later."""
+    return min(REPORT_AGAIN_MAX_MS, REPORT_AGAIN_MS << min(refusals, 16))
+
+
+REPORT_AGAIN_MS = 1_000
+REPORT_AGAIN_MAX_MS = 30_000

@@ -1,0 +1,24 @@
+"""When a damaged replica may cut its log, rule by rule."""
+
+import pytest
+
+from ottla.broker.replication.decisions.healing import may_cut, report_again_ms
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "fetched", "allowed"),
+    [
+        (2, (2, 3), False, True),
+        (2, (2,), False, True),
+        (2, (1, 2, 3), False, False),  # it could be elected
+        (2, (2, 3), True, False),  # the leader may be taking it back
+        (-1, (3,), False, False),  # nobody to fetch from
+        (1, (2, 3), False, False),  # it leads
+    ],
+)
+def test_when_a_damaged_replica_may_cut(leader: int, isr: tuple[int, ...], fetched: bool, allowed: bool) -> None:
+    assert may_cut(1, leader, isr, fetched_in_epoch=fetched) is allowed
+
+
+def test_reports_become_rarer() -> None:
+    assert [report_again_ms(count) for count in (0, 1, 2, 9, 10_000)] == [1_000, 2_000, 4_000, 30_000, 30_000]
