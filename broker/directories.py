@@ -4,6 +4,8 @@ import logging
 from typing import NamedTuple
 
 from ottla.log.checkpoints import MetaProperties
+from ottla.quorum.initial_voters import read_initial_voters
+from ottla.quorum.raft.voters import VoterSet
 from ottla.runtime.disk import Disk
 from ottla.runtime.settings.definitions import SettingError
 from ottla.runtime.settings.server import ServerConfig
@@ -14,11 +16,13 @@ METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class NodeIdentity(NamedTuple):
-    """What meta.properties of all directories agree on, and the id of each readable directory."""
+    """What meta.properties of all directories agree on, the id of each readable directory, and the voters it was formatted
+    with, if any."""
 
     cluster_id: str
     metadata_directory_id: bytes
     directory_ids: dict[str, bytes]
+    initial_voters: VoterSet | None = None
 
 
 def metadata_directory(config: ServerConfig) -> str:
@@ -52,4 +56,5 @@ def read_identity(disk: Disk, config: ServerConfig) -> NodeIdentity:
     ids = {path: meta.directory_id for path, meta in found.items()}
     if len(dict.fromkeys(ids.values())) != len(ids):
         raise SettingError(f"two of {', '.join(ids)} have the same directory.id: one is a copy; format it anew")
-    return NodeIdentity(first.cluster_id, first.directory_id, ids)
+    initial_voters = read_initial_voters(disk, config.metadata_log_dir)
+    return NodeIdentity(first.cluster_id, first.directory_id, ids, initial_voters)

@@ -34,12 +34,12 @@ class QuorumView:
         if self._quorum.is_leader:
             on_done(known)
             return
-        leader = next((each for each in known.voters if each.id == known.leader_id and each.endpoint), None)
-        if leader is None or leader.endpoint is None:
+        endpoint = None if known.leader_id is None else self._quorum.endpoint_of(known.leader_id)
+        if endpoint is None:
             on_done(None)
             return
         request = pb.QuorumRequest(cluster_id=self._cluster_id, describe_quorum=pb.DescribeQuorumRequest())
-        self._to(leader.endpoint).call(request, lambda response: on_done(_from_proto(response)), _TIMEOUT_MS)
+        self._to(endpoint).call(request, lambda response: on_done(_from_proto(response)), _TIMEOUT_MS)
 
     def close(self) -> None:
         if self._channel is not None:

@@ -98,14 +98,13 @@ class Server:
         )
         self.quorum.set_snapshot_source(ImageSnapshots(image_store, host.open_store))
         self._store_sync = StoreSync(loader, timers)
-        controllers = {node: (endpoint.host, endpoint.port) for node, endpoint in config.voters.items()}
         if config.is_controller:
             settings = _controller_settings(config, identity)
             self.controller = Controller(self.quorum, loader, host, timers, settings)
             listener.controller = self.controller
             self.quorum.on_peer_broken = self.controller.peer_broken
         local = self.controller.handle if self.controller else None
-        self._channel = ControllerChannel(self.quorum, self._transport, controllers, local, host.rng)
+        self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
         self._channel.on_broken = self._contact_lost
         if config.is_broker:
             self.broker = Broker(
@@ -212,12 +211,16 @@ class _Fanout:
 
 
 def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSettings:
+    own = config.controller_endpoint if config.is_controller else None
     return QuorumSettings(
         node_id=config.node_id,
         cluster_id=identity.cluster_id,
         directory_id=identity.metadata_directory_id,
         voters={node: Endpoint(*endpoint) for node, endpoint in config.voters.items()},
         is_voter=config.is_controller,
+        initial_voters=identity.initial_voters,
+        bootstrap=tuple(Endpoint(*endpoint) for endpoint in config.bootstrap_controllers),
+        endpoint=None if own is None else Endpoint(*own),
         election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),

@@ -561,16 +561,20 @@ class AddVoterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VOTER_FIELD_NUMBER: _builtins.int
+    ANSWER_AT_ONCE_FIELD_NUMBER: _builtins.int
+    answer_at_once: _builtins.bool
+    """not only when it is committed"""
     @_builtins.property
     def voter(self) -> Global___Voter: ...
     def __init__(
         self,
         *,
         voter: Global___Voter | None = ...,
+        answer_at_once: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_at_once", b"answer_at_once", "voter", b"voter"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -117,7 +117,7 @@ def _put_fetch_snapshot(message: pb.QuorumRequest, request: Any) -> None:
 
 def _put_add_voter(message: pb.QuorumRequest, request: Any) -> None:
     voter = pb.Voter(key=key_to_proto(request.voter), endpoint=endpoint_to_proto(request.endpoint))
-    message.add_voter.CopyFrom(pb.AddVoterRequest(voter=voter))
+    message.add_voter.CopyFrom(pb.AddVoterRequest(voter=voter, answer_at_once=not request.ack_when_committed))
 
 
 def _put_remove_voter(message: pb.QuorumRequest, request: Any) -> None:
@@ -180,7 +180,10 @@ _REQUEST_READERS: dict[str, Callable[[Any, dict[str, Any]], Request]] = {
         snapshot=place_from_proto(body.snapshot), position=body.position, max_bytes=body.max_bytes, **fields
     ),
     "add_voter": lambda body, fields: AddVoterRequest(
-        voter=key_from_proto(body.voter.key), endpoint=endpoint_from_proto(body.voter.endpoint), **fields
+        voter=key_from_proto(body.voter.key),
+        endpoint=endpoint_from_proto(body.voter.endpoint),
+        ack_when_committed=not body.answer_at_once,
+        **fields,
     ),
     "remove_voter": lambda body, fields: RemoveVoterRequest(voter=key_from_proto(body.voter), **fields),
     "update_voter": lambda body, fields: UpdateVoterRequest(endpoint=endpoint_from_proto(body.endpoint), **fields),

@@ -42,21 +42,15 @@ from ottla.quorum.raft.events import (
 )
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.membership import is_voter_change
-from ottla.quorum.raft.messages import (
-    AddVoterRequest,
-    FetchSnapshotResponse,
-    RemoveVoterRequest,
-    Request,
-    Response,
-    VoterChangeResponse,
-)
+from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Request, Response, VoterChangeResponse
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey
+from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
 from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker, read_piece
+from ottla.quorum.voter_changes import VoterChanges
 from ottla.runtime.clock_loop import loop_ms
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
@@ -65,11 +59,11 @@ from ottla.runtime.sync_later import SyncLater
 
 _logger = logging.getLogger(__name__)
 
-VOTER_CHANGE_MS = 10_000
-"""How long a change of voters may take to be committed."""
-
 HAND_OVER_MS = 500
 """How long a leader that leaves waits for a successor."""
+
+
+_TWIN_HELP = "stop one of the two, or give this one a node.id of its own"
 
 
 class QuorumFailure(Exception):
@@ -119,6 +113,8 @@ class QuorumNode:
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
+        self.voter_changes = VoterChanges(self._core.state, self._peers, self._handle)
+        self._complaint = ""
         self.on_peer_broken: Callable[[int], None] | None = None
         self._listener = listener
         self._delivery = CommitDelivery(log, listener, deliver_from, self._deliver_later, self._delivered)
@@ -232,36 +228,10 @@ class QuorumNode:
     def describe(self) -> QuorumDescription:
         return describe_quorum(self._core.state, loop_ms(self._loop), self._host.clock.wall_ms())
 
-    async def add_voter(self, node_id: int, directory_id: bytes | None, endpoint: Endpoint) -> VoterChangeResponse:
-        """Lets an observer vote; the answer comes when that is committed. ``error`` says why not: NOT_LEADER_OR_FOLLOWER
-        (``leader_id`` may help), DUPLICATE_VOTER, REQUEST_TIMED_OUT (not caught up, or another change is under way)."""
-        voter = ReplicaKey(node_id, directory_id)
-        return await self._change_voters(AddVoterRequest(voter=voter, endpoint=endpoint, **self._request_fields()))
-
-    async def remove_voter(self, node_id: int, directory_id: bytes | None) -> VoterChangeResponse:
-        """Takes a voter's vote away, be it the leader's own. VOTER_NOT_FOUND besides what `add_voter` answers."""
-        voter = ReplicaKey(node_id, directory_id)
-        return await self._change_voters(RemoveVoterRequest(voter=voter, **self._request_fields()))
-
-    def _request_fields(self) -> dict[str, Any]:
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where a controller listens: the leader as it announced itself, another as the voter set says."""
         state = self._core.state
-        return {"cluster_id": self.settings.cluster_id, "epoch": state.epoch, "sender": state.key}
-
-    async def _change_voters(self, request: Request) -> VoterChangeResponse:
-        """Asked here or, when another leads, there."""
-        state, future = self._core.state, self._loop.create_future()
-        leader, endpoint = state.known_leader_id, state.leader_endpoint()
-        if leader is None or leader == self.node_id or endpoint is None:
-            self._handle(RequestReceived(request, lambda message: _resolve(future, message)))
-        else:
-            message = messages_proto.request_to_proto(request)
-            self._peers.call(leader, endpoint, message, lambda answer: _resolve(future, answer), VOTER_CHANGE_MS)
-        answer = await asyncio.wait_for(future, VOTER_CHANGE_MS / 1000)
-        if answer is None:
-            return VoterChangeResponse(error=ErrorCode.REQUEST_TIMED_OUT, epoch=state.epoch, leader_id=leader)
-        response = messages_proto.response_from_proto(answer, parse_batches)
-        assert isinstance(response, VoterChangeResponse)
-        return response
+        return state.leader_endpoint() if node_id == state.known_leader_id else state.voters.latest.endpoint(node_id)
 
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
         """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
@@ -390,7 +360,23 @@ class QuorumNode:
             self._meet_stranger(peer)
         elif response is not None:
             self._strangers.pop(peer, None)
+        if isinstance(response, VoterChangeResponse) or (response is not None and isinstance(request, FetchRequest)):
+            self._complain(peer, request, response)
         self._handle(ResponseReceived(peer, request, response))
+
+    def _complain(self, peer: int, request: Request, response: Response) -> None:
+        """Says once what keeps this node out of the quorum; it goes on trying."""
+        complaint = ""
+        if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
+            what = type(request).__name__.removesuffix("Request")
+            complaint = f"{what} was refused by node {peer}: {response.error.name}: {response.message}"
+        elif response.error is ErrorCode.DUPLICATE_VOTER:
+            complaint = f"node {peer} refuses this process: another one runs as node {self.node_id}, with another log.dirs; {_TWIN_HELP}"
+        elif not isinstance(request, FetchRequest) or response.error is not ErrorCode.NONE:
+            return
+        if complaint and complaint != self._complaint:
+            _logger.warning("%s", complaint)
+        self._complaint = complaint
 
     def _meet_stranger(self, peer: int) -> None:
         """One of another cluster is their mistake; when most voters are, this node is the stranger, and cannot go on."""
@@ -398,7 +384,8 @@ class QuorumNode:
             return
         self._strangers[peer] = None
         _logger.warning("node %d does not belong to this node's cluster %s", peer, self.settings.cluster_id)
-        if len(self._strangers) * 2 > len(self.settings.voters):
+        known = len(self._core.state.voters.latest) or len(self.settings.bootstrap)
+        if len(self._strangers) * 2 > known:
             names = ", ".join(str(each) for each in sorted(self._strangers))
             mine = f"this node's log.dirs to cluster {self.settings.cluster_id}"
             self._fail(QuorumFailure(f"voters {names} belong to another cluster, {mine}: give the right log.dirs"))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.raft.voters import Endpoint
-from ottla.quorum.rpc.transport import OnDone, RpcChannel, RpcTransport, Service
+from ottla.quorum.rpc.transport import OnDone, Request, RpcChannel, RpcTransport, Service
 
 QUORUM_SERVICE = Service("ottla.quorum.Quorum", pb.QuorumRequest, pb.QuorumResponse)
 
@@ -12,12 +12,15 @@ QUORUM_SERVICE = Service("ottla.quorum.Quorum", pb.QuorumRequest, pb.QuorumRespo
 class Peers:
     """One channel a peer; another when the peer is found at another endpoint."""
 
-    def __init__(self, transport: RpcTransport, on_broken: Callable[[int], None]) -> None:
+    def __init__(
+        self, transport: RpcTransport, on_broken: Callable[[int], None], service: Service = QUORUM_SERVICE
+    ) -> None:
         self._transport = transport
         self._on_broken = on_broken
+        self._service = service
         self._channels: dict[int, tuple[Endpoint, RpcChannel]] = {}
 
-    def call(self, peer: int, endpoint: Endpoint, request: pb.QuorumRequest, on_done: OnDone, timeout_ms: int) -> None:
+    def call(self, peer: int, endpoint: Endpoint, request: Request, on_done: OnDone, timeout_ms: int) -> None:
         self._channel(peer, endpoint).call(request, on_done, timeout_ms)
 
     def _channel(self, peer: int, endpoint: Endpoint) -> RpcChannel:
@@ -26,7 +29,7 @@ class Peers:
             return known[1]
         if known is not None:
             known[1].close()
-        channel = self._transport.channel(endpoint.host, endpoint.port, QUORUM_SERVICE, lambda: self._on_broken(peer))
+        channel = self._transport.channel(endpoint.host, endpoint.port, self._service, lambda: self._on_broken(peer))
         self._channels[peer] = (endpoint, channel)
         return channel
 

@@ -10,7 +10,8 @@ from ottla.quorum.snapshot_limits import SnapshotLimits
 class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in milliseconds, sizes in bytes; the names are Kafka's ``controller.quorum.*`` (kraft.md 1.12).
 
-    ``voters`` is the static voter set; voter records in the log override it. ``is_voter``: a controller. A plain broker
+    ``voters`` is the static voter set; without it ``initial_voters`` are those the directory was formatted with; voter
+    records in the log override both. ``bootstrap``: nodes that tell who leads. ``is_voter``: a controller. A plain broker
     (False) only observes. ``directory_id`` 16 bytes, None when the directory has none yet.
     """
 
@@ -34,6 +35,8 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_join: bool = False
     snapshot_fetch_max_bytes: int = 1 << 20
     snapshots: SnapshotLimits = SnapshotLimits()
+    initial_voters: VoterSet | None = None
+    bootstrap: tuple[Endpoint, ...] = ()
 
     @property
     def key(self) -> ReplicaKey:
@@ -44,6 +47,9 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.endpoint or self.voters.get(self.node_id, Endpoint("", 0))
 
     def voter_set(self) -> VoterSet:
+        """Who votes as long as the log does not say."""
+        if not self.voters and self.initial_voters is not None:
+            return self.initial_voters
         return VoterSet.of(Voter(ReplicaKey(node_id), Endpoint(*where)) for node_id, where in self.voters.items())
 
     def raft(self) -> RaftSettings:
@@ -60,4 +66,5 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
             can_vote=self.is_voter,
             fetch_from_any_voter=self.fetch_from_any_voter and not self.is_voter,
             auto_join=self.auto_join,
+            bootstrap=self.bootstrap,
         )

@@ -5,13 +5,15 @@ A call is tried until it is answered or its time is over: NOT_CONTROLLER, a brok
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from ottla.proto import controller_pb2 as pb
 from ottla.quorum.listener import LeaderAndEpoch
-from ottla.quorum.rpc.transport import RpcChannel, RpcTransport, Service
+from ottla.quorum.peers import Peers
+from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.rpc.transport import RpcTransport, Service
 from ottla.runtime.errors import ErrorCode
 
 CONTROLLER_SERVICE = Service("ottla.controller.Controller", pb.ControllerRequest, pb.ControllerResponse)
@@ -40,18 +42,17 @@ class ControllerChannel:
         self,
         quorum: LeaderView,
         transport: RpcTransport,
-        controllers: Mapping[int, tuple[str, int]],
+        endpoint_of: Callable[[int], Endpoint | None],
         local: LocalHandler | None,
         rng: Random | None = None,
     ) -> None:
-        """``controllers``: host and port of each controller by node id. ``rng``: for ids by which the controller knows
+        """``endpoint_of``: where a controller listens now, which may change. ``rng``: for ids by which the controller knows
         the attempts of one call; without it, a call whose answer was lost may be told that it comes too late."""
         self._quorum = quorum
-        self._transport = transport
-        self._controllers = controllers
+        self._peers = Peers(transport, self._broken, CONTROLLER_SERVICE)
+        self._endpoint_of = endpoint_of
         self._local = local
         self._rng = rng
-        self._channels: dict[int, RpcChannel] = {}
         self._calls: dict[_Call, None] = {}
         self._closed = False
         self.on_broken: Callable[[], None] | None = None
@@ -89,9 +90,7 @@ class ControllerChannel:
         self._closed = True
         for call in list(self._calls):
             call.finish(None)
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._peers.close()
 
     def forget(self, call: "_Call") -> None:
         self._calls.pop(call, None)
@@ -104,15 +103,10 @@ class ControllerChannel:
             copy = pb.ControllerRequest.FromString(request.SerializeToString())
             asyncio.get_running_loop().call_soon(self._local, copy, on_done)
             return leader
-        if leader is None or leader not in self._controllers:
+        endpoint = None if leader is None else self._endpoint_of(leader)
+        if leader is None or endpoint is None:
             return None
-        channel = self._channels.get(leader)
-        if channel is None:
-            host, port = self._controllers[leader]
-            channel = self._channels[leader] = self._transport.channel(
-                host, port, CONTROLLER_SERVICE, lambda: self._broken(leader)
-            )
-        channel.call(request, on_done, timeout_ms)
+        self._peers.call(leader, endpoint, request, on_done, timeout_ms)
         return leader
 
     def _broken(self, controller_id: int) -> None:

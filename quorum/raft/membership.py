@@ -41,10 +41,10 @@ def is_voter_change(event: Event) -> bool:
 
 
 def handle_add(state: RaftState, event: RequestReceived) -> None:
-    """Answered when the new set is committed."""
+    """Answered when the new set is committed, unless the asker does not want to wait."""
     request = event.request
     assert isinstance(request, AddVoterRequest)
-    _change(state, event, lambda leader: _with_added(state, leader, request))
+    _change(state, event, lambda leader: _with_added(state, leader, request), at_once=not request.ack_when_committed)
 
 
 def handle_remove(state: RaftState, event: RequestReceived) -> None:
@@ -66,12 +66,15 @@ def handle_update(state: RaftState, event: RequestReceived) -> None:
     _change(state, event, lambda leader: _with_moved(state, leader, request))
 
 
-def _change(state: RaftState, event: RequestReceived, decide: Callable[[Leader], VoterSet]) -> None:
+def _change(
+    state: RaftState, event: RequestReceived, decide: Callable[[Leader], VoterSet], *, at_once: bool = False
+) -> None:
     """Administrators know no epoch: theirs is not looked at."""
     role = state.role
     if not isinstance(role, Leader):
         fields = state.response_fields(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        state.respond(event.token, VoterChangeResponse(**fields))
+        message = f"node {state.key.id} does not lead the quorum: ask again in a moment"
+        state.respond(event.token, VoterChangeResponse(message=message, **fields))
         return
     try:
         _check_ready(state, role)
@@ -81,10 +84,11 @@ def _change(state: RaftState, event: RequestReceived, decide: Callable[[Leader],
         fields = state.response_fields(refused.error)
         state.respond(event.token, VoterChangeResponse(message=str(refused), **fields))
         return
-    if voters == state.voters.latest:
-        state.respond(event.token, VoterChangeResponse(**state.response_fields()))
-    else:
-        append_voters(state, role, voters, event.token)
+    if voters != state.voters.latest:
+        append_voters(state, role, voters, None if at_once else event.token)
+        if not at_once:
+            return
+    state.respond(event.token, VoterChangeResponse(**state.response_fields()))
 
 
 def _check_ready(state: RaftState, role: Leader) -> None:

@@ -124,10 +124,12 @@ class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
 
 
 class AddVoterRequest(Request, frozen=True, kw_only=True):
-    """From an administrator (or the joining node itself): let ``voter`` vote."""
+    """From an administrator (or the joining node itself): let ``voter`` vote. Answered when that is committed, or else when
+    it is in force."""
 
     voter: ReplicaKey
     endpoint: Endpoint
+    ack_when_committed: bool = True
 
 
 class RemoveVoterRequest(Request, frozen=True, kw_only=True):

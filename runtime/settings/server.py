@@ -1,15 +1,19 @@
 """A node's configuration: ``server.properties`` and ``KAFKA_*``, checked as a whole before anything starts."""
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from ottla.runtime.settings.definitions import SettingError, Value, server_settings
-from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_listeners, parse_voters
+from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint, parse_listeners, parse_voters
 from ottla.runtime.settings.properties import from_environment, parse_properties, refuse_unknown
 
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
+
+BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - listened on, not bound here
 
 
 class ServerConfig:
@@ -24,9 +28,13 @@ class ServerConfig:
             name: known[name].parse(text) for name, text in texts.items() if name in known
         }
         self.voters: dict[int, Endpoint] = parse_voters(self.strings("controller.quorum.voters"))
+        self.bootstrap_controllers: tuple[Endpoint, ...] = tuple(
+            parse_endpoint(each, BOOTSTRAP_SERVERS) for each in self.strings(BOOTSTRAP_SERVERS)
+        )
         self.listeners: tuple[Listener, ...] = parse_listeners(self.strings("listeners"), "listeners")
-        advertised = parse_listeners(self.strings("advertised.listeners"), "advertised.listeners")
-        self.advertised_listeners = advertised or self.client_listeners
+        self._advertised = parse_listeners(self.strings("advertised.listeners"), "advertised.listeners")
+        clients = tuple(each for each in self._advertised if each.name not in self.controller_listener_names)
+        self.advertised_listeners = clients or self.client_listeners
         self._check()
 
     @classmethod
@@ -107,6 +115,17 @@ class ServerConfig:
         return next((each for each in self.listeners if each.name in self.controller_listener_names), None)
 
     @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """Where the other controllers and the brokers reach this controller."""
+        advertised = next((each for each in self._advertised if each.name in self.controller_listener_names), None)
+        if advertised is not None:
+            return advertised.endpoint
+        listener = self.controller_listener
+        if listener is None or self.node_id in self.voters:
+            return self.voters.get(self.node_id)
+        return Endpoint(socket.getfqdn() if listener.host in ANY_HOST else listener.host, listener.port)
+
+    @property
     def inter_broker_listener(self) -> Listener:
         """Where the other brokers reach this one."""
         wanted = self.string("inter.broker.listener.name").upper() or self.string("security.inter.broker.protocol")
@@ -117,15 +136,20 @@ class ServerConfig:
             raise SettingError("node.id is not set: give each node a number of its own")
         if not self.strings("process.roles"):
             raise SettingError("process.roles is not set: write broker, controller or broker,controller")
-        if not self.voters:
-            raise SettingError("controller.quorum.voters is not set: write id@host:port of each controller")
+        if not self.voters and not self.bootstrap_controllers:
+            raise SettingError(
+                f"neither {BOOTSTRAP_SERVERS} nor controller.quorum.voters is set: write host:port of the controllers"
+            )
         if self.is_controller:
             self._check_controller()
         if self.is_broker and not self.client_listeners:
             raise SettingError("listeners has none for clients: add PLAINTEXT://host:port")
 
     def _check_controller(self) -> None:
-        if self.node_id not in self.voters:
-            raise SettingError(f"controller.quorum.voters does not name this node's id {self.node_id}")
+        if self.voters and self.node_id not in self.voters:
+            raise SettingError(
+                f"controller.quorum.voters does not name this node's id {self.node_id}: to join a quorum that runs, write "
+                f"{BOOTSTRAP_SERVERS} instead, and use ottla quorum add-controller"
+            )
         if self.controller_listener is None:
             raise SettingError("a controller needs controller.listener.names, and that name among its listeners")

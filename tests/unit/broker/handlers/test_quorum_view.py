@@ -24,6 +24,9 @@ class FakeQuorum:
     def describe(self) -> QuorumDescription:
         return self.description
 
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        return next((each.endpoint for each in self.description.voters if each.id == node_id), None)
+
 
 class FakeTransport:
     """A transport and its only channel."""

@@ -8,6 +8,7 @@ from typing import Any
 from ottla.proto import controller_pb2 as pb
 from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.listener import LeaderAndEpoch
+from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, Service
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -52,7 +53,7 @@ class FakeTransport:
     async def close(self) -> None: ...
 
 
-CONTROLLERS = {1: ("h", 0), 2: ("h", 1), 3: ("h", 2)}
+CONTROLLERS = {1: Endpoint("h", 0), 2: Endpoint("h", 1), 3: Endpoint("h", 2)}.get
 
 
 def done(_request: pb.ControllerRequest) -> pb.ControllerResponse:
