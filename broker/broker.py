@@ -10,6 +10,7 @@ from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
+from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
 from ottla.broker.producer_ids import ProducerIds
@@ -101,10 +102,11 @@ class Broker:
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
-        """Takes the client ports; raises OSError when one is taken. Nobody is served before `start` has gone through."""
+        """Takes the client ports; raises SettingError when one is taken. Nobody is served before `start` has gone through."""
         routes = client_routes(self.context)
         for listener in self._config.client_listeners:
-            await self._network.bind(listener.name, listener.host, listener.port, routes)
+            with naming(listener):
+                await self._network.bind(listener.name, listener.host, listener.port, routes)
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""
