@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
+from ottla.broker.listening import naming
 from ottla.broker.metadata_storage import StoreSync, open_metadata_log, snapshot_limits
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.log import Log
@@ -19,6 +20,7 @@ from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChanne
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
 from ottla.quorum.controller.decisions.state import ControllerSettings
+from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -29,6 +31,7 @@ from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTra
 from ottla.quorum.settings import QuorumSettings
 from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
+from ottla.runtime.identifiers import random_id
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings.definitions import Value, topic_settings
 from ottla.runtime.settings.server import ServerConfig
@@ -123,6 +126,8 @@ class Server:
         if config.is_controller:
             await self._serve_rpc(self.quorum, self.controller)
         await self.quorum.start()
+        if config.is_controller:
+            self._register(self._channel)
         if self.broker:
             self.broker.start(self.ready.set)
         else:
@@ -141,7 +146,16 @@ class Server:
             QUORUM_SERVICE: quorum.handle_request,
             CONTROLLER_SERVICE: PerConnection(controller.open),
         }
-        self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers)
+        with naming(listener):
+            self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers)
+
+    def _register(self, channel: ControllerChannel) -> None:
+        listener, endpoint = self.config.controller_listener, self.config.controller_endpoint
+        assert listener is not None, "settings are checked before a node starts"
+        assert endpoint is not None
+        place = (listener.name, Endpoint(*endpoint))
+        incarnation_id = random_id(self._host.rng)
+        ControllerRegistration(channel, self.config.node_id, incarnation_id, place, self._on_fatal).start()
 
     def _leader_changed(self) -> None:
         if self._channel:

@@ -46,8 +46,9 @@ class LocalNode:
     def controller_port(self) -> int:
         return self.port + CONTROLLER_PORT_OFFSET
 
-    def write_properties(self, voters: str, replicas: int) -> None:
-        """Writes server.properties unless the person has one there already: theirs is kept."""
+    def write_properties(self, quorum: str, replicas: int) -> None:
+        """Writes server.properties unless the person has one there already: theirs is kept. ``quorum``: the setting that
+        tells the node of the others."""
         self.home.mkdir(parents=True, exist_ok=True)
         if self.properties.exists():
             return
@@ -59,7 +60,7 @@ node.id={self.node_id}
 listeners=PLAINTEXT://localhost:{self.port},CONTROLLER://localhost:{self.controller_port}
 advertised.listeners=PLAINTEXT://localhost:{self.port}
 controller.listener.names=CONTROLLER
-controller.quorum.voters={voters}
+{quorum}
 log.dirs={home / "data"}
 default.replication.factor={replicas}
 min.insync.replicas={2 if replicas > 2 else 1}
@@ -141,7 +142,7 @@ class LocalCluster:
         voters = ",".join(f"{node.node_id}@localhost:{node.controller_port}" for node in nodes)
         cluster_id = _cluster_id(home)
         for node in nodes:
-            node.write_properties(voters, min(count, 3))
+            node.write_properties(f"controller.quorum.voters={voters}", min(count, 3))
             format_directories(node.properties, cluster_id, ignore_formatted=True)
         return cls(home, nodes, cluster_id)
 

@@ -1,15 +1,27 @@
 """``ottla quorum``: the metadata quorum as its leader sees it."""
 
+from pathlib import Path
+from typing import NamedTuple
+
 import click
 
+from ottla.broker.wire.messages.add_raft_voter_request import AddRaftVoterRequest
+from ottla.broker.wire.messages.add_raft_voter_request import Listener as WireListener
+from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
 from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
 from ottla.broker.wire.messages.describe_quorum_response import PartitionData as QuorumState
+from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
 from ottla.cli.output import Row, bootstrap_option, output_option, show
 from ottla.cli.topics import refuse
-from ottla.runtime.identifiers import ZERO_ID, id_to_text
+from ottla.log.checkpoints import MetaProperties
+from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.settings.endpoints import Listener, parse_endpoint
+from ottla.runtime.settings.server import ServerConfig
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -49,6 +61,123 @@ def describe(bootstrap: str, what: str, output: str) -> None:
     ]
     observers = [_replica(each, "observer", leader_end, newest_ms) for each in state.observers]
     show(voters + observers, ["node", "directory id", "role", "log end offset", "lag", "behind ms"], output)
+
+
+@quorum.command("add-controller")
+@bootstrap_option
+@click.option(
+    "--config",
+    "-c",
+    "properties",
+    type=click.Path(path_type=Path),
+    help="The new controller's server.properties, on its own machine: says all of the following.",
+)
+@click.option("--controller-id", "node_id", type=click.IntRange(0), help="Its node.id.")
+@click.option(
+    "--controller-directory-id", "directory", help="directory.id in the meta.properties of its metadata.log.dir."
+)
+@click.option(
+    "--controller-endpoint", "endpoint", metavar="HOST:PORT", help="Where its controller listener is reached."
+)
+@click.option(
+    "--listener-name", default="CONTROLLER", show_default=True, help="That listener's name, with the endpoint."
+)
+@click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True)
+@output_option
+def add_controller(
+    bootstrap: str,
+    properties: Path | None,
+    node_id: int | None,
+    directory: str | None,
+    endpoint: str | None,
+    listener_name: str,
+    timeout_ms: int,
+    output: str,
+) -> None:
+    """Let a controller vote that follows the metadata log already."""
+    if properties is not None:
+        if not (node_id is None and directory is None and endpoint is None):
+            raise click.UsageError("--config says what the --controller options say: give the one or the others")
+        node = described_controller(properties)
+    elif node_id is None or directory is None or endpoint is None:
+        raise click.UsageError("give --config, or --controller-id, --controller-directory-id and --controller-endpoint")
+    else:
+        address = parse_endpoint(endpoint, "--controller-endpoint")
+        node = NewController(node_id, directory_id(directory), Listener(listener_name, *address))
+    request = AddRaftVoterRequest(
+        cluster_id=node.cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=node.node_id,
+        voter_directory_id=node.directory_id,
+        listeners=[WireListener(*node.listener)],
+    )
+    with Client(bootstrap) as client:
+        answer = client.call(request, AddRaftVoterResponse)
+    refuse(answer.error_code, f"controller {node.node_id} was not added", answer.error_message)
+    _show_change("added", node.node_id, node.directory_id, str(node.listener.endpoint), output)
+
+
+@quorum.command("remove-controller")
+@bootstrap_option
+@click.option("--controller-id", "node_id", type=click.IntRange(0), required=True, help="The voter's node.id.")
+@click.option(
+    "--controller-directory-id",
+    "directory",
+    required=True,
+    help="Its directory id, as `ottla quorum describe` shows it (- when it shows none).",
+)
+@output_option
+def remove_controller(bootstrap: str, node_id: int, directory: str, output: str) -> None:
+    """Take a controller's vote away, be it the leader; then it may be stopped."""
+    removed = ZERO_ID if directory == "-" else directory_id(directory)
+    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=removed)
+    with Client(bootstrap) as client:
+        answer = client.call(request, RemoveRaftVoterResponse)
+    refuse(answer.error_code, f"controller {node_id} was not removed", answer.error_message)
+    _show_change("removed", node_id, removed, None, output)
+
+
+class NewController(NamedTuple):
+    """What the quorum has to know of a controller that is to vote."""
+
+    node_id: int
+    directory_id: bytes
+    listener: Listener
+    cluster_id: str | None = None
+
+
+def described_controller(properties: Path) -> NewController:
+    """From its settings and its formatted directory. Raises CommandError, SettingError, CheckpointError."""
+    config = ServerConfig.load(properties)
+    listener, endpoint = config.controller_listener, config.controller_endpoint
+    if not config.is_controller or listener is None or endpoint is None:
+        raise CommandError(f"{properties} is no controller's: add controller to process.roles, and its listener")
+    meta = MetaProperties.read(RealDisk(), config.metadata_log_dir)
+    if meta is None:
+        raise CommandError(
+            f"{config.metadata_log_dir} is not formatted: run ottla storage format --no-initial-controllers, start the "
+            "node, then add it; on another machine give the --controller options instead of --config"
+        )
+    return NewController(meta.node_id, meta.directory_id, Listener(listener.name, *endpoint), meta.cluster_id)
+
+
+def directory_id(text: str) -> bytes:
+    """Raises UsageError when it is no id."""
+    try:
+        return id_from_text(text)
+    except ValueError as error:
+        raise click.UsageError(f"--controller-directory-id: {error}; ottla quorum describe shows it") from error
+
+
+def _show_change(what: str, node_id: int, directory: bytes, endpoint: str | None, output: str) -> None:
+    row: Row = {
+        "change": what,
+        "node": node_id,
+        "directory id": None if directory == ZERO_ID else id_to_text(directory),
+    }
+    if endpoint is not None:
+        row["endpoint"] = endpoint
+    show([row], row, output)
 
 
 def _replica(replica: ReplicaState, role: str, leader_end: int, newest_ms: int) -> Row:

@@ -6,8 +6,10 @@ from random import SystemRandom
 import click
 
 from ottla.cli.failures import CommandError
+from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.output import output_option, show
 from ottla.log.checkpoints import MetaProperties
+from ottla.quorum.initial_voters import write_initial_voters
 from ottla.runtime.identifiers import id_from_text, id_to_text, random_id
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.server import ServerConfig
@@ -17,19 +19,28 @@ def new_cluster_id() -> str:
     return id_to_text(random_id(SystemRandom()))
 
 
-def format_directories(properties: Path, cluster_id: str, *, ignore_formatted: bool) -> list[str]:
-    """Writes meta.properties into each directory that has none; returns those formatted now.
+def format_directories(
+    properties: Path, cluster_id: str, *, ignore_formatted: bool, controllers: "InitialControllers | None" = None
+) -> list[str]:
+    """Writes meta.properties into each directory that has none; returns those formatted now. ``controllers``: what the
+    quorum's first voters are to be, on a controller without controller.quorum.voters.
 
     Raises CommandError when a directory belongs to another cluster or node, or is formatted already and that is not ignored.
     """
     config = ServerConfig.load(properties)
     disk = RealDisk()
+    voters = (controllers or InitialControllers()).voters(config)
+    own = None if voters is None else voters.get(config.node_id)
     done = []
     for directory in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
         found = MetaProperties.read(disk, directory) if disk.exists(f"{directory}/meta.properties") else None
         if found is None:
             disk.make_directories(directory)
-            MetaProperties(cluster_id, config.node_id, random_id(SystemRandom())).write(disk, directory)
+            directory_id = random_id(SystemRandom())
+            if directory == config.metadata_log_dir and own is not None and voters is not None:
+                directory_id = own.key.directory_id or directory_id
+                write_initial_voters(disk, directory, voters)
+            MetaProperties(cluster_id, config.node_id, directory_id).write(disk, directory)
             done.append(directory)
         elif found.cluster_id != cluster_id or found.node_id != config.node_id:
             raise CommandError(
@@ -63,13 +74,37 @@ def random_uuid() -> None:
     help="The cluster's id, from `ottla storage random-uuid`; the same on every node.",
 )
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Leave formatted directories as they are.")
-def format_command(properties: Path, cluster_id: str, ignore_formatted: bool) -> None:
-    """Write meta.properties into each of the node's log directories."""
+@click.option("--standalone", "-s", is_flag=True, help="This controller is the quorum's first and only voter.")
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True, help="This controller joins a quorum that there is already."
+)
+@click.option(
+    "--initial-controllers",
+    "-I",
+    "initial",
+    metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+    help="The quorum's first voters; directory ids from `ottla storage random-uuid`; the same on each of them.",
+)
+def format_command(
+    properties: Path,
+    cluster_id: str,
+    ignore_formatted: bool,
+    standalone: bool,
+    no_initial_controllers: bool,
+    initial: str | None,
+) -> None:
+    """Write meta.properties into each of the node's log directories.
+
+    A controller without controller.quorum.voters needs to know the quorum's first voters: give one of -s, -I and -N.
+    """
     try:
         id_from_text(cluster_id)
     except ValueError as error:
         raise CommandError(f"--cluster-id: {error}; take one from `ottla storage random-uuid`") from error
-    for directory in format_directories(properties, cluster_id, ignore_formatted=ignore_formatted):
+    controllers = InitialControllers(standalone, no_initial_controllers, initial)
+    for directory in format_directories(
+        properties, cluster_id, ignore_formatted=ignore_formatted, controllers=controllers
+    ):
         click.echo(f"formatted {directory}")
 
 

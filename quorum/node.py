@@ -17,6 +17,7 @@ from ottla.proto import quorum_pb2 as pb
 from ottla.quorum import messages_proto
 from ottla.quorum.accumulator import BatchAccumulator
 from ottla.quorum.batches import parse_batches
+from ottla.quorum.complaints import Complaints
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.delivery import CommitDelivery
 from ottla.quorum.describe import describe_quorum, description_to_proto
@@ -42,7 +43,7 @@ from ottla.quorum.raft.events import (
 )
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.membership import is_voter_change
-from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Request, Response, VoterChangeResponse
+from ottla.quorum.raft.messages import FetchSnapshotResponse, Request, Response
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
@@ -61,9 +62,6 @@ _logger = logging.getLogger(__name__)
 
 HAND_OVER_MS = 500
 """How long a leader that leaves waits for a successor."""
-
-
-_TWIN_HELP = "stop one of the two, or give this one a node.id of its own"
 
 
 class QuorumFailure(Exception):
@@ -114,7 +112,7 @@ class QuorumNode:
         self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
         self.voter_changes = VoterChanges(self._core.state, self._peers, self._handle)
-        self._complaint = ""
+        self._complaints = Complaints(self._core.state)
         self.on_peer_broken: Callable[[int], None] | None = None
         self._listener = listener
         self._delivery = CommitDelivery(log, listener, deliver_from, self._deliver_later, self._delivered)
@@ -360,23 +358,9 @@ class QuorumNode:
             self._meet_stranger(peer)
         elif response is not None:
             self._strangers.pop(peer, None)
-        if isinstance(response, VoterChangeResponse) or (response is not None and isinstance(request, FetchRequest)):
-            self._complain(peer, request, response)
+        if response is not None:
+            self._complaints.answered(peer, request, response)
         self._handle(ResponseReceived(peer, request, response))
-
-    def _complain(self, peer: int, request: Request, response: Response) -> None:
-        """Says once what keeps this node out of the quorum; it goes on trying."""
-        complaint = ""
-        if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
-            what = type(request).__name__.removesuffix("Request")
-            complaint = f"{what} was refused by node {peer}: {response.error.name}: {response.message}"
-        elif response.error is ErrorCode.DUPLICATE_VOTER:
-            complaint = f"node {peer} refuses this process: another one runs as node {self.node_id}, with another log.dirs; {_TWIN_HELP}"
-        elif not isinstance(request, FetchRequest) or response.error is not ErrorCode.NONE:
-            return
-        if complaint and complaint != self._complaint:
-            _logger.warning("%s", complaint)
-        self._complaint = complaint
 
     def _meet_stranger(self, peer: int) -> None:
         """One of another cluster is their mistake; when most voters are, this node is the stranger, and cannot go on."""
@@ -403,10 +387,16 @@ class QuorumNode:
         self._log.append_as_follower(instruction.data, instruction.batches[-1].epoch)
         if self._taker is not None:
             self._taker.note_appended(len(instruction.data))
+        for batch in instruction.batches:
+            if batch.voters is not None:
+                _logger.info("voters from offset %d on: %s", batch.base_offset, batch.voters.ids())
 
     def _append_control(self, instruction: do.AppendControl) -> None:
         batch = control_batch(instruction, self._host.clock.wall_ms())
         self._log.append_as_follower(bytes(batch), instruction.epoch)
+        for record in instruction.records:
+            if isinstance(record, do.Voters):
+                _logger.info("voters from offset %d on: %s", instruction.offset, record.voters.ids())
 
     def _truncate(self, instruction: do.TruncateTo) -> None:
         _logger.info("truncating the metadata log to %d", instruction.offset)

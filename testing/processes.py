@@ -11,7 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, LocalCluster, LocalNode
+from ottla.cli.storage import format_directories
 
 _handed_out: dict[int, None] = {}  # by this process, perhaps not bound yet
 FIRST_PORT = 20_000
@@ -69,6 +71,21 @@ class ProcessCluster:
         node = self.node(node_id)
         node.start()
         wait_for(node.ready_file.exists, f"node {node_id} to be ready")
+
+    def add_node(self, settings: dict[str, str] | None = None) -> LocalNode:
+        """One more node, which follows the quorum without a vote; returns when it takes requests."""
+        node = LocalNode(self.home, len(self.nodes) + 1, free_port_block(1))
+        controllers = ",".join(f"localhost:{each.controller_port}" for each in self.nodes)
+        texts = {"controller.quorum.bootstrap.servers": controllers, **(settings or {})}
+        node.write_properties("\n".join(f"{name}={value}" for name, value in texts.items()), min(len(self.nodes), 3))
+        self.format(node, InitialControllers(none=True))
+        self.nodes.append(node)
+        self.start(node.node_id)
+        return node
+
+    def format(self, node: LocalNode, controllers: InitialControllers | None = None) -> None:
+        """For this cluster."""
+        format_directories(node.properties, self._cluster.cluster_id, ignore_formatted=False, controllers=controllers)
 
     def _end(self) -> None:
         left = self._cluster.stop(timeout_s=20)

@@ -64,7 +64,7 @@ def _response(broker: BrokerContext, found: QuorumDescription | None, version: i
     return DescribeQuorumResponse(
         error_message=None,
         topics=[TopicData(METADATA_TOPIC, [partition])],
-        nodes=_nodes(broker, found.voters) if version >= _NODES_FROM else [],
+        nodes=_nodes(broker, found) if version >= _NODES_FROM else [],
     )
 
 
@@ -79,6 +79,14 @@ def _replica(replica: ReplicaDescription, version: int) -> ReplicaState:
     )
 
 
-def _nodes(broker: BrokerContext, voters: list[ReplicaDescription]) -> list[Node]:
+def _nodes(broker: BrokerContext, found: QuorumDescription) -> list[Node]:
+    """The voters, and the controllers that may become voters."""
     name = next(iter(broker.config.controller_listener_names), "CONTROLLER")
-    return [Node(each.id, [Listener(name, *each.endpoint)]) for each in voters if each.endpoint is not None]
+    voters = [Node(each.id, [Listener(name, *each.endpoint)]) for each in found.voters if each.endpoint is not None]
+    known = [node.node_id for node in voters]
+    controllers = broker.image.controllers
+    return voters + [
+        Node(each.id, [Listener(end.name, end.host, end.port) for end in controllers[each.id].endpoints])
+        for each in found.observers
+        if each.id in controllers and each.id not in known
+    ]

@@ -22,6 +22,7 @@ from ottla.broker.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    raft_voters,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
 from ottla.broker.network.routing import Route, RouteTable
@@ -48,6 +49,7 @@ HANDLERS: tuple[RoutesOf, ...] = (
     metadata.routes,
     offset_for_leader_epoch.routes,
     produce.routes,
+    raft_voters.routes,
 )
 
 

@@ -54,7 +54,7 @@ class ControllerChannel:
         self._local = local
         self._rng = rng
         self._calls: dict[_Call, None] = {}
-        self._closed = False
+        self.closed = False
         self.on_broken: Callable[[], None] | None = None
         """Told when the connection to the active controller broke or was refused. A broker that lives sends a heartbeat
         then, for to the controller a broken connection is a sign of death."""
@@ -68,7 +68,7 @@ class ControllerChannel:
     def call_back(self, request: pb.ControllerRequest, on_done: OnDone, timeout_ms: int) -> None:
         """Calls ``on_done`` once, on the loop: with the answer, or with None when there was none in time."""
         loop = asyncio.get_running_loop()
-        if self._closed:
+        if self.closed:
             loop.call_soon(on_done, None)
             return
         if self._rng is not None and request.WhichOneof("body") != "broker_heartbeat":
@@ -87,7 +87,7 @@ class ControllerChannel:
 
     def close(self) -> None:
         """Ends all calls with None."""
-        self._closed = True
+        self.closed = True
         for call in list(self._calls):
             call.finish(None)
         self._peers.close()

@@ -67,14 +67,10 @@ class Member:
         clock: Clock = FixedClock()
         host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]
         self.listener = Listener()
+        usual = {"voters": self.world.endpoints, "is_voter": self.id in self.world.endpoints}
         self.node = QuorumNode(
             QuorumSettings(
-                node_id=self.id,
-                cluster_id=cluster_id,
-                voters=self.world.endpoints,
-                is_voter=self.id in self.world.endpoints,
-                endpoint=Endpoint("host", self.id),
-                **settings,
+                node_id=self.id, cluster_id=cluster_id, endpoint=Endpoint("host", self.id), **{**usual, **settings}
             ),
             host,
             self.world.switchboard,

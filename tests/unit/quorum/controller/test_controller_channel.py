@@ -202,3 +202,18 @@ def test_closing_ends_all_calls() -> None:
         assert await channel.call(allocate(), 60_000) is None
 
     run(main)
+
+
+def test_a_controller_that_moved_is_called_where_it_listens_now() -> None:
+    async def main() -> None:
+        places = {2: Endpoint("h", 1)}
+        before, after = FakeChannel(done), FakeChannel(done)
+        channel = ControllerChannel(FakeQuorum(2), FakeTransport(FakeChannel(done), before, after), places.get, None)
+        await channel.call(allocate(), 5_000)
+        places[2] = Endpoint("h", 2)
+        await channel.call(allocate(), 5_000)
+
+        assert (len(before.requests), len(after.requests)) == (1, 1)
+        assert before.closed
+
+    run(main)

@@ -1,0 +1,59 @@
+"""What keeps a node out of the quorum, said in one line when it begins; the node itself goes on trying."""
+
+import logging
+
+from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotRequest, Request, Response, VoterChangeResponse
+from ottla.quorum.raft.state import RaftState
+from ottla.runtime.errors import ErrorCode
+
+_logger = logging.getLogger(__name__)
+
+
+class Complaints:
+    """Is shown every answer. The same complaint again is not repeated until something else was answered in between."""
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._last: dict[str, str] = {}
+
+    def answered(self, peer: int, request: Request, response: Response) -> None:
+        if isinstance(response, VoterChangeResponse):
+            self._tell("change", self._of_change(peer, request, response))
+        elif isinstance(request, FetchRequest | FetchSnapshotRequest):
+            self._tell("twin", self._of_fetch(peer, response))
+            if response.error is ErrorCode.NONE and response.leader_id == peer:
+                self._tell("disk", self._of_disk())
+
+    def _tell(self, topic: str, complaint: str | None) -> None:
+        """None: nothing new; empty: all is well."""
+        if complaint is None:
+            return
+        if complaint and complaint != self._last.get(topic):
+            _logger.warning("%s", complaint)
+        self._last[topic] = complaint
+
+    def _of_change(self, peer: int, request: Request, response: VoterChangeResponse) -> str:
+        if response.error is ErrorCode.NONE:
+            return ""
+        what = type(request).__name__.removesuffix("Request")
+        return f"{what} of this node was refused by node {peer}: {response.error.name}: {response.message}"
+
+    def _of_fetch(self, peer: int, response: Response) -> str | None:
+        if response.error is ErrorCode.DUPLICATE_VOTER:
+            node = self._state.key.id
+            return (
+                f"node {peer} refuses this process: another one with other log.dirs runs as node {node}; "
+                "stop one of the two, or give this one a node.id of its own"
+            )
+        return "" if response.error is ErrorCode.NONE else None
+
+    def _of_disk(self) -> str:
+        """The voter of this node id has another directory: this node lost its disk, or was formatted anew."""
+        state = self._state
+        voter = state.voters.latest.get(state.key.id)
+        if not state.settings.can_vote or voter is None or voter.key.matches(state.key):
+            return ""
+        return (
+            f"this node does not vote: voter {state.key.id} has another directory id; if that disk is gone, use "
+            "ottla quorum remove-controller for it and add-controller for this one"
+        )

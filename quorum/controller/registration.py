@@ -1,0 +1,52 @@
+"""A controller tells the active one what it can read and where it listens, once in its life (kraft.md 2.9)."""
+
+import logging
+from collections.abc import Callable
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.channel import ControllerChannel
+from ottla.quorum.controller.decisions.features import supported_ranges
+from ottla.quorum.raft.voters import Endpoint
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_MS = 30_000
+
+
+class ControllerRegistration:
+    """Asks until it is answered or the channel is closed. A controller that cannot read the cluster's metadata is told so, and ``on_refused``."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        controller_id: int,
+        incarnation_id: bytes,
+        listener: tuple[str, Endpoint],
+        on_refused: Callable[[KafkaError], None],
+    ) -> None:
+        name, endpoint = listener
+        self._channel = channel
+        self._on_refused = on_refused
+        self._request = rpc.RegisterControllerRequest(
+            controller_id=controller_id,
+            incarnation_id=incarnation_id,
+            endpoints=[pb.Endpoint(name=name, host=endpoint.host, port=endpoint.port)],
+            features=supported_ranges(),
+        )
+
+    def start(self) -> None:
+        """Registers, however long it takes until somebody leads."""
+        request = rpc.ControllerRequest(register_controller=self._request)
+        self._channel.call_back(request, self._answered, TIMEOUT_MS)
+
+    def _answered(self, response: rpc.ControllerResponse | None) -> None:
+        if response is None:
+            if not self._channel.closed:
+                self.start()
+        elif response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            message = f"controller {self._request.controller_id} cannot register: {response.error_message}"
+            self._on_refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION, message))
+        elif response.error_code:
+            logger.warning("this controller could not register: %s", response.error_message)

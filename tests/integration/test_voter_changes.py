@@ -1,0 +1,137 @@
+"""Voters come and go while records flow: real processes, the command line, kill -9, restarts."""
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.local_cluster import LocalNode
+from ottla.testing.history import AcknowledgedProducer
+from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
+
+TOPIC = "history"
+Row = dict[str, Any]
+
+
+class Quorum:
+    """What a person at the command line sees and does."""
+
+    def __init__(self, cluster: ProcessCluster) -> None:
+        self._cluster = cluster
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ottla.cli.main", "quorum", *words, "-o", "json"]
+        command += ["-b", self._cluster.bootstrap_servers]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def rows(self, *words: str) -> list[Row]:
+        done = self.run(*words)
+        found: list[Row] = json.loads(done.stdout) if done.returncode == 0 else []
+        return found
+
+    def roles(self) -> dict[int, str]:
+        return {row["node"]: row["role"] for row in self.rows("describe", "--replication")}
+
+    def voters(self) -> list[int]:
+        rows = self.rows("describe", "--status")
+        return rows[0]["voters"] if rows else []
+
+    def leader(self) -> int:
+        rows = self.rows("describe", "--status")
+        return rows[0]["leader"] if rows else -1
+
+    def directory_id(self, node_id: int) -> str:
+        return next(str(row["directory id"]) for row in self.rows("describe") if row["node"] == node_id)
+
+    def add(self, node: LocalNode) -> None:
+        wait_for(
+            lambda: bool(self.rows("add-controller", "--config", str(node.properties))), "the controller to be added"
+        )
+
+    def remove(self, node_id: int) -> None:
+        words = ("--controller-id", str(node_id), "--controller-directory-id", self.directory_id(node_id))
+        wait_for(lambda: bool(self.rows("remove-controller", *words)), "the controller to be removed")
+
+
+def restart_all(cluster: ProcessCluster) -> None:
+    for node in cluster.nodes:
+        cluster.kill(node.node_id, signal.SIGTERM)
+    for node in cluster.nodes:
+        node.start()
+    for node in cluster.nodes:
+        wait_for(node.ready_file.exists, f"node {node.node_id} to be ready")
+
+
+def test_a_voter_is_added_and_the_leader_removed_while_records_flow() -> None:
+    with ProcessCluster(nodes=3) as cluster:
+        quorum = Quorum(cluster)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(10)
+        with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
+            wait_for(lambda: len(history.times) > 100, "the producer to run")
+            quorum.add(cluster.add_node())
+            assert quorum.voters() == [1, 2, 3, 4]
+
+            removed = quorum.leader()
+            quorum.remove(removed)
+            left = [node for node in (1, 2, 3, 4) if node != removed]
+            wait_for(lambda: quorum.leader() in left, "the others to elect a leader")
+            assert quorum.voters() == left
+            assert quorum.roles()[removed] == "observer"
+
+            killed = quorum.leader()
+            cluster.kill(killed)
+            wait_for(lambda: quorum.leader() in left and quorum.leader() != killed, "two of three to elect a leader")
+            cluster.start(killed)
+            acknowledged = len(history.times)
+            wait_for(lambda: len(history.times) > acknowledged + 100, "the producer to go on")
+        assert history.failures == []
+        history.check()
+
+        restart_all(cluster)  # three of the four are configured with the static voters 1, 2, 3
+        wait_for(lambda: quorum.voters() == left, "the voters of the log")
+        history.check()
+
+
+def test_a_controller_joins_by_itself_when_it_is_told_to() -> None:
+    with ProcessCluster(nodes=1) as cluster:
+        quorum = Quorum(cluster)
+        cluster.add_node({"controller.quorum.auto.join.enable": "true"})
+        wait_for(lambda: quorum.voters() == [1, 2], "node 2 to join")
+        cluster.add_node()
+        refused = quorum.run("remove-controller", "--controller-id", "3", "--controller-directory-id", "-")
+
+        assert refused.returncode == 1
+        assert "VOTER_NOT_FOUND: node 3 is no voter: the voters are 1, 2" in refused.stderr
+        assert quorum.roles()[3] == "observer"
+
+
+def test_a_second_process_with_a_voters_id_is_refused_and_says_so() -> None:
+    with ProcessCluster(nodes=3) as cluster:
+        quorum = Quorum(cluster)
+        follower = next(node for node, role in quorum.roles().items() if role == "follower")
+        disk = quorum.directory_id(follower)
+        twin = LocalNode(cluster.home / "twin", follower, free_port_block(1))
+        text = cluster.node(follower).properties.read_text(encoding="utf-8")
+        text = text.replace(str(cluster.node(follower).home), str(twin.home)).replace(
+            "=broker,controller", "=controller"
+        )
+        listeners = f"listeners=CONTROLLER://localhost:{twin.controller_port}"
+        lines = [line for line in text.splitlines() if not line.startswith(("listeners=", "advertised.listeners="))]
+        twin.home.mkdir(parents=True)
+        twin.properties.write_text("\n".join([*lines, listeners]) + "\n", encoding="utf-8")
+        cluster.format(twin)
+        twin.start()
+        try:
+            wait_for(
+                lambda: "refuses this process" in twin.log_file.read_text(encoding="utf-8"), "the twin to be refused"
+            )
+            assert quorum.directory_id(follower) == disk
+            assert quorum.roles()[follower] == "follower"
+        finally:
+            assert twin.process is not None
+            twin.process.terminate()
+            twin.process.wait(20)

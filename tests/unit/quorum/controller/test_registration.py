@@ -1,0 +1,75 @@
+"""A controller registers once in its life, and does not run on metadata it cannot read."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.features import METADATA_VERSION
+from ottla.quorum.controller.registration import ControllerRegistration
+from ottla.quorum.raft.voters import Endpoint
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+INCARNATION = bytes(range(16))
+
+
+class FakeChannel:
+    def __init__(self) -> None:
+        self.closed = False
+        self.asked: list[tuple[rpc.ControllerRequest, Callable[[rpc.ControllerResponse | None], None]]] = []
+
+    def call_back(
+        self,
+        request: rpc.ControllerRequest,
+        on_done: Callable[[rpc.ControllerResponse | None], None],
+        timeout_ms: int,
+    ) -> None:
+        self.asked.append((request, on_done))
+
+    def answer(self, response: rpc.ControllerResponse | None) -> None:
+        _, on_done = self.asked.pop()
+        on_done(response)
+
+
+def registered(channel: FakeChannel) -> list[KafkaError]:
+    refused: list[KafkaError] = []
+    listener = ("CONTROLLER", Endpoint("c4", 9093))
+    ControllerRegistration(cast(Any, channel), 4, INCARNATION, listener, refused.append).start()
+    return refused
+
+
+def test_a_controller_says_what_it_reads_and_where_it_listens() -> None:
+    channel = FakeChannel()
+    registered(channel)
+    asked = channel.asked[0][0].register_controller
+
+    assert (asked.controller_id, asked.incarnation_id) == (4, INCARNATION)
+    assert [(each.name, each.host, each.port) for each in asked.endpoints] == [("CONTROLLER", "c4", 9093)]
+    assert [each.name for each in asked.features] == [METADATA_VERSION]
+
+
+def test_it_asks_until_it_is_answered() -> None:
+    channel = FakeChannel()
+    refused = registered(channel)
+    channel.answer(None)
+    assert len(channel.asked) == 1
+    channel.answer(rpc.ControllerResponse())
+
+    assert channel.asked == []
+    assert refused == []
+
+
+def test_it_asks_no_more_when_the_node_stops() -> None:
+    channel = FakeChannel()
+    registered(channel)
+    channel.closed = True
+    channel.answer(None)
+
+    assert channel.asked == []
+
+
+def test_a_controller_too_old_for_the_cluster_goes_no_further() -> None:
+    channel = FakeChannel()
+    refused = registered(channel)
+    channel.answer(rpc.ControllerResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message="level 31"))
+
+    assert "controller 4 cannot register: level 31" in str(refused[0])

@@ -1,0 +1,163 @@
+"""Voter changes as nodes make them: asked anywhere, decided by the leader, kept in the log."""
+
+import asyncio
+import logging
+
+import pytest
+
+from ottla.quorum.initial_voters import read_initial_voters, write_initial_voters
+from ottla.quorum.raft.messages import VoterChangeResponse
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.real_disk import RealDisk
+from tests.unit.quorum.test_quorum_node import Member, World, run
+
+
+def disk(node: int) -> bytes:
+    return bytes([node]) * 16
+
+
+def place(node: int) -> Endpoint:
+    return Endpoint("host", node)
+
+
+def formatted(*nodes: int) -> VoterSet:
+    return VoterSet.of(Voter(ReplicaKey(node, disk(node)), place(node)) for node in nodes)
+
+
+async def start_dynamic(world: World, *voters: int) -> Member:
+    """Nodes formatted with these initial controllers, and no static voters."""
+    for node in voters:
+        await join(world, node, initial_voters=formatted(*voters))
+    return await world.leader()
+
+
+async def join(world: World, node: int, **settings: object) -> Member:
+    member = world.members.setdefault(node, Member(world, node))
+    fields = {"voters": {}, "is_voter": True, "bootstrap": (place(1), place(2)), "directory_id": disk(node)}
+    await member.start(**{**fields, **settings})  # type: ignore[arg-type]
+    return member
+
+
+async def add(asked: Member, node: int, timeout_ms: int = 1000) -> VoterChangeResponse:
+    done: asyncio.Future[VoterChangeResponse] = asyncio.get_running_loop().create_future()
+    asked.node.voter_changes.add(ReplicaKey(node, disk(node)), place(node), done.set_result, timeout_ms)
+    return await done
+
+
+async def remove(asked: Member, node: int, timeout_ms: int = 1000) -> VoterChangeResponse:
+    done: asyncio.Future[VoterChangeResponse] = asyncio.get_running_loop().create_future()
+    asked.node.voter_changes.remove(ReplicaKey(node, disk(node)), done.set_result, timeout_ms)
+    return await done
+
+
+def voters(member: Member) -> list[int]:
+    return [each.id for each in member.node.describe().voters]
+
+
+async def added(asked: Member, node: int) -> None:
+    """It is refused until the node asked knows the leader and the new one has caught up."""
+    for _ in range(100):
+        if (await add(asked, node)).error is ErrorCode.NONE:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"node {node} was not added")
+
+
+def test_a_node_joins_a_quorum_that_no_setting_names() -> None:
+    async def scenario(world: World) -> None:
+        await start_dynamic(world, 1)
+        four = await join(world, 4)
+        await added(four, 4)  # asked of the node that follows: sent on to the leader
+        await world.until(lambda: voters(four) == [1, 4])
+
+        assert four.node.endpoint_of(1) == place(1)
+
+    run(scenario, voters=0)
+
+
+def test_a_leader_that_is_removed_answers_and_another_takes_over() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        asked = next(member for member in world.members.values() if member is not leader)
+        await world.until(lambda: len(asked.node.describe().voters) == 3)
+        response = await remove(asked, leader.id)
+        successor = await world.leader(other_than=leader)
+
+        assert response.error is ErrorCode.NONE
+        assert leader.id not in voters(successor)
+        await world.until(lambda: leader.node.leader.leader_id == successor.id)
+
+    run(scenario, voters=0)
+
+
+def test_restarted_nodes_keep_the_voters_of_the_log() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        four = await join(world, 4)
+        await added(leader, 4)
+        await world.until(lambda: voters(four) == [1, 2, 3, 4])
+        for member in world.members.values():
+            await member.stop()
+        for node in (1, 2, 3, 4):
+            await join(world, node, initial_voters=formatted(1, 2, 3) if node < 4 else None)
+        again = await world.leader()
+
+        assert voters(again) == [1, 2, 3, 4]
+
+    run(scenario, voters=0)
+
+
+def test_a_change_nobody_answers_ends_in_time() -> None:
+    async def scenario(world: World) -> None:
+        alone = await join(world, 1, initial_voters=formatted(1, 2))
+        response = await remove(alone, 2, timeout_ms=50)
+        assert response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        leader = await start_dynamic(world, 1, 2)
+        other = next(member for member in world.members.values() if member is not leader)
+        await other.stop()
+        response = await remove(other, leader.id, timeout_ms=50)
+        assert response.error is ErrorCode.REQUEST_TIMED_OUT
+
+    run(scenario, voters=0)
+
+
+def test_a_twin_is_told_in_one_line_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        for node in (1, 2, 3):
+            await join(world, node, voters=world.endpoints)
+        leader = await world.leader()
+        last = leader.node.append([b"a"], leader.node.leader.epoch)
+        await world.until(lambda: all(member.node.high_watermark > last for member in world.members.values()))
+        victim = next(member.id for member in world.members.values() if member is not leader)
+        twin = Member(world, 10 + victim)
+        twin.id = victim
+        await start_elsewhere(world, twin, victim)
+        await world.until(lambda: any("refuses this process" in text for text in caplog.messages))
+
+        assert twin.node.high_watermark == 0
+        assert disk(victim) in [each.directory_id for each in leader.node.describe().voters]
+        assert len([text for text in caplog.messages if "refuses this process" in text]) == 1
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+
+
+async def start_elsewhere(world: World, twin: Member, node: int) -> None:
+    """The twin listens where nobody else does."""
+    serve = world.switchboard.serve
+
+    async def elsewhere(host: str, port: int, handlers: object) -> object:
+        return await serve("elsewhere", port, handlers)  # type: ignore[arg-type]
+
+    world.switchboard.serve = elsewhere  # type: ignore[method-assign, assignment]
+    await twin.start(directory_id=bytes([99]) * 16)
+    world.switchboard.serve = serve  # type: ignore[method-assign]
+
+
+def test_initial_voters_are_read_as_they_were_written(tmp_path: object) -> None:
+    directory = str(tmp_path)
+    write_initial_voters(RealDisk(), directory, formatted(1, 2))
+
+    assert read_initial_voters(RealDisk(), directory) == formatted(1, 2)
