@@ -20,6 +20,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
+from ottla.runtime.work_later import WorkLater
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,16 @@ class Storage:
             free_bytes_floor=config.integer("ottla.free.bytes.floor"),
             file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         )
-        self.manager = LogManager(host.disk, config.log_dirs, log_config(config, {}), settings, host.rng)
+        self._checkpoints, self._removals = WorkLater(), WorkLater()
+        self.manager = LogManager(
+            host.disk,
+            config.log_dirs,
+            log_config(config, {}),
+            settings,
+            host.rng,
+            write_later=self._checkpoints.do,
+            remove_later=self._removals.do,
+        )
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
         self.manager.on_directory_failed = self._directory_failed
         self._expiring: list[TopicPartition] = []
@@ -229,6 +239,8 @@ class Storage:
         self._expiring.clear()
         if self._cleaning is not None:
             await self._cleaning.stop()
+        await self._removals.close(drop_waiting=True)  # the next start finds what is left
+        await self._checkpoints.close()
         await asyncio.get_running_loop().run_in_executor(None, self.manager.close, broker_epoch)
 
 

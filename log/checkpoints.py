@@ -43,8 +43,13 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
-        self._disk.write_atomically(self._path, _table(rows, len(offsets)))
+        self._disk.write_atomically(self._path, offset_table(offsets))
+
+
+def offset_table(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The contents of an `OffsetCheckpoint`."""
+    rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
+    return _table(rows, len(offsets))
 
 
 def read_epochs(disk: Disk, directory: str) -> EpochEntries:

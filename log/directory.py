@@ -9,6 +9,7 @@ from ottla.log.names import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.log.durable_log import DurableLog
+    from ottla.log.saved_offsets import SavedOffsets
 
 
 class DirectoryState:
@@ -43,8 +44,8 @@ class DirectoryState:
         self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
         self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms
         self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
-        self.recovery_points: dict[TopicPartition, int] = {}  # as the checkpoint file has them
-        self.start_offsets: dict[TopicPartition, int] = {}
+        self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
+        self.start_offsets: SavedOffsets | None = None
         self.lower_points: Callable[[TopicPartition, int], None] | None = None  # on disk
 
     def refuse(self) -> NoReturn:
@@ -79,11 +80,12 @@ class DirectoryState:
         self.writable = not full and self.failure is None
 
     def saved_recovery_point(self, partition: TopicPartition) -> int:
-        """The recovery point that the checkpoint file has; unlimited where nobody keeps one."""
-        return FOREVER if self.lower_points is None else self.recovery_points.get(partition, 0)
+        """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
+        return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(partition, 0)
 
     def before_truncation(self, partition: TopicPartition, offset: int) -> None:
         """Makes sure that a crash after the truncation does not find a recovery point or a log start above ``offset``."""
-        saved = max(self.recovery_points.get(partition, -1), self.start_offsets.get(partition, -1))
+        files = (self.recovery_points, self.start_offsets)
+        saved = max(-1 if file is None else file.highest(partition) for file in files)
         if saved > offset and self.lower_points is not None:
             self.lower_points(partition, offset)

@@ -273,6 +273,10 @@ class Log(DurableLog):
         """Unlinks condemned files whose time has come; returns how many wait."""
         return retention.purge(self, now_ms)
 
+    def take_due(self, now_ms: int) -> list[str]:
+        """The condemned files whose time has come, for the caller to unlink."""
+        return retention.take_due(self, now_ms)
+
     # For the cleaner (`ottla.log.cleaner_manager.CleanableLog`)
 
     @property

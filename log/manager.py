@@ -6,12 +6,14 @@ that fails takes its partitions offline and no others. Nothing here waits or run
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from random import Random
 
 import msgspec
 
 from ottla.log import roots
-from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CleanShutdown, OffsetCheckpoint
+from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CleanShutdown, offset_table
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
@@ -19,8 +21,11 @@ from ottla.log.files import OPEN_FILES_MAX, OpenFiles
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
+from ottla.log.saved_offsets import SavedOffsets
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.errors import KafkaError
+from ottla.runtime.replaced_files import ReplacedFiles
+from ottla.runtime.work_later import Later, Work, at_once
 
 _logger = logging.getLogger(__name__)
 
@@ -39,8 +44,17 @@ class LogManager:
     """The logs of one broker. ``logs`` is for reading; ``on_directory_failed`` is told the directory and what was on it."""
 
     def __init__(
-        self, disk: Disk, directories: Sequence[str], defaults: LogConfig, settings: ManagerSettings, rng: Random
+        self,
+        disk: Disk,
+        directories: Sequence[str],
+        defaults: LogConfig,
+        settings: ManagerSettings,
+        rng: Random,
+        *,
+        write_later: Later = at_once,
+        remove_later: Later = at_once,
     ) -> None:
+        """``write_later`` writes checkpoints, ``remove_later`` unlinks what was condemned: both may take long."""
         self.disk = disk
         self.settings = settings
         self.logs: dict[TopicPartition, Log] = {}
@@ -51,6 +65,9 @@ class LogManager:
         self._defaults = defaults
         self._rng = rng
         self._files = OpenFiles(disk, settings.open_files_max)
+        self._replaced = ReplacedFiles(disk)
+        self._write_later = write_later
+        self._remove_later = remove_later
         self._locks: list[Lock] = []
         self._condemned: list[tuple[int, str, DirectoryState]] = []  # partition directories: when to remove, path
         self._retention_queue: list[TopicPartition] = []
@@ -93,8 +110,9 @@ class LogManager:
         start_offsets, high_watermarks = (
             roots.read_checkpoint(self.disk, root.path, name) for name in (LOG_START_OFFSETS, HIGH_WATERMARKS)
         )
-        root.recovery_points = roots.read_checkpoint(self.disk, root.path, RECOVERY_POINTS)
-        root.start_offsets = start_offsets
+        recovery_points = roots.read_checkpoint(self.disk, root.path, RECOVERY_POINTS)
+        root.recovery_points = SavedOffsets(self._replaced, f"{root.path}/{RECOVERY_POINTS}", recovery_points)
+        root.start_offsets = SavedOffsets(self._replaced, f"{root.path}/{LOG_START_OFFSETS}", start_offsets)
         root.lower_points = lambda partition, offset: self._lower_points(root, partition, offset)
         found = roots.find(self.disk, root.path)
         for path in found.condemned:
@@ -109,7 +127,7 @@ class LogManager:
                 partition,
                 config_of(partition),
                 now_ms=now_ms,
-                recovery_point=root.recovery_points.get(partition, 0),
+                recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=start_offsets.get(partition, 0),
                 high_watermark=high_watermarks.get(partition, 0),
                 clean_shutdown=clean,
@@ -135,9 +153,11 @@ class LogManager:
         for log in logs:
             log.close_unsynced()
         self.disk.sync_everything(root.path)
-        self._write_points(root, {log.partition: log.log_end_offset for log in logs})
-        self._write_start_offsets(root, self._start_offsets(root))
-        self._save_high_watermarks(root)
+        assert root.recovery_points is not None
+        assert root.start_offsets is not None
+        root.recovery_points.replace({log.partition: log.log_end_offset for log in logs})
+        root.start_offsets.replace(self._start_offsets(root))
+        self._high_watermarks(root)()
         CleanShutdown.write(self.disk, root.path, broker_epoch)
 
     def _add(self, log: Log) -> None:
@@ -258,14 +278,16 @@ class LogManager:
         return deleted
 
     def purge(self, now_ms: int) -> None:
-        """Removes condemned files and directories whose delay is over."""
+        """Removes, later, condemned files and directories whose delay is over."""
         for root in self.roots:
-            for log in [self.logs[log.partition] for log in root.condemned]:
-                self._guarded(root, lambda log=log: log.purge(now_ms))  # type: ignore[misc]
+            condemned = [self.logs[log.partition] for log in root.condemned] if root.failure is None else []
+            for path in [path for log in condemned for path in log.take_due(now_ms)]:
+                self._remove_later(partial(_unlink, self.disk, path), partial(_note_failure, root))
         due = [entry for entry in self._condemned if entry[0] <= now_ms]
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
         for _, path, root in due:
-            self._guarded(root, lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
+            if root.failure is None:
+                self._remove_later(partial(self.disk.remove_tree, path), partial(_note_failure, root))
 
     def _guarded(self, root: DirectoryState, action: Callable[[], object]) -> None:
         """Runs ``action``; an error of the disk is the directory's."""
@@ -317,26 +339,35 @@ class LogManager:
     # Checkpoints
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes ``recovery-point-offset-checkpoint`` and ``log-start-offset-checkpoint`` where they changed."""
+        """Writes ``recovery-point-offset-checkpoint`` and ``log-start-offset-checkpoint`` where they changed, later."""
         for root in self.roots:
             self._guarded(root, lambda root=root: self._save_points(root))  # type: ignore[misc]
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time."""
+        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time, later."""
         for root in self.roots:
-            if root.watermarks_moved:
+            if root.watermarks_moved and root.failure is None:
                 root.watermarks_moved = False
-                self._guarded(root, lambda root=root: self._save_high_watermarks(root))  # type: ignore[misc]
+                self._write_later(self._high_watermarks(root), partial(self._watermarks_saved, root))
+
+    def _watermarks_saved(self, root: DirectoryState, error: OSError | None) -> None:
+        if error is not None:
+            root.watermarks_moved = True
+            root.failed(error)
 
     def _save_points(self, root: DirectoryState) -> None:
-        saved = root.recovery_points
-        points = {}
+        """Nothing while the last ones are being written: the next time will do."""
+        points, start_offsets = root.recovery_points, root.start_offsets
+        if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
+            return
+        now = {}
         for log in self._logs_of(root):
             # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
-            moved = log.recovery_point > saved.get(log.partition, 0)
-            points[log.partition] = log.settle() if moved else log.recovery_point
-        self._write_points(root, points)
-        self._write_start_offsets(root, self._start_offsets(root))
+            moved = log.recovery_point > points.saved.get(log.partition, 0)
+            now[log.partition] = log.settle() if moved else log.recovery_point
+        on_done = partial(_note_failure, root)
+        points.replace_later(now, self._write_later, on_done)
+        start_offsets.replace_later(self._start_offsets(root), self._write_later, on_done)
 
     def _start_offsets(self, root: DirectoryState) -> dict[TopicPartition, int]:
         """Where it is not the first segment's base offset."""
@@ -349,23 +380,27 @@ class LogManager:
     def _lower_points(self, root: DirectoryState, partition: TopicPartition, offset: int) -> None:
         """Before a truncation: one partition's points go down to ``offset``, the others stay as they were saved."""
         points, start_offsets = root.recovery_points, root.start_offsets
-        self._write_points(root, {**points, partition: min(points.get(partition, 0), offset)})
-        if start_offsets.get(partition, 0) > offset:
-            self._write_start_offsets(root, {**start_offsets, partition: offset})
+        assert points is not None
+        assert start_offsets is not None
+        points.replace({**points.latest, partition: min(points.latest.get(partition, 0), offset)})
+        if start_offsets.highest(partition) > offset:
+            start_offsets.replace({**start_offsets.latest, partition: offset})
 
-    def _write_points(self, root: DirectoryState, points: dict[TopicPartition, int]) -> None:
-        if points != root.recovery_points:
-            OffsetCheckpoint(self.disk, f"{root.path}/{RECOVERY_POINTS}").write(points)
-            root.recovery_points = points
-
-    def _write_start_offsets(self, root: DirectoryState, start_offsets: dict[TopicPartition, int]) -> None:
-        if start_offsets != root.start_offsets:
-            OffsetCheckpoint(self.disk, f"{root.path}/{LOG_START_OFFSETS}").write(start_offsets)
-            root.start_offsets = start_offsets
-
-    def _save_high_watermarks(self, root: DirectoryState) -> None:
-        high_watermarks = {log.partition: log.high_watermark for log in self._logs_of(root)}
-        OffsetCheckpoint(self.disk, f"{root.path}/{HIGH_WATERMARKS}").write(high_watermarks)
+    def _high_watermarks(self, root: DirectoryState) -> Work:
+        offsets = {log.partition: log.high_watermark for log in self._logs_of(root)}
+        return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: offset_table(offsets))
 
     def _logs_of(self, root: DirectoryState) -> list[Log]:
         return [log for log in self.logs.values() if log.root is root]
+
+
+def _unlink(disk: Disk, path: str) -> None:
+    """The whole partition may have been renamed meanwhile: then its files go with its directory."""
+    if disk.exists(path):
+        with suppress(FileNotFoundError):
+            disk.unlink(path)
+
+
+def _note_failure(root: DirectoryState, error: OSError | None) -> None:
+    if error is not None:
+        root.failed(error)

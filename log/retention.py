@@ -104,16 +104,20 @@ def condemn_paths(log: "Log", paths: list[str]) -> None:
 
 def purge(log: "Log", now_ms: int) -> int:
     """See `Log.purge`."""
-    delay_ms = log.config.file_delete_delay_ms
-    dated = [(now_ms + delay_ms if due_ms == NOT_SEEN else due_ms, path) for due_ms, path in log.condemned]
-    due = [path for due_ms, path in dated if due_ms <= now_ms]
-    log.condemned = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
     try:
-        for path in due:
+        for path in take_due(log, now_ms):
             if log.disk.exists(path):
                 log.disk.unlink(path)
     except OSError as error:
         raise log.root.failed(error) from error
+    return len(log.condemned)
+
+
+def take_due(log: "Log", now_ms: int) -> list[str]:
+    """See `Log.take_due`."""
+    delay_ms = log.config.file_delete_delay_ms
+    dated = [(now_ms + delay_ms if due_ms == NOT_SEEN else due_ms, path) for due_ms, path in log.condemned]
+    log.condemned = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
     if not log.condemned:
         log.root.condemned.pop(log, None)
-    return len(log.condemned)
+    return [path for due_ms, path in dated if due_ms <= now_ms]

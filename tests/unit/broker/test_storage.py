@@ -25,6 +25,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.sync_later import SyncLater
+from ottla.runtime.work_later import WorkLater, at_once
 from tests.unit.broker.handlers.conftest import Site
 
 TOPIC_ID, OTHER_TOPIC_ID = b"T" * 16, b"U" * 16
@@ -52,6 +53,7 @@ class Bench:
         self.forgotten: list[str] = []
         self.cancelled: list[str] = []
         self.failed: list[TopicPartition] = []
+        monkeypatch.setattr(WorkLater, "do", staticmethod(at_once))  # no loop runs here
         monkeypatch.setattr(Cleaning, "forget", lambda _, partition: self.forgotten.append(str(partition)))
         monkeypatch.setattr(Cleaning, "cancel", lambda _, partition: self.cancelled.append(str(partition)))
         host = Host(self.clock, Random(1), disk, cast(Any, None), SyncLater())

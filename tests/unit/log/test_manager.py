@@ -15,6 +15,7 @@ from ottla.log.roots import LogDirectoryError, retired_name
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.work_later import Later, OnDone, Work, at_once
 
 MakeBatch = Callable[..., bytearray]
 
@@ -43,6 +44,15 @@ def manager(disk: SimulatedDisk) -> LogManager:
     for number, path in enumerate(("/a", "/b"), start=1):
         format_directory(disk, path, number)
     manager = manager_on(disk, "/a", "/b")
+    manager.open_all(NOW_MS)
+    return manager
+
+
+def put_off(disk: SimulatedDisk, **later: Later) -> LogManager:
+    """One directory; what is done later waits for the test."""
+    format_directory(disk, "/a", 1)
+    settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=0)
+    manager = LogManager(disk, ["/a"], CONFIG, settings, Random(3), **later)
     manager.open_all(NOW_MS)
     return manager
 
@@ -384,3 +394,54 @@ def test_recovery_points_on_disk_are_what_was_synced(
     manager.checkpoint_recovery_points()
     assert OffsetCheckpoint(disk, f"/a/{RECOVERY_POINTS}").read() == {name(0): 3}
     assert OffsetCheckpoint(disk, f"/b/{RECOVERY_POINTS}").read() == {name(1): 0}
+
+
+def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
+    disk: SimulatedDisk, make_batch: MakeBatch
+) -> None:
+    """After a crash no recovery point may stand above what the truncation left."""
+    waiting: list[tuple[Work, OnDone]] = []
+    manager = put_off(disk, write_later=lambda *entry: waiting.append(entry))
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    assert log.root.saved_recovery_point(name(0)) == 0, "not written yet"
+    log.truncate_to(4)
+    for work, on_done in waiting:
+        at_once(work, on_done)
+    assert OffsetCheckpoint(manager.disk, f"{log.root.path}/{RECOVERY_POINTS}").read()[name(0)] <= 4
+    assert log.root.saved_recovery_point(name(0)) <= 4
+
+
+def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make_batch: MakeBatch) -> None:
+    waiting: list[tuple[Work, OnDone]] = []
+    manager = put_off(disk, write_later=lambda *entry: waiting.append(entry))
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    for offset in (3, 8):
+        log.set_high_watermark(offset)
+        manager.checkpoint_high_watermarks()
+    for work, on_done in reversed(waiting):
+        at_once(work, on_done)
+    assert OffsetCheckpoint(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}").read() == {name(0): 8}
+
+
+def test_what_is_condemned_is_removed_by_whom_the_shell_says(disk: SimulatedDisk, make_batch: MakeBatch) -> None:
+    waiting: list[tuple[Work, OnDone]] = []
+    manager = put_off(disk, remove_later=lambda *entry: waiting.append(entry))
+    create(manager, 2)
+    log, path = manager.logs[name(1)], manager.logs[name(0)].root.path
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    log.truncate_fully_and_start_at(20)
+    later_ms = NOW_MS + 10 * manager.settings.file_delete_delay_ms
+    manager.purge(NOW_MS)  # sees what was condemned for the first time
+    manager.delete(name(0), NOW_MS)
+    manager.purge(later_ms)
+    assert any(entry.endswith("-delete") for entry in manager.disk.list_directory(path)), "nobody removed it yet"
+    for work, on_done in waiting:
+        at_once(work, on_done)
+    assert not any(entry.endswith("-delete") for entry in manager.disk.list_directory(path))
+    assert not any(entry.endswith(".deleted") for entry in manager.disk.list_directory(log.directory))
