@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
+from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.listening import naming
 from ottla.broker.metadata_storage import StoreSync, open_metadata_log, snapshot_limits
 from ottla.log.cleaner_worker import CleanerProcess
@@ -85,7 +86,7 @@ class Server:
         self._log = open_metadata_log(host, directory, config)
         election_store = self._open_store(f"{directory}/quorum-state")
         image_store = self._open_store(f"{directory}/image")
-        loader = MetadataLoader(image_store, host.open_store)
+        loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
         listener = _Fanout(loader, self._leader_changed)
         self.quorum = QuorumNode(
             _quorum_settings(config, identity),

@@ -23,6 +23,7 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     raft_voters,
+    update_features,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
 from ottla.broker.network.routing import Route, RouteTable
@@ -50,6 +51,7 @@ HANDLERS: tuple[RoutesOf, ...] = (
     offset_for_leader_epoch.routes,
     produce.routes,
     raft_voters.routes,
+    update_features.routes,
 )
 
 

@@ -16,6 +16,7 @@ from ottla.quorum.controller.batches import into_batches
 from ottla.quorum.controller.decisions import cluster, features
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.elections import rebalance_leaders
+from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, check_records
 from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide
@@ -138,7 +139,7 @@ class Controller:
                 [Record(abort_transaction=reason)],
                 f"controller {self._quorum.node_id} takes over: a transaction was left unfinished",
             )
-        if features.METADATA_VERSION not in state.image.features:
+        if METADATA_VERSION not in state.image.features:
             self._append_own(state, features.bootstrap_records(), "bootstrap")
 
     def _deactivate(self) -> None:
@@ -229,6 +230,7 @@ class Controller:
         for what was decided on may not be committed yet. Raises KafkaError, and then nothing has changed; NotLeaderError or
         _ReplayError, and then this is not the active controller any more."""
         settings = self._settings
+        check_records(records, features.metadata_version(state))
         batches = into_batches(
             records,
             atomic=atomic,
@@ -361,6 +363,9 @@ class Controller:
         try:
             self._append(state, records, atomic=False, cause=cause)
         except (NotLeaderError, _ReplayError):
+            return False
+        except KafkaError as error:
+            _logger.error("%s: %s", cause, error.message)
             return False
         return True
 

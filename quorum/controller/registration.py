@@ -38,7 +38,8 @@ class ControllerRegistration:
 
     def start(self) -> None:
         """Registers, however long it takes until somebody leads."""
-        request = rpc.ControllerRequest(register_controller=self._request)
+        origin = f"controller {self._request.controller_id}"
+        request = rpc.ControllerRequest(register_controller=self._request, origin=origin)
         self._channel.call_back(request, self._answered, TIMEOUT_MS)
 
     def _answered(self, response: rpc.ControllerResponse | None) -> None:

@@ -1,7 +1,7 @@
 """From committed batches to the image, the store and those who act on changes."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ottla.proto import metadata_pb2 as pb
@@ -11,6 +11,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.metadata.transactions import Transactions
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.key_value import KeyValueStore
 
 _logger = logging.getLogger(__name__)
@@ -31,11 +32,20 @@ class MetadataLoader:
     restart in the middle reads it from its beginning again.
     """
 
-    def __init__(self, store: KeyValueStore, open_store: Callable[[str], KeyValueStore] | None = None) -> None:
-        """Loads what ``store`` holds (alone: see `ImageStore`). ``open_store`` opens the file of a received snapshot."""
+    def __init__(
+        self,
+        store: KeyValueStore,
+        open_store: Callable[[str], KeyValueStore] | None = None,
+        reads: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        """Loads what ``store`` holds (alone: see `ImageStore`). ``open_store`` opens the file of a received snapshot.
+        ``reads``: lowest and highest level of each feature that this node reads. Raises KafkaError (UNSUPPORTED_VERSION)
+        when the cluster is beyond that."""
         self._store = ImageStore(store)
         self._open_store = open_store
+        self._reads = reads
         self.image = self._store.load()
+        self._check_features(self.image)
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._transactions: Transactions[pb.MetadataRecord] = Transactions()
@@ -63,7 +73,7 @@ class MetadataLoader:
             self._reached.append((offset, callback))
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        """Raises UnreadableRecordError: then this node cannot follow the log any more."""
+        """Raises UnreadableRecordError or KafkaError (UNSUPPORTED_VERSION): then this node cannot follow the log any more."""
         delta = MetadataDelta()
         for data in batch.records:
             record = decode(data)
@@ -72,6 +82,8 @@ class MetadataLoader:
         if self._transactions.is_open:
             assert delta.is_empty, "the controller gives a transaction batches of its own"
             return
+        if delta.features:
+            self._check_features(self.image)
         self.image.offset, self.image.epoch = batch.last_offset, batch.epoch
         if batch.records:
             self._store.write(delta, self.image)
@@ -91,11 +103,22 @@ class MetadataLoader:
         if image.offset >= offset:
             raise ValueError(f"the snapshot at {store_path} ends at {image.offset}, not below {offset}")
         image.offset, image.epoch = offset - 1, epoch  # its last records may be control records, which no image sees
+        self._check_features(image)
         delta = MetadataDelta.between(self.image, image)
         self._transactions.forget()
         self._store.replace(image)
         self.image.become(image)
         self._publish(delta)
+
+    def _check_features(self, image: MetadataImage) -> None:
+        """An older node that is started in a newer cluster stops before it meets what it cannot read."""
+        for name, level in image.features.items():
+            lowest, highest = (0, level) if self._reads is None else self._reads.get(name, (0, 0))
+            if not lowest <= level <= highest:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"the cluster uses {name} at level {level} and this node reads {lowest} to {highest}: upgrade it",
+                )
 
     def _publish(self, delta: MetadataDelta) -> None:
         if not delta.is_empty:

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, written_above
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.runtime.errors import ErrorCode, KafkaError
-
-METADATA_VERSION = "metadata.version"
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -27,9 +26,10 @@ SUPPORTED: Mapping[str, Levels] = {
     METADATA_VERSION: Levels(25, 30, 30),
 }
 
-FIRST_LEVEL_OF_RECORD: Mapping[str, int] = {}
-"""Kinds of records (names in MetadataRecord) that came after the lowest level, with the metadata.version that brought
-them: the controller does not write them below it."""
+
+def metadata_version(state: ControllerState) -> int:
+    """The finalized level; that of a new cluster before it has written its first record."""
+    return state.image.features.get(METADATA_VERSION) or SUPPORTED[METADATA_VERSION].initial
 
 
 def supported_ranges() -> list[pb.FeatureRange]:
@@ -109,6 +109,8 @@ def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Upda
         raise _refused(f"{name} is at {current}: {level} is no downgrade")
     if update.upgrade_type == UNSAFE_DOWNGRADE and name == METADATA_VERSION:
         raise _refused("metadata.version has no unsafe downgrade")
+    if name == METADATA_VERSION and (unreadable := written_above(level, current)) is not None:
+        raise _refused(f"the log may hold {unreadable}: it cannot be taken back")
     if level:
         _check_everybody_reads(state, name, level)
 

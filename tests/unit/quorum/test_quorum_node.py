@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from ottla.quorum.metadata.image import UnreadableRecordError
 from ottla.quorum.node import QuorumFailure, QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
@@ -364,5 +365,27 @@ def test_a_leader_describes_how_far_everyone_is() -> None:
         assert [replica.id for replica in description.voters] == [1, 2, 3]
         assert {replica.log_end_offset for replica in description.voters} == {last + 1}
         assert all(replica.last_caught_up_ms > 0 for replica in description.voters)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "error", [UnreadableRecordError("of a newer version"), KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+def test_a_node_whose_application_cannot_take_a_record_stops(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Going on would skip it, and everything after it would be wrong."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+
+        def refuse(batch: CommittedBatch) -> None:
+            raise error
+
+        reader = next(member for member in world.members.values() if member is not leader)
+        monkeypatch.setattr(reader.listener, "on_commit", refuse)
+        leader.node.append([b"x"], leader.node.leader.epoch)
+        await world.until(lambda: bool(reader.failures))
+        assert "cannot go on" in str(reader.failures[0])
+        assert [member.failures for member in world.members.values() if member is not reader] == [[], []]
 
     run(scenario)
