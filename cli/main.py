@@ -19,6 +19,7 @@ COMMANDS = {
     "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),
+    "features": ("ottla.cli.features", "features", "Show and change the finalized feature levels."),
     "metadata": ("ottla.cli.metadata", "metadata", "Walk the history of the cluster's metadata."),
     "log": ("ottla.cli.log", "log", "Decode and verify a node's files."),
 }

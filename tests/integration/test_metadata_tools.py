@@ -85,6 +85,28 @@ def test_reading_leaves_no_observer_behind(bereaved: ProcessCluster) -> None:
     assert {row["role"] for row in json.loads(described.stdout)} == {"leader", "follower"}
 
 
+def test_features_are_described_and_changed(bereaved: ProcessCluster) -> None:
+    source = online(bereaved)
+
+    def finalized() -> int:
+        rows = json.loads(ottla("features", "describe", *source, "-o", "json").stdout)
+        return next(int(row["finalized"]) for row in rows if row["feature"] == "metadata.version")
+
+    assert finalized() == 30
+    refused = ottla("features", "upgrade", *source, "--feature", "metadata.version=31")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "ottla: metadata.version: INVALID_UPDATE_VERSION: metadata.version has the levels 25 to 30, not 31\n"
+    )
+    assert ottla("features", "downgrade", *source, "--release-version", "4.2", "--dry-run").returncode == 0
+    assert finalized() == 30
+    done = ottla("features", "downgrade", *source, "--release-version", "4.2")
+    assert (done.returncode, done.stdout) == (0, "metadata.version is at level 29\n")
+    wait_for(lambda: finalized() == 29, "the brokers to know")
+    assert ottla("features", "upgrade", *source, "-f", "metadata.version=30").returncode == 0
+    wait_for(lambda: finalized() == 30, "the brokers to know")
+
+
 def test_a_dead_controller_is_named_in_one_line(bereaved: ProcessCluster) -> None:
     result = ottla("metadata", "dump", "--bootstrap-controller", f"localhost:{bereaved.node(VICTIM).controller_port}")
     assert result.returncode == 1

@@ -1,0 +1,113 @@
+"""``ottla features``: what every node of the cluster reads, and what it uses of that; as Kafka's kafka-features."""
+
+import click
+
+from ottla import __version__
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
+from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
+from ottla.cli.client import CLIENT_ID, Client
+from ottla.cli.output import Row, bootstrap_option, output_option, show
+from ottla.cli.topics import refuse
+
+METADATA_VERSION = "metadata.version"
+# KIP-1022: what `--release-version` stands for. Levels of metadata.version by Kafka's release.
+RELEASES = {"4.0": 25, "4.1": 27, "4.2": 29, "4.3": 30}
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+feature_option = click.option(
+    "--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="A feature and its level; again for more."
+)
+release_option = click.option(
+    "--release-version", "release", type=click.Choice(list(RELEASES)), help="The levels of a release of Kafka."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+
+
+@click.group()
+def features() -> None:
+    """Show and change the finalized feature levels."""
+
+
+@features.command()
+@bootstrap_option
+@output_option
+def describe(bootstrap: str, output: str) -> None:
+    """Show each feature: the levels that the asked broker reads, and the one that the cluster uses."""
+    with Client(bootstrap) as client:
+        request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__)
+        answer = client.call(request, ApiVersionsResponse)
+    refuse(answer.error_code, "describe")
+    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+    rows: list[Row] = [
+        {
+            "feature": each.name,
+            "supported from": each.min_version,
+            "supported to": each.max_version,
+            "finalized": finalized.get(each.name, 0),
+            "as of offset": answer.finalized_features_epoch,
+        }
+        for each in sorted(answer.supported_features, key=lambda each: each.name)
+    ]
+    show(rows, ["feature", "supported from", "supported to", "finalized", "as of offset"], output)
+
+
+@features.command()
+@bootstrap_option
+@feature_option
+@release_option
+@dry_run_option
+def upgrade(bootstrap: str, features: tuple[str, ...], release: str | None, dry_run: bool) -> None:
+    """Raise levels. Every node must read the new ones: upgrade the nodes first."""
+    _update(bootstrap, _levels(features, release), UPGRADE, dry_run)
+
+
+@features.command()
+@bootstrap_option
+@feature_option
+@release_option
+@dry_run_option
+@click.option("--unsafe", is_flag=True, help="Also where that loses metadata.")
+def downgrade(bootstrap: str, features: tuple[str, ...], release: str | None, dry_run: bool, unsafe: bool) -> None:
+    """Lower levels, so that older nodes may join again."""
+    _update(bootstrap, _levels(features, release), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
+
+
+@features.command()
+@bootstrap_option
+@click.option("--feature", "-f", "names", multiple=True, required=True, metavar="NAME", help="Again for more.")
+@dry_run_option
+@click.option("--unsafe", is_flag=True, help="Also where that loses metadata.")
+def disable(bootstrap: str, names: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
+    """Use features no longer."""
+    _update(bootstrap, dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
+
+
+def _levels(features: tuple[str, ...], release: str | None) -> dict[str, int]:
+    levels = {METADATA_VERSION: RELEASES[release]} if release else {}
+    for text in features:
+        name, _, level = text.partition("=")
+        if not name or not level.isdigit():
+            raise click.UsageError(f"--feature {text}: write NAME=LEVEL, as in {METADATA_VERSION}=30")
+        levels[name] = int(level)
+    if not levels:
+        raise click.UsageError("give --feature NAME=LEVEL or --release-version")
+    return levels
+
+
+def _update(bootstrap: str, levels: dict[str, int], kind: int, dry_run: bool) -> None:
+    updates = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in levels.items()
+    ]
+    with Client(bootstrap) as client:
+        request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=updates, validate_only=dry_run)
+        answer = client.call(request, UpdateFeaturesResponse)
+    names = ", ".join(levels)
+    refuse(answer.error_code, names, answer.error_message)
+    for each in answer.results:
+        refuse(each.error_code, each.feature, each.error_message)
+    for name, level in levels.items():
+        done = "could be" if dry_run else "is"
+        click.echo(f"{name} {done} at level {level}" if level else f"{name} {done} disabled")
