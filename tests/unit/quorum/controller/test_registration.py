@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.controller.decisions.features import METADATA_VERSION
+from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.raft.voters import Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
