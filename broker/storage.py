@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
+from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
 from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, log_config
 from ottla.log.checkpoints import CleanShutdown
@@ -56,6 +57,7 @@ class Storage:
         self._on_failed = on_failed
         self._running: list[Timer] = []
         self._syncing: dict[Log, None] = {}
+        self._new_logs = NewLogs(host.disk, timers)
         self.previous_broker_epoch = _previous_epoch(config, host)
         settings = ManagerSettings(
             cluster_id=cluster_id,
@@ -122,6 +124,9 @@ class Storage:
         self._every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
         if self._cleaning is not None:
             self._cleaning.start()
+        for log in manager.logs.values():
+            if log.must_sync:  # after a hard shutdown nobody knows what the last process left to the kernel
+                self._new_logs.sync_soon(log)
 
     def _every(self, interval_ms: int, action: Callable[[], object]) -> None:
         place = len(self._running)
@@ -149,10 +154,14 @@ class Storage:
 
     def _synced(self, log: Log, ticket: SyncTicket, error: OSError | None) -> None:
         self._syncing.pop(log, None)
+        if log.abandoned:
+            return
         if error is not None:
             log.root.failed(error)
             return
         log.mark_synced(ticket)
+        if ticket.names_version >= 0:
+            self._sync(log)  # those were its names; now its records
 
     def _expire_producers(self) -> None:
         if not self._expiring:
@@ -213,6 +222,8 @@ class Storage:
         if known is not None and known.topic_id != topic_id:
             self._forget_cleaning(partition)  # it is of another topic, and set aside
         log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms, is_new=is_new)
+        if log is not known:
+            self._new_logs.sync_soon(log)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
@@ -237,6 +248,7 @@ class Storage:
         for timer in self._running:
             timer.cancel()
         self._expiring.clear()
+        self._new_logs.close()
         if self._cleaning is not None:
             await self._cleaning.stop()
         await self._removals.close(drop_waiting=True)  # the next start finds what is left

@@ -13,6 +13,7 @@ from ottla.log.directory import DirectoryState
 from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.names import TopicPartition
+from ottla.log.names_sync import NamesSync, UnsyncedNames
 from ottla.log.producer_state import CompletedTransaction, ProducerStateManager
 from ottla.log.read import segment_before
 from ottla.log.segment import Segment
@@ -22,14 +23,18 @@ from ottla.runtime.disk import File
 
 
 class SyncTicket:
-    """A sync to be made: when ``file`` was synced, everything below ``end_offset`` is stable; then `Log.mark_synced`."""
+    """A sync to be made: when ``file`` was synced, everything below ``end_offset`` is stable; then `Log.mark_synced`.
 
-    __slots__ = ("end_offset", "file", "generation")
+    ``names_version``: of names, not of a file; -1 for a file.
+    """
 
-    def __init__(self, file: File, end_offset: int, generation: int) -> None:
+    __slots__ = ("end_offset", "file", "generation", "names_version")
+
+    def __init__(self, file: File | NamesSync, end_offset: int, generation: int, names_version: int = -1) -> None:
         self.file = file
         self.end_offset = end_offset
         self.generation = generation
+        self.names_version = names_version
 
 
 class DurableLog:
@@ -41,10 +46,12 @@ class DurableLog:
         "_epochs_changed",
         "_generation",
         "_names_unsynced",
+        "_names_version",
         "_old_bytes",
         "_pinned",
         "_topic_id_unsynced",
         "_unsettled",
+        "abandoned",
         "active",
         "condemned",
         "config",
@@ -57,6 +64,7 @@ class DurableLog:
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
+        "must_sync",
         "partition",
         "places",
         "producers",
@@ -96,6 +104,10 @@ class DurableLog:
         self._unsettled: tuple[Segment, ...] = ()
         self._epochs_changed = False
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
+        self.must_sync = config.flush_before_ack
+        """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
+        self.abandoned = False  # closed or renamed: errors of its files tell nothing of the disk
+        self._names_version = 0
         self._generation = 0
         self._pinned: tuple[CachedFile, ...] = ()
 
@@ -161,7 +173,7 @@ class DurableLog:
                     self._aborts_unsynced += (segment,)
 
     def set_topic_id(self, topic_id: bytes) -> None:
-        """Writes ``partition.metadata``. It becomes durable with the first sync of the log. Raises StorageError."""
+        """Writes ``partition.metadata``. Until it is durable the log is `must_sync`. Raises StorageError."""
         try:
             write_topic_id(self.disk, self.directory, topic_id)
         except OSError as error:
@@ -169,6 +181,10 @@ class DurableLog:
         self.topic_id = topic_id
         self._topic_id_unsynced = True
         self.names_changed()
+        self.note_must_sync()
+
+    def note_must_sync(self) -> None:
+        self.must_sync = self.config.flush_before_ack or self._topic_id_unsynced
 
     # Syncing
 
@@ -189,18 +205,28 @@ class DurableLog:
         """What to sync next, oldest first; None when everything is stable. Tell `mark_synced` when it is done."""
         if self.recovery_point >= self.log_end_offset:
             return None
+        if self._names_unsynced:
+            return self.unsynced_names()
         segment = self.segment_of(self.recovery_point)
         end_offset = self.log_end_offset if segment is self.active else self._following(segment).base_offset
-        if self._names_unsynced:
-            self.sync_names()
         self._pin(segment.handle)
         file = segment.handle.file
         assert file is not None
         return SyncTicket(file, end_offset, self._generation)
 
+    def unsynced_names(self) -> SyncTicket:
+        """A sync of the log's names; it makes no record stable."""
+        sync = NamesSync(self.disk, [self.names_to_sync()])
+        return SyncTicket(sync, self.recovery_point, self._generation, self._names_version)
+
+    def names_to_sync(self) -> UnsyncedNames:
+        return UnsyncedNames(self.directory, self._topic_id_unsynced, self._directory_unsynced)
+
     def mark_synced(self, synced: SyncTicket | int) -> None:
         """Everything below the offset is stable. A ticket from before a truncation counts for nothing; an int must not be one."""
         if isinstance(synced, SyncTicket):
+            if synced.names_version == self._names_version:
+                self._names_synced()
             if synced.generation != self._generation:
                 return
             synced = synced.end_offset
@@ -268,21 +294,26 @@ class DurableLog:
         if self._names_unsynced:
             if self._topic_id_unsynced:
                 sync_topic_id(self.disk, self.directory)
-                self._topic_id_unsynced = False
             self.disk.sync_directory(self.directory)
             if self._directory_unsynced:
                 self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
-            self._names_unsynced = self._directory_unsynced = False
+            self._names_synced()
+
+    def _names_synced(self) -> None:
+        self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
+        self.note_must_sync()
 
     def names_changed(self, *, created: bool = False) -> None:
         """A file name changed; ``created``: the directory's own did."""
         self._names_unsynced = True
+        self._names_version += 1
         self._directory_unsynced = self._directory_unsynced or created
 
     def distrust_names(self) -> None:
         """After a kill: whatever the last process created may be in the kernel's memory only."""
         self._topic_id_unsynced = self.topic_id is not None
         self.names_changed(created=True)
+        self.note_must_sync()
 
     def _settle_rolled(self) -> None:
         if self._names_unsynced:
@@ -338,6 +369,7 @@ class DurableLog:
 
     def abandon(self) -> None:
         """Closes the files and leaves everything else as it is: the directory failed, or the partition goes."""
+        self.abandoned = True
         self._unpin()
         for segment in self.segments:
             segment.close()

@@ -91,6 +91,7 @@ class Log(DurableLog):
         self.gaps_allowed = self.gaps_allowed or config.compacted
         self.active.configure(config)
         self.note_flush_settings()
+        self.note_must_sync()
         truncation.set_roll_time(self)
 
     # Appending

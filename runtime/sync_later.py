@@ -3,12 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-
-from ottla.runtime.disk import File
+from typing import Protocol
 
 OnDone = Callable[[OSError | None], None]
 
-_Results = dict[File, OSError | None]
+
+class Syncable(Protocol):
+    """A file, or whatever else a thread can make durable."""
+
+    def sync(self) -> None: ...
+
+
+_Results = dict[Syncable, OSError | None]
 
 
 class SyncLater:
@@ -21,11 +27,11 @@ class SyncLater:
 
     def __init__(self) -> None:
         self._executor: Executor | None = None
-        self._waiting: dict[File, list[OnDone]] = {}
-        self._failed: dict[File, OSError] = {}
+        self._waiting: dict[Syncable, list[OnDone]] = {}
+        self._failed: dict[Syncable, OSError] = {}
         self._running = False
 
-    def sync(self, file: File, on_done: OnDone) -> None:
+    def sync(self, file: Syncable, on_done: OnDone) -> None:
         """Calls ``on_done`` on the running loop, later: with None, or with what the disk said."""
         self._waiting.setdefault(file, []).append(on_done)
         if not self._running:
@@ -40,7 +46,7 @@ class SyncLater:
         round_ = loop.run_in_executor(self._executor, _sync_all, list(callers))
         round_.add_done_callback(lambda done: self._end_round(callers, done.result()))
 
-    def _end_round(self, callers: dict[File, list[OnDone]], results: _Results) -> None:
+    def _end_round(self, callers: dict[Syncable, list[OnDone]], results: _Results) -> None:
         self._running = False
         if self._waiting:
             self._start_round()  # before the callbacks: the disk works while they run
@@ -60,11 +66,11 @@ class SyncLater:
             self._executor = None
 
 
-def _sync_all(files: list[File]) -> _Results:
+def _sync_all(files: list[Syncable]) -> _Results:
     return {file: _sync_one(file) for file in files}
 
 
-def _sync_one(file: File) -> OSError | None:
+def _sync_one(file: Syncable) -> OSError | None:
     try:
         file.sync()
     except OSError as error:

@@ -23,6 +23,8 @@ class Durability:
         any more: its directory failed.
         """
         running = log in self._waiting
+        if log.abandoned:
+            return
         self._waiting[log] = on_stable
         if not running:
             self._next(log)
@@ -37,7 +39,11 @@ class Durability:
     def _synced(self, log: PartitionLog, ticket: SyncTicket, error: OSError | None) -> None:
         if error is not None:
             del self._waiting[log]
-            log.root.failed(error)
+            if not log.abandoned:
+                log.root.failed(error)
+            return
+        if log.abandoned:
+            del self._waiting[log]
             return
         log.mark_synced(ticket)
         if log.recovery_point < log.log_end_offset:

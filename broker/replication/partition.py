@@ -269,7 +269,7 @@ class Partition:
         else:
             info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
         if not info.duplicate:
-            stable = not self.log.config.flush_before_ack
+            stable = not self.log.must_sync
             if leader.appended(info.last_offset + 1, now_ms, stable=stable):
                 self._committed(leader)
             else:
@@ -287,8 +287,8 @@ class Partition:
 
     @property
     def must_sync(self) -> bool:
-        """Whether a record counts only once it is on stable storage (``ottla.flush.before.ack``)."""
-        return self.log.config.flush_before_ack
+        """Whether a record counts only once it is on stable storage."""
+        return self.log.must_sync
 
     def await_stable(self, last_offset: int, parked: ParkedProduce) -> None:
         """Settles ``parked`` once this broker's own copy is on stable storage: acks=1 on topics that sync first."""

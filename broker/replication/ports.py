@@ -44,6 +44,8 @@ class PartitionLog(Protocol):
 
     partition: TopicPartition
     config: LogConfig
+    must_sync: bool
+    abandoned: bool
 
     @property
     def log_start_offset(self) -> int: ...

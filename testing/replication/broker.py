@@ -62,6 +62,7 @@ class Logs:
             now_ms = self._host.clock.wall_ms()
             log = Log.open(self._host.disk, directory, partition, config, now_ms=now_ms)
             log.set_topic_id(topic_id)
+            log.sync_names()
             self.opened[partition] = log
         return log
 

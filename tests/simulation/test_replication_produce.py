@@ -228,3 +228,38 @@ def test_flush_before_ack_may_be_turned_on_and_off(monkeypatch: pytest.MonkeyPat
 
     synced = count_syncs(monkeypatch)
     run(scenario)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_topic_deleted_while_it_is_synced_harms_nobody(acks: int) -> None:
+    """The sync finds its file closed, which says nothing of the disk."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), ottla_flush_before_ack="true")
+        client = await cluster.client()
+        root = cluster.brokers[1].log().root
+        cluster.brokers[1].node.slowness = 1_000
+        client.send_produce(b"value", acks=acks)
+        log = cluster.brokers[1].log()
+        await cluster.until(lambda: log.log_end_offset == 1)
+        cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
+        response = await client.receive("Produce", 9, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await asyncio.sleep(5)
+        assert root.failure is None
+
+    run(scenario)
+
+
+def test_a_new_logs_first_acknowledgement_waits_until_the_log_is_durable() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        log = cluster.brokers[1].log()
+        log.distrust_names()  # as of a log that was created a moment ago
+        for acks in (1, -1):
+            assert (await client.produce(b"value", acks=acks)).error_code == 0
+            assert not log.must_sync
+        assert log.recovery_point == 1  # the second one did not wait
+
+    run(scenario)

@@ -180,3 +180,28 @@ def test_a_compacted_log_closes_its_segments_within_the_compaction_lag(config: S
     assert log_config(config, lag | {"cleanup.policy": "compact,delete"}).segment_ms == 5_000
     assert log_config(config, lag).segment_ms == 60_000
     assert log_config(config, {"cleanup.policy": "compact", "segment.ms": "60000"}).segment_ms == 60_000
+
+
+def test_a_new_log_counts_at_once_when_its_name_is_durable(bench: Bench) -> None:
+    async def scenario() -> None:
+        log = bench.log("a")
+        assert log.must_sync
+        bench.fire(1)
+        for _ in range(1_000):
+            if not log.must_sync:
+                return
+            await asyncio.sleep(0.001)  # a thread's work
+        raise AssertionError("its name was never synced")
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_went_before_its_name_was_synced_is_forgotten(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.log("a")
+        bench.storage.delete(TopicPartition("a", 0))
+        bench.fire(1)
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert bench.failed == []
