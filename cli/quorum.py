@@ -20,7 +20,7 @@ from ottla.cli.topics import refuse
 from ottla.log.checkpoints import MetaProperties
 from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
 from ottla.runtime.real_disk import RealDisk
-from ottla.runtime.settings.endpoints import Listener, parse_endpoint
+from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint
 from ottla.runtime.settings.server import ServerConfig
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -55,12 +55,16 @@ def describe(bootstrap: str, what: str, output: str) -> None:
         return
     leader_end = next((each.log_end_offset for each in state.current_voters if each.replica_id == state.leader_id), 0)
     newest_ms = max((each.last_caught_up_timestamp for each in state.current_voters), default=-1)
+    places = {each.node_id: each.listeners for each in answer.nodes}
     voters = [
         _replica(each, "leader" if each.replica_id == state.leader_id else "follower", leader_end, newest_ms)
         for each in state.current_voters
     ]
     observers = [_replica(each, "observer", leader_end, newest_ms) for each in state.observers]
-    show(voters + observers, ["node", "directory id", "role", "log end offset", "lag", "behind ms"], output)
+    rows = voters + observers
+    for row in rows:
+        row["endpoint"] = next((str(Endpoint(each.host, each.port)) for each in places.get(row["node"], [])), None)
+    show(rows, ["node", "directory id", "endpoint", "role", "log end offset", "lag", "behind ms"], output)
 
 
 @quorum.command("add-controller")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.listener import QuorumDescription, ReplicaDescription
 from ottla.quorum.raft.roles.leader import Leader, Progress
+from ottla.quorum.raft.serving import living_observers
 from ottla.quorum.raft.state import RaftState
 from ottla.runtime.errors import ErrorCode
 
@@ -24,7 +25,7 @@ def describe_quorum(state: RaftState, now_ms: int, wall_ms: int) -> QuorumDescri
         own if voter.key.id == state.key.id else _replica(role.voters[voter.key.id], state, shift)
         for voter in voters.voters
     ]
-    observers = [_replica(progress, state, shift) for progress in role.observers.values()]
+    observers = [_replica(progress, state, shift) for progress in living_observers(state, role, now_ms).values()]
     return QuorumDescription(state.known_leader_id, state.epoch, state.high_watermark, members, observers)
 
 

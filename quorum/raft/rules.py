@@ -240,6 +240,11 @@ def is_in_touch(last_fetch_ms: int, now_ms: int, fetch_timeout_ms: int) -> bool:
     return last_fetch_ms >= 0 and now_ms - last_fetch_ms < fetch_timeout_ms
 
 
+def is_forgotten(last_fetch_ms: int, now_ms: int, session_ms: int) -> bool:
+    """Observers come and go without a word (kraft.md 1.5)."""
+    return now_ms - last_fetch_ms >= session_ms
+
+
 def quorum_survives(in_touch: int, voters: int) -> bool:
     """A change that could not be committed would end the quorum, for it is in force at once: most voters of the new set
     have to be there (ours; etcd's strict reconfiguration check)."""

@@ -82,9 +82,22 @@ def _acknowledge(state: RaftState, request: FetchRequest) -> None:
             _note_progress(state, role.voters[request.sender.id], request)
             note_contact(state, role, request.sender.id)
             commitment.update_leader_high_watermark(state)
-    elif len(role.observers) < MAX_OBSERVERS or request.sender in role.observers:
+        return
+    if len(role.observers) >= MAX_OBSERVERS:
+        role.observers = living_observers(state, role, state.now_ms)
+    if len(role.observers) < MAX_OBSERVERS or request.sender in role.observers:
         progress = role.observers.setdefault(request.sender, Progress(request.sender))
         _note_progress(state, progress, request)
+
+
+def living_observers(state: RaftState, role: Leader, now_ms: int) -> dict[ReplicaKey, Progress]:
+    """Those that fetched within the observer session."""
+    session_ms = state.settings.observer_session_ms
+    return {
+        key: progress
+        for key, progress in role.observers.items()
+        if not rules.is_forgotten(progress.last_fetch_ms, now_ms, session_ms)
+    }
 
 
 def _note_progress(state: RaftState, progress: Progress, request: FetchRequest) -> None:

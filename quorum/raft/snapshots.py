@@ -19,7 +19,7 @@ def handle_fetch_snapshot(state: RaftState, event: RequestReceived) -> None:
         state.respond(event.token, FetchSnapshotResponse(**state.response_fields(error)))
         return
     role = state.role
-    if isinstance(role, Leader) and request.sender.id in role.voters:
+    if isinstance(role, Leader) and rules.is_voter(state.voters.latest, request.sender):
         serving.note_contact(state, role, request.sender.id)
     fields = {"snapshot": request.snapshot, "position": request.position, **state.response_fields()}
     max_bytes = min(request.max_bytes, state.settings.snapshot_max_bytes)

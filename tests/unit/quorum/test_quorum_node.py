@@ -68,11 +68,13 @@ class Member:
         clock: Clock = FixedClock()
         host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]
         self.listener = Listener()
-        usual = {"voters": self.world.endpoints, "is_voter": self.id in self.world.endpoints}
+        usual = {
+            "voters": self.world.endpoints,
+            "is_voter": self.id in self.world.endpoints,
+            "endpoint": Endpoint("host", self.id),
+        }
         self.node = QuorumNode(
-            QuorumSettings(
-                node_id=self.id, cluster_id=cluster_id, endpoint=Endpoint("host", self.id), **{**usual, **settings}
-            ),
+            QuorumSettings(node_id=self.id, cluster_id=cluster_id, **{**usual, **settings}),
             host,
             self.world.switchboard,
             self.log,

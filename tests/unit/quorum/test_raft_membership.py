@@ -4,6 +4,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from ottla.quorum.describe import describe_quorum
+from ottla.quorum.listener import ReplicaDescription
 from ottla.quorum.raft import rules
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.election_state import ElectionState
@@ -174,6 +176,17 @@ def test_the_first_change_of_a_static_quorum_writes_the_directories_of_all() -> 
     leader.adds(key(4))
 
     assert leader.appended[-1].records == (Voters(formatted(1, 2, 3, 4)),)
+
+
+def test_who_does_not_want_to_wait_is_answered_when_the_change_is_in_force() -> None:  # AckWhenCommitted=false
+    leader = LeadingReplica(static(1, 2, 3))
+    leader.fetches(key(4))
+    request = AddVoterRequest(voter=key(4), endpoint=endpoint(4), ack_when_committed=False, **ADMINISTRATOR)
+    answer = leader.ask(request)
+
+    assert answer is not None
+    assert answer.error is ErrorCode.NONE
+    assert leader.voters == (1, 2, 3, 4)
 
 
 def test_a_voter_is_not_added_twice() -> None:  # kraft.md 1.11
@@ -444,6 +457,37 @@ def test_an_automatic_join_does_not_remove_a_voter_that_lives() -> None:  # ours
     leader.fetches(key(3))
     assert leader.removes(key(2), sender=key(2, disk=1)) is None
     assert leader.voters == (1, 3)
+
+
+def test_only_the_voters_own_disk_keeps_the_leader_in_office() -> None:  # kraft.md 1.7
+    """Another directory under a voter's node id is an observer, also while it reads a snapshot."""
+    leader = logged(1, 2, 3)
+    leader.wait(FETCH_TIMEOUT_MS)
+    leader.handle(TimerExpired(Timer.BEGIN_QUORUM))
+    role = leader.core.state.role
+    assert isinstance(role, Leader)
+    role.heard_from.clear()
+    before = leader.core.state.timers[Timer.CHECK_QUORUM]
+    place = OffsetAndEpoch(1, 1)
+    sender = key(2, disk=1)
+    leader.ask(FetchSnapshotRequest(cluster_id="c", epoch=1, sender=sender, snapshot=place, position=0, max_bytes=1))
+    assert (leader.core.state.timers[Timer.CHECK_QUORUM], role.heard_from) == (before, {})
+
+    leader.ask(FetchSnapshotRequest(cluster_id="c", epoch=1, sender=key(2), snapshot=place, position=0, max_bytes=1))
+    assert leader.core.state.timers[Timer.CHECK_QUORUM] > before
+
+
+def test_observers_that_went_away_are_forgotten() -> None:  # kraft.md 1.5
+    leader = logged(1)
+    leader.fetches(key(4), can_vote=False)
+    assert [each.id for each in described(leader)] == [4]
+    leader.wait(leader.core.state.settings.observer_session_ms)
+
+    assert described(leader) == []
+
+
+def described(leader: Replica) -> list[ReplicaDescription]:
+    return describe_quorum(leader.core.state, leader.now_ms, leader.now_ms).observers
 
 
 # --- joining by itself ------------------------------------------------------------------------------------------------

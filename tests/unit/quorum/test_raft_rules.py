@@ -319,3 +319,8 @@ def test_a_voter_asks_the_leader_for_its_snapshot_until_there_is_another_leader(
 def test_an_observer_turns_to_another_when_one_does_not_answer() -> None:  # ours
     assert rules.may_ask_again(rules.SNAPSHOT_TRIES - 1, is_voter=False)
     assert not rules.may_ask_again(rules.SNAPSHOT_TRIES, is_voter=False)
+
+
+def test_an_observer_is_forgotten_after_its_session() -> None:  # kraft.md 1.5
+    assert rules.is_forgotten(1000, 301_000, 300_000)
+    assert not rules.is_forgotten(1000, 300_999, 300_000)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,21 @@ def test_restarted_nodes_keep_the_voters_of_the_log() -> None:
     run(scenario, voters=0)
 
 
+def test_a_voter_that_comes_back_elsewhere_says_so() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        moved = next(member for member in world.members.values() if member is not leader)
+        await world.until(lambda: len(moved.node.describe().voters) == 3)
+        await moved.stop()
+        there = Endpoint("elsewhere", moved.id)
+        await start_elsewhere(world, moved, voters={}, is_voter=True, directory_id=disk(moved.id), endpoint=there)
+        await world.until(lambda: leader.node.endpoint_of(moved.id) == there)
+
+        assert voters(leader) == [1, 2, 3]
+
+    run(scenario, voters=0)
+
+
 def test_a_change_nobody_answers_ends_in_time() -> None:
     async def scenario(world: World) -> None:
         alone = await join(world, 1, initial_voters=formatted(1, 2))
@@ -133,7 +149,7 @@ def test_a_twin_is_told_in_one_line_and_changes_nothing(caplog: pytest.LogCaptur
         victim = next(member.id for member in world.members.values() if member is not leader)
         twin = Member(world, 10 + victim)
         twin.id = victim
-        await start_elsewhere(world, twin, victim)
+        await start_elsewhere(world, twin, directory_id=disk(99))
         await world.until(lambda: any("refuses this process" in text for text in caplog.messages))
 
         assert twin.node.high_watermark == 0
@@ -144,15 +160,15 @@ def test_a_twin_is_told_in_one_line_and_changes_nothing(caplog: pytest.LogCaptur
         run(scenario)
 
 
-async def start_elsewhere(world: World, twin: Member, node: int) -> None:
-    """The twin listens where nobody else does."""
+async def start_elsewhere(world: World, member: Member, **settings: Any) -> None:
+    """The node listens where nobody else does."""
     serve = world.switchboard.serve
 
     async def elsewhere(host: str, port: int, handlers: object) -> object:
         return await serve("elsewhere", port, handlers)  # type: ignore[arg-type]
 
     world.switchboard.serve = elsewhere  # type: ignore[method-assign, assignment]
-    await twin.start(directory_id=bytes([99]) * 16)
+    await member.start(**settings)
     world.switchboard.serve = serve  # type: ignore[method-assign]
 
 
