@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import uvloop
 
@@ -29,6 +29,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.testing.ports import free_ports
 
 START_TIMEOUT_S = 30.0
+HOST = "127.0.0.1"
 
 Result = TypeVar("Result")
 
@@ -41,7 +42,8 @@ class Cluster:
         self._home = Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-cluster", daemon=True)
-        self._configs = _configurations(self._home, nodes, settings or {}, log_directories)
+        self._site = _Site(self._home, id_to_text(random_id(SystemRandom())), log_directories)
+        self._configs = self._site.voters(nodes, settings or {})
         self._servers: dict[int, Server] = {}
 
     @property
@@ -74,6 +76,17 @@ class Cluster:
         """Starts a stopped node on its old data and waits until it takes requests."""
         self._run(self._start(node_id))
 
+    def add_node(self, settings: Mapping[str, str] | None = None) -> int:
+        """Starts one more broker and controller, and returns its id. It follows the quorum without a vote, unless
+        ``settings`` has ``controller.quorum.auto.join.enable=true``: then it joins within seconds."""
+        node_id = max(self._configs) + 1
+        controllers = ",".join(str(config.controller_endpoint) for config in self._configs.values())
+        texts = {"controller.quorum.bootstrap.servers": controllers, **(settings or {})}
+        port, quorum_port = free_ports(2)
+        self._configs[node_id] = self._site.configuration(node_id, port, quorum_port, texts)
+        self.start_node(node_id)
+        return node_id
+
     def close(self) -> None:
         """Stops what runs. Twice does nothing."""
         if not self._loop.is_closed():
@@ -101,28 +114,41 @@ class Cluster:
         await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
 
 
-def _configurations(
-    home: Path, nodes: int, settings: Mapping[str, str], log_directories: int
-) -> dict[int, ServerConfig]:
-    ports = free_ports(2 * nodes)
-    voters = ",".join(f"{node}@127.0.0.1:{ports[nodes + node - 1]}" for node in range(1, nodes + 1))
-    cluster_id = id_to_text(random_id(SystemRandom()))
-    configs = {}
-    for node in range(1, nodes + 1):
-        paths = [str(home / f"node-{node}" / f"data-{number}") for number in range(1, log_directories + 1)]
+class _Site(NamedTuple):
+    """Where the nodes of one cluster have their directories."""
+
+    home: Path
+    cluster_id: str
+    log_directories: int
+
+    def voters(self, nodes: int, settings: Mapping[str, str]) -> dict[int, ServerConfig]:
+        """A static quorum of all nodes."""
+        ports = free_ports(2 * nodes)
+        voters = ",".join(f"{node}@{HOST}:{ports[nodes + node - 1]}" for node in range(1, nodes + 1))
+        texts = {
+            "controller.quorum.voters": voters,
+            "default.replication.factor": str(min(nodes, 3)),
+            "min.insync.replicas": "2" if nodes > 2 else "1",
+            **settings,
+        }
+        return {
+            node: self.configuration(node, ports[node - 1], ports[nodes + node - 1], texts)
+            for node in range(1, nodes + 1)
+        }
+
+    def configuration(self, node: int, port: int, quorum_port: int, settings: Mapping[str, str]) -> ServerConfig:
+        """Of a node whose directories are formatted here."""
+        numbers = range(1, self.log_directories + 1)
+        paths = [str(self.home / f"node-{node}" / f"data-{number}") for number in numbers]
         disk = RealDisk()
         for path in paths:
             disk.make_directories(path)
-            MetaProperties(cluster_id, node, random_id(SystemRandom())).write(disk, path)
+            MetaProperties(self.cluster_id, node, random_id(SystemRandom())).write(disk, path)
         texts = {
             "process.roles": "broker,controller",
             "node.id": str(node),
-            "listeners": f"PLAINTEXT://127.0.0.1:{ports[node - 1]},CONTROLLER://127.0.0.1:{ports[nodes + node - 1]}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{quorum_port}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
             "log.dirs": ",".join(paths),
-            "default.replication.factor": str(min(nodes, 3)),
-            "min.insync.replicas": "2" if nodes > 2 else "1",
         }
-        configs[node] = ServerConfig({**texts, **settings}, f"node {node}")
-    return configs
+        return ServerConfig({**texts, **settings}, f"node {node}")

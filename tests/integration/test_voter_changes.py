@@ -7,8 +7,10 @@ import sys
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
 
 from ottla.cli.local_cluster import LocalNode
+from ottla.testing import Cluster
 from ottla.testing.history import AcknowledgedProducer
 from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
 
@@ -56,6 +58,10 @@ class Quorum:
         wait_for(lambda: bool(self.rows("remove-controller", *words)), "the controller to be removed")
 
 
+def snapshots(node: LocalNode) -> list[str]:
+    return [path.name for path in node.home.glob("data/__cluster_metadata-0/*.checkpoint")]
+
+
 def restart_all(cluster: ProcessCluster) -> None:
     for node in cluster.nodes:
         cluster.kill(node.node_id, signal.SIGTERM)
@@ -97,10 +103,16 @@ def test_a_voter_is_added_and_the_leader_removed_while_records_flow() -> None:
 
 
 def test_a_controller_joins_by_itself_when_it_is_told_to() -> None:
-    with ProcessCluster(nodes=1) as cluster:
+    """What it missed comes in a snapshot, voters included."""
+    with ProcessCluster(nodes=1, settings={"metadata.log.max.record.bytes.between.snapshots": "2000"}) as cluster:
         quorum = Quorum(cluster)
-        cluster.add_node({"controller.quorum.auto.join.enable": "true"})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        for created in admin.create_topics([NewTopic(f"topic-{number}", 20, 1) for number in range(5)]).values():
+            created.result(20)
+        wait_for(lambda: snapshots(cluster.node(1)) != [], "a snapshot")
+        joined = cluster.add_node({"controller.quorum.auto.join.enable": "true"})
         wait_for(lambda: quorum.voters() == [1, 2], "node 2 to join")
+        assert snapshots(joined) != []
         cluster.add_node()
         refused = quorum.run("remove-controller", "--controller-id", "3", "--controller-directory-id", "-")
 
@@ -135,3 +147,22 @@ def test_a_second_process_with_a_voters_id_is_refused_and_says_so() -> None:
             assert twin.process is not None
             twin.process.terminate()
             twin.process.wait(20)
+
+
+def test_a_cluster_inside_a_test_grows_too() -> None:
+    with Cluster(nodes=1) as cluster:
+        node_id = cluster.add_node({"controller.quorum.auto.join.enable": "true"})
+        wait_for(lambda: voters_of(cluster.bootstrap_servers) == [1, node_id], "node 2 to join")
+        cluster.stop_node(1)
+        cluster.start_node(1)
+        wait_for(lambda: voters_of(cluster.bootstrap_servers) == [1, node_id], "both to vote again")
+
+
+def voters_of(bootstrap_servers: str) -> list[int]:
+    """As kafka-python's administrator sees them; none while nobody leads."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers.split(","))
+    try:
+        topics = admin.describe_metadata_quorum()["topics"]
+    finally:
+        admin.close()
+    return [each["replica_id"] for each in topics[0]["partitions"][0]["current_voters"]] if topics else []
