@@ -10,6 +10,7 @@ import lmdb
 
 from ottla.broker.server import Server
 from ottla.quorum.initial_voters import InitialVotersError
+from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.store import StoreFormatError
 from ottla.quorum.node import QuorumFailure
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
@@ -19,7 +20,7 @@ from ottla.runtime.settings.server import ServerConfig
 
 logger = logging.getLogger(__name__)
 
-FAILURES = (QuorumFailure, StoreFormatError, InitialVotersError, lmdb.Error)
+FAILURES = (QuorumFailure, InitialVotersError, LogStartError, StoreFormatError, lmdb.Error)
 """What ends a node besides the errors that any command may meet: its message says why."""
 
 

@@ -9,7 +9,7 @@ import heapq
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 import lmdb
 
@@ -64,10 +64,10 @@ class LmdbStore:
         position = prefix
         while True:
             pairs = self._chunk(position)
-            for pair in pairs:
-                if not pair[0].startswith(prefix):
-                    return
-                yield pair
+            if pairs and not pairs[-1][0].startswith(prefix):
+                yield from takewhile(lambda pair: pair[0].startswith(prefix), pairs)
+                return
+            yield from pairs
             if len(pairs) < _SCAN_CHUNK_PAIRS:
                 return
             if self._writes != writes:

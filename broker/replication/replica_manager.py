@@ -174,11 +174,13 @@ class ReplicaManager:
         """What this broker leads and what it follows, of the partitions that changed; drops what it has no more."""
         leads: list[Replica] = []
         follows: list[Replica] = []
-        for topic_id, index in delta.partitions:
+        for key in delta.partitions:
+            topic_id, index = key
             topic = image.topics_by_id.get(topic_id)
             view = topic.partitions.get(index) if topic is not None else None
             if topic is None or view is None or self.node_id not in view.replicas:
-                self._drop(topic_id, index)
+                if key in self.partitions or key in self._offline:
+                    self._drop(topic_id, index)
             elif view.leader == self.node_id:
                 leads.append(Replica(topic.name, index, topic_id, view))
             else:

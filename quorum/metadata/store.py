@@ -32,6 +32,7 @@ _WIPE_CHUNK_KEYS = 10_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PartitionView).decode
+_index_of = struct.Struct(">I").unpack_from
 
 
 class StoreFormatError(Exception):
@@ -75,13 +76,14 @@ class ImageStore:
     def _load_topics(self, image: MetadataImage) -> None:
         for key, value in self._store.scan(b"t"):
             image.add_topic(value.decode(), key[1:])
-        topic_id = b""
+        prefix = b""
         partitions: dict[int, PartitionView] = {}
+        decoded = _PartitionDecoder(image).decode
         for key, value in self._store.scan(b"p"):
-            if key[1:17] != topic_id:
-                topic_id = key[1:17]
-                partitions = image.topics_by_id[topic_id].partitions  # just made, nobody else has it
-            partitions[int.from_bytes(key[17:])] = _shared(image, _decode(value))
+            if not prefix or not key.startswith(prefix):
+                prefix = key[:17]
+                partitions = image.topics_by_id[prefix[1:]].partitions  # just made, nobody else has it
+            partitions[_index_of(key, 17)[0]] = decoded(value)
 
     def write(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Brings the store from where it was to ``image``, which differs by ``delta``. OSError when the disk fails."""
@@ -111,20 +113,35 @@ class ImageStore:
         self._store.close()
 
 
-def _shared(image: MetadataImage, partition: PartitionView) -> PartitionView:
-    """The same value with tuples that other partitions use too: most of the memory of a large image."""
-    intern = image.intern
-    return PartitionView(
-        intern(partition.replicas),
-        intern(partition.isr),
-        partition.leader,
-        partition.leader_epoch,
-        partition.partition_epoch,
-        partition.leader_recovery_state,
-        partition.adding,
-        partition.removing,
-        intern(partition.directories),
-    )
+class _PartitionDecoder:
+    """Partitions with tuples that others use too: most of the memory of a large image. Called a million times in a restart.
+
+    The same replicas mostly are in sync all of them, and in the same directories: to compare costs less than to hash.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._intern = image.intern
+        self._usual: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[bytes, ...]]] = {}
+
+    def decode(self, value: bytes) -> PartitionView:
+        """ValueError when it is not a partition."""
+        read = _decode(value)
+        isr, directories = read.isr, read.directories
+        usual = self._usual.get(read.replicas)
+        if usual is None:
+            usual = self._usual[read.replicas] = self._intern(read.replicas), self._intern(directories)
+        replicas, same = usual
+        return PartitionView(
+            replicas,
+            replicas if isr == replicas else self._intern(isr),
+            read.leader,
+            read.leader_epoch,
+            read.partition_epoch,
+            read.leader_recovery_state,
+            read.adding,
+            read.removing,
+            same if directories == same else self._intern(directories),
+        )
 
 
 def _changes(delta: MetadataDelta, image: MetadataImage) -> tuple[list[Pair], list[bytes]]:

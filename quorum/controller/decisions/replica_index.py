@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ottla.quorum.metadata.delta import MetadataDelta, PartitionKey
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import PartitionView
+from ottla.quorum.metadata.views import PartitionView, TopicView
 
 
 class ReplicaIndex:
@@ -43,9 +43,21 @@ class ReplicaIndex:
         if self._counts is None:
             self._counts = {}
             for topic in self._image.topics_by_id.values():
-                for index, partition in topic.partitions.items():
-                    self._replace((topic.id, index), None, partition)
+                self._add(topic)
         return self._counts
+
+    def _add(self, topic: TopicView) -> None:
+        """A topic that is not counted yet: a new controller does this for every partition there is."""
+        assert self._counts is not None
+        counted: dict[int, int] = {}
+        for index, partition in topic.partitions.items():
+            replicas = partition.replicas
+            if partition.leader != replicas[0]:
+                self._unpreferred[topic.id, index] = None
+            for broker_id in replicas:
+                counted[broker_id] = counted.get(broker_id, 0) + 1
+        for broker_id, count in counted.items():
+            self._counts.setdefault(broker_id, {})[topic.id] = count
 
     def _replace(self, key: PartitionKey, before: PartitionView | None, after: PartitionView | None) -> None:
         if after is not None and after.leader != after.replicas[0]:

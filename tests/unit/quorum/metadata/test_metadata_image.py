@@ -369,3 +369,22 @@ def test_a_store_of_another_format_is_refused() -> None:
     store = DictStore({b"o": b"\x63" + bytes(16)}.items())
     with pytest.raises(StoreFormatError, match="format 99"):
         MetadataLoader(store)
+
+
+def test_a_stored_partition_comes_back_whether_it_is_like_the_others_or_not() -> None:
+    """Partitions with the same replicas mostly have the same directories, and share them in memory."""
+    loader = MetadataLoader(store := DictStore())
+    moved = pb.Directories(ids=[b"another-place-01", bytes([2]) * 16, bytes([3]) * 16])
+    records = [
+        topic(1),
+        *(partition(1, index) for index in range(3)),
+        change(1, 1, isr=pb.Replicas(ids=[2, 3])),
+        change(1, 2, directories=moved),
+    ]
+    loader.on_commit(CommittedBatch(0, len(records) - 1, 1, 0, [record.SerializeToString() for record in records], ""))
+    restarted = MetadataLoader(store).image
+
+    assert restarted == loader.image
+    views = restarted.topics_by_name["topic-1"].partitions
+    assert views[0].replicas is views[1].replicas is views[0].isr
+    assert views[0].directories is views[1].directories
