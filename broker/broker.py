@@ -17,6 +17,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum_view import QuorumView
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.scrubbing import Scrubbing, ScrubSettings
 from ottla.broker.storage import Storage
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.names import TopicPartition
@@ -69,6 +70,8 @@ class Broker:
             WakeQueue(asyncio.get_running_loop()),
             host.sync_later,
         )
+        self._scrubbing = Scrubbing(self.storage.manager.logs, ScrubSettings.of(config), timers, self.replicas.damaged)
+        self.storage.when_damaged(self._scrubbing.look_at)
         self.lifecycle = BrokerLifecycle(
             _registration(config, identity, host, self.storage),
             LifecycleSettings(
@@ -119,6 +122,7 @@ class Broker:
         self.storage.set_aside_strays(self._loader.image)
         self.replicas.start()
         self.storage.start()
+        self._scrubbing.start()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
         await self._network.start()
@@ -147,6 +151,7 @@ class Broker:
         await self._network.stop()
         self.replicas.stop()
         self._quorum_view.close()
+        await self._scrubbing.stop()
         await self.storage.close(self.lifecycle.broker_epoch)
 
 

@@ -84,6 +84,7 @@ class Cleaning:
         self._clock = clock
         self._start_worker = start_worker
         self._on_disk_error = on_disk_error
+        self.on_damage: Callable[[TopicPartition], None] | None = None  # told of a log that a worker found damaged
         self._timer: Timer | None = None
         self._stopped = False
         self._running: dict[TopicPartition, _Cleaning] = {}  # until the last trace of a worker is gone
@@ -170,6 +171,8 @@ class Cleaning:
         partition = running.task.log.partition
         if outcome.result is None and not (running.forgotten or self._stopped):
             logger.warning("%s was not cleaned: %s", partition, outcome.damage or outcome.failure)
+            if outcome.damage and self.on_damage is not None:
+                self.on_damage(partition)
         try:
             installed = self._cleaner.install(running.task, outcome)
         except KafkaError as error:  # the directory noted it

@@ -181,6 +181,11 @@ class Storage:
 
     # Cleaning.
 
+    def when_damaged(self, look_at: Callable[[TopicPartition], None]) -> None:
+        """``look_at`` is told of logs in which a cleaning met damage."""
+        if self._cleaning is not None:
+            self._cleaning.on_damage = look_at
+
     def _forget_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
             try:

@@ -17,6 +17,7 @@ from ottla.log.files import OpenFiles
 from ottla.log.names import TopicPartition
 from ottla.log.producer_state import Duplicate, Origin
 from ottla.log.results import AppendInfo, LogRead, LogSlice, TimestampAndOffset
+from ottla.log.scrub import SegmentScrub
 from ottla.log.transactions import AbortedTransaction
 from ottla.log.validation import validate_client_batch
 from ottla.runtime.disk import Buffer, Disk
@@ -205,6 +206,19 @@ class Log(DurableLog):
         Raises as `read`; what is around the damage is then trusted no more.
         """
         read.recheck(self, offset, max_bytes)
+
+    def scrub_from(self, offset: int) -> SegmentScrub | None:
+        """Begins to look at the segment that holds ``offset``, from there on; None at the log end. Raises as `read`."""
+        return read.scrub_from(self, offset)
+
+    def rebuild_indexes(self, base_offset: int) -> None:
+        """Makes the indexes of a segment anew, if it is still there. Raises StorageError."""
+        for segment in self.segments:
+            if segment.base_offset == base_offset:
+                try:
+                    segment.rebuild_indexes()
+                except OSError as error:
+                    raise self.root.failed(error) from error
 
     def locate(self, offset: int, max_bytes: int, limit_offset: int = FOREVER, *, minimum_one: bool = True) -> LogSlice:
         """`read` without reading: where the bytes lie, for sendfile or a thread. Raises as `read`."""

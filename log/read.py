@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
 from ottla.log.results import LogRead, LogSlice
+from ottla.log.scrub import SegmentScrub
 from ottla.log.segment import Segment
 from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -76,6 +77,23 @@ def recheck(log: "Log", offset: int, max_bytes: int) -> None:
         log.places.clear()
         error.offset = max(error.offset, log.log_start_offset)
         raise
+
+
+def scrub_from(log: "Log", offset: int) -> SegmentScrub | None:
+    """See `Log.scrub_from`."""
+    offset = max(offset, log.log_start_offset)
+    if offset >= log.log_end_offset:
+        return None
+    try:
+        segment = log.segment_of(offset)
+        following = log.next_base_offset(segment)
+        segment, following, position = _find_start(log, segment, following, offset)
+        if position >= segment.size:
+            return None
+        first = next(segment.walk_from(position))[1].base_offset
+        return SegmentScrub(log.disk, segment, position, first, following, dense=not log.gaps_allowed)
+    except OSError as error:
+        raise log.root.failed(error) from error
 
 
 def locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogSlice:

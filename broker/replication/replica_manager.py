@@ -300,6 +300,12 @@ class ReplicaManager:
         if isinstance(error, DamagedLogError):
             self._healing.found(partition, error)
 
+    def damaged(self, name: TopicPartition, damage: DamagedLogError) -> None:
+        """The scrub found it."""
+        partition = self.partitions.get((name.topic, name.partition))
+        if partition is not None:
+            self._healing.found(partition, damage)
+
     def led_count(self) -> int:
         """How many partitions this broker leads: what a controlled shutdown waits for. Costs a look at each."""
         return sum(1 for key, each in self.partitions.items() if isinstance(key[0], bytes) and each.leader is not None)

@@ -1,0 +1,117 @@
+"""When logs are read for damage, and who is told."""
+
+import asyncio
+
+import pytest
+
+from ottla.broker.scrubbing import FIRST_PASS_MS, Scrubbing, ScrubSettings
+from ottla.log.config import LogConfig
+from ottla.log.errors import DamagedLogError
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.simulation.run import simulate
+from ottla.runtime.timers import LoopTimers
+
+HOUR_MS = 3_600_000
+RECORDS = 50
+
+
+class Bench:
+    """Two logs on a simulated disk; ``found`` is what the scrub told of."""
+
+    def __init__(self, loop: SimulationLoop, bytes_per_second: int = 1 << 20, interval_ms: int = HOUR_MS) -> None:
+        self.platter = Platter.seeded(1)
+        self.logs = {TopicPartition("flights", index): self.written(index) for index in range(2)}
+        self.found: list[tuple[int, int]] = []
+        settings = ScrubSettings(interval_ms, bytes_per_second)
+        self.scrubbing = Scrubbing(self.logs, settings, LoopTimers(loop), self.damaged)
+
+    def written(self, index: int) -> Log:
+        disk = SimulatedDisk(self.platter)
+        directory = f"/data/flights-{index}"
+        disk.make_directories(directory)
+        log = Log.open(disk, directory, TopicPartition("flights", index), LogConfig(), now_ms=0)
+        for offset in range(RECORDS):
+            log.append_as_follower(encode_batch([Record(offset, 1_000, None, b"x" * 1_000)], base_offset=offset))
+        return log
+
+    def damaged(self, partition: TopicPartition, damage: DamagedLogError) -> None:
+        self.found.append((partition.partition, damage.offset))
+
+    def flip(self, index: int, offset: int) -> None:
+        log = self.logs[TopicPartition("flights", index)]
+        self.platter.flip(log.active.path, log.active.find(offset)[0] + 100)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_damage_is_found_soon_after_the_start(index: int) -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop)
+        bench.flip(index, 30)
+        bench.scrubbing.start()
+        await asyncio.sleep(FIRST_PASS_MS / 1000 + 1)
+        assert bench.found == [(index, 30)]
+        await bench.scrubbing.stop()
+
+    simulate(program, 1)
+
+
+def test_damage_that_comes_later_is_found_in_a_later_pass() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop)
+        bench.scrubbing.start()
+        await asyncio.sleep(FIRST_PASS_MS / 1000 + 1)
+        bench.flip(0, 7)
+        await asyncio.sleep(HOUR_MS / 1000 - 2)
+        assert bench.found == []
+        await asyncio.sleep(5)
+        assert bench.found == [(0, 7)]
+        await bench.scrubbing.stop()
+
+    simulate(program, 1, limit_s=2 * HOUR_MS / 1000)
+
+
+def test_an_interval_of_zero_turns_it_off() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop, interval_ms=0)
+        bench.flip(0, 7)
+        bench.scrubbing.start()
+        await asyncio.sleep(HOUR_MS / 1000)
+        assert bench.found == []
+        bench.scrubbing.look_at(TopicPartition("flights", 0))
+        await asyncio.sleep(1)
+        assert bench.found == [(0, 7)], "but who suspects something may ask"
+
+    simulate(program, 1, limit_s=2 * HOUR_MS / 1000)
+
+
+def test_it_reads_no_faster_than_it_may() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop, bytes_per_second=10_000)
+        bench.flip(0, RECORDS - 1)
+        bench.flip(1, RECORDS - 1)
+        bench.scrubbing.start()
+        await asyncio.sleep(FIRST_PASS_MS / 1000 + 5)
+        assert bench.found == [], "the first log's 53 kB take more than five seconds"
+        await asyncio.sleep(10)
+        assert bench.found == [(0, RECORDS - 1), (1, RECORDS - 1)]
+        await bench.scrubbing.stop()
+
+    simulate(program, 1)
+
+
+def test_logs_that_go_meanwhile_are_nobodys_trouble() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop)
+        bench.flip(1, 7)
+        bench.scrubbing.look_at(TopicPartition("flights", 1))
+        bench.logs.clear()
+        bench.scrubbing.look_at(TopicPartition("flights", 0))
+        await asyncio.sleep(1)
+        assert bench.found == []
+
+    simulate(program, 1)
