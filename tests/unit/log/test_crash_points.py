@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.checkpoints import CLEANER_OFFSETS, MetaProperties, OffsetCheckpoint
 from ottla.log.cleaner import clean
 from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
 from ottla.log.cleaner_worker import Outcome
@@ -33,7 +33,7 @@ CONFIG = LogConfig(
     segment_bytes=SEGMENT_BYTES, index_interval_bytes=1000, retention_bytes=2 * SEGMENT_BYTES, file_delete_delay_ms=1000
 )
 
-History = list[bytes]
+History = list[bytes | None]
 
 
 class Story:
@@ -43,7 +43,9 @@ class Story:
         self.histories: list[History] = [[]]
         self.synced = 0  # in the last history
         self.keys = 0
+        self.tombstones_every = 0  # so many records
         self.cleaned_to = 0  # below this only the last record of each key has to be there
+        self.due: frozenset[int] = frozenset()  # tombstones whose horizon has passed
 
     def begin(self, disk: SimulatedDisk) -> None:
         self.manager = open_manager(disk)
@@ -51,13 +53,14 @@ class Story:
 
     def append(self, count: int, epoch: int = 0) -> None:
         for _ in range(count):
-            value = f"{epoch:02}:{self.log.log_end_offset:06}:".encode() * 47
+            text = f"{epoch:02}:{self.log.log_end_offset:06}:".encode() * 47
             offset = self.log.log_end_offset
             key = f"{offset % self.keys}".encode() if self.keys else None
-            value = value[: len(value) - (1 if key else 0)]
+            gone = self.tombstones_every and offset % self.tombstones_every == 0
+            value = None if gone else text[: len(text) - (1 if key else 0)]
             self.histories[-1].append(value)
             batch = encode_batch([Record(offset, NOW_MS, key, value)], base_offset=offset, leader_epoch=epoch)
-            assert len(batch) == BATCH_BYTES
+            assert gone or len(batch) == BATCH_BYTES
             self.log.append_as_follower(batch, epoch)
 
     def flush(self, *, checkpoint: bool = True) -> None:
@@ -112,8 +115,7 @@ def check(story: Story, log: Log | None) -> None:
     found = records(log)
     expected = [list(enumerate(history)) for history in story.histories]
     for offset, value in found:
-        assert value is not None
-        assert log.epochs.epoch_for_offset(offset) == int(value[:2])
+        assert log.epochs.epoch_for_offset(offset) == int((value or b"00")[:2])
     if story.cleaned_to:
         check_compacted(story, log, found)
         return
@@ -126,8 +128,14 @@ def check_compacted(story: Story, log: Log, found: list[tuple[int, bytes | None]
     assert all(story.histories[0][offset] == value for offset, value in found)
     present = dict(found)
     for offset in range(log.log_end_offset):
-        hidden = any(later in present for later in range(offset + story.keys, story.cleaned_to, story.keys))
-        assert offset in present or hidden
+        later = range(offset + story.keys, story.cleaned_to, story.keys)
+        assert offset in present or offset in story.due or any(each in present or each in story.due for each in later)
+    for tombstone in story.due - {*present}:
+        assert not {*range(tombstone % story.keys, tombstone, story.keys)} & {*present}, "a deleted value is back"
+    clean_to = OffsetCheckpoint(log.disk, f"/data/{CLEANER_OFFSETS}").read().get(PARTITION, 0)
+    assert clean_to <= story.cleaned_to
+    keys = [offset % story.keys for offset in present if offset < clean_to]
+    assert len(keys) == len(set(keys)), "the cleaner's checkpoint is ahead of what is clean"
     assert not [name for name in log.disk.list_directory(log.directory) if name.endswith((".swap", ".cleaned"))]
 
 
@@ -186,18 +194,50 @@ def compact(story: Story) -> None:
     story.flush()
     story.append(4)
     story.log.set_high_watermark(39)
-    cleaner = LogCleaner(story.manager.disk, CleanerSettings())
-    task = cleaner.next_task([story.log], NOW_MS)
-    assert task is not None
-    result = clean(story.manager.disk, task.job)
-    assert result.cleaned
-    story.cleaned_to = result.end_offset
-    assert cleaner.install(task, Outcome(result=result))
-    cleaner.record(task)
+    run_cleaner(story, NOW_MS)
     story.append(3)
     story.manager.purge(NOW_MS)
     story.manager.purge(NOW_MS + 1000)
     story.flush()
+
+
+def compact_twice(story: Story) -> None:
+    """The second time tombstones of the first go, and what they delete must have gone for good."""
+    story.log.configure(
+        msgspec.structs.replace(
+            CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000
+        )
+    )
+    story.keys, story.tombstones_every = 5, 4
+    story.append(25)
+    story.log.roll()
+    story.flush()
+    story.log.set_high_watermark(25)
+    run_cleaner(story, NOW_MS)
+    story.manager.purge(NOW_MS)
+    story.append(3)
+    story.log.roll()
+    story.flush()
+    story.log.set_high_watermark(28)
+    story.manager.purge(NOW_MS + 1000)
+    story.due = frozenset({24})
+    run_cleaner(story, NOW_MS + 1000)
+    assert [offset for offset, _ in records(story.log)] == [23, 25, 26, 27]
+    story.append(3)
+    story.flush()
+
+
+def run_cleaner(story: Story, now_ms: int) -> None:
+    """All of it: choose, map, write, swap, record."""
+    cleaner = LogCleaner(story.manager.disk, CleanerSettings(), ["/data"])
+    task = cleaner.next_task([story.log], now_ms)
+    assert task is not None
+    story.cleaned_to = task.dirty.first_uncleanable
+    result = clean(story.manager.disk, task.job)
+    assert result.cleaned
+    assert result.end_offset == story.cleaned_to
+    assert cleaner.install(task, Outcome(result=result))
+    cleaner.record(task)
 
 
 def operations_of(script: Callable[[Story], None]) -> int:
@@ -209,7 +249,7 @@ def operations_of(script: Callable[[Story], None]) -> int:
     return platter.operations - before
 
 
-@pytest.mark.parametrize("script", [roll, truncate, delete, close, compact])
+@pytest.mark.parametrize("script", [roll, truncate, delete, close, compact, compact_twice])
 def test_a_power_cut_in_any_operation_costs_nothing_that_was_synced(script: Callable[[Story], None]) -> None:
     crashes = 0
     for number in range(1, operations_of(script) + 1):
