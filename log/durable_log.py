@@ -14,11 +14,10 @@ from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.names import TopicPartition
 from ottla.log.names_sync import NamesSync, UnsyncedNames
-from ottla.log.producer_state import CompletedTransaction, ProducerStateManager
+from ottla.log.producer_state import ProducerStateManager
 from ottla.log.read import segment_before
 from ottla.log.segment import Segment
 from ottla.log.topic_id import sync_topic_id, write_topic_id
-from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.disk import File
 
 
@@ -161,16 +160,10 @@ class DurableLog:
             write_epochs(self.disk, self.directory, self.epochs.entries())
             self._epochs_changed = False
 
-    def note_completed(self, transaction: CompletedTransaction) -> None:
-        """Puts a transaction whose marker is in the log into the index of aborted ones."""
-        if transaction.aborted:
-            segment = self.segment_of(transaction.last_offset)
-            entries = segment.transactions().entries()
-            if not entries or entries[-1].last_offset < transaction.last_offset:
-                producer_id, first, last, _, last_stable = transaction
-                segment.transactions().append(AbortedTransaction(producer_id, first, last, last_stable))
-                if segment not in self._aborts_unsynced:
-                    self._aborts_unsynced += (segment,)
+    def aborts_changed(self, segment: Segment) -> None:
+        """The segment's transaction index has to be synced."""
+        if segment not in self._aborts_unsynced:
+            self._aborts_unsynced += (segment,)
 
     def set_topic_id(self, topic_id: bytes) -> None:
         """Writes ``partition.metadata``. Until it is durable the log is `must_sync`. Raises StorageError."""

@@ -6,7 +6,7 @@ Appending writes synchronously; what is on stable storage is another question (`
 
 from struct import Struct
 
-from ottla.log import append, cleaned, read, recovery, retention, times, truncation
+from ottla.log import aborted, append, cleaned, read, recovery, retention, times, truncation
 from ottla.log.batch import LOG_APPEND_TIME, BatchHeader
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
@@ -15,7 +15,7 @@ from ottla.log.directory import DirectoryState
 from ottla.log.durable_log import DurableLog, SyncTicket
 from ottla.log.files import OpenFiles
 from ottla.log.names import TopicPartition
-from ottla.log.producer_state import Duplicate, Origin
+from ottla.log.producer_state import CompletedTransaction, Duplicate, Origin
 from ottla.log.results import AppendInfo, LogRead, LogSlice, TimestampAndOffset
 from ottla.log.scrub import SegmentScrub
 from ottla.log.transactions import AbortedTransaction
@@ -162,6 +162,11 @@ class Log(DurableLog):
             self.producers.update(header, offset)
         append_time = max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         return AppendInfo(offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size)
+
+    def note_completed(self, transaction: CompletedTransaction) -> None:
+        """A transaction's marker is in the log: if it was aborted, the index of its segment says so."""
+        if transaction.aborted:
+            aborted.note(self, self.segment_of(transaction.last_offset), transaction)
 
     def answer_duplicate(self, duplicate: Duplicate, header: BatchHeader) -> AppendInfo:
         append_time = duplicate.timestamp if header.attributes & LOG_APPEND_TIME else -1

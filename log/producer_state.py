@@ -200,6 +200,20 @@ class ProducerStateManager:
 
     truncate_to = load
 
+    def resume(self, disk: Disk, directory: str, offset: int) -> int:
+        """Starts anew from the newest sound snapshot at or below ``offset`` and returns where it was taken, 0 for none."""
+        self.clear()
+        for taken in reversed(producer_snapshot.offsets(disk, directory)):
+            if taken <= offset:
+                try:
+                    self._restore(
+                        producer_snapshot.decode(disk.read_bytes(producer_snapshot.path_of(directory, taken)))
+                    )
+                except producer_snapshot.SnapshotError:
+                    continue
+                return taken
+        return 0
+
     def clear(self) -> None:
         self._entries, self._open, self._unreplicated = {}, {}, {}
         self.first_unstable_offset = None

@@ -7,6 +7,7 @@ reader comes back there; otherwise the index and a short walk over headers find 
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from ottla.log import aborted
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
 from ottla.log.results import LogRead, LogSlice
@@ -216,6 +217,7 @@ def aborted_transactions(log: "Log", start_offset: int, end_offset: int) -> list
     """See `Log.aborted_transactions`."""
     found: list[AbortedTransaction] = []
     for segment in log.segments[log.segments.index(log.segment_of(start_offset)) :]:
+        aborted.ensure(log, segment)
         overlapping, complete = segment.transactions().aborted_between(start_offset, end_offset)
         found.extend(overlapping)
         if complete:

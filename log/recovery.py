@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.log import gaps, truncation
+from ottla.log import aborted, gaps, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.checkpoints import CheckpointError, PartitionMetadata, read_epochs
 from ottla.log.cleaner_output import CLEANED_SUFFIX
@@ -42,13 +42,16 @@ def recover(
     if not clean:
         log.distrust_names()
     bases = _sweep_orphans(log, names)
+    scanned_from = log_start_offset
     if not bases:
         _create_first(log, log_start_offset)
     else:
-        _recover_segments(log, bases, recovery_point, log_start_offset, clean=clean)
+        scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, clean=clean)
     replay_from = log.producers.load(
         log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
     )
+    if scanned_from < replay_from:  # the snapshot knows how these transactions ended, not their index
+        aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)
     log.high_watermark = log.log_start_offset
     truncation.set_roll_time(log)
@@ -93,7 +96,8 @@ def _create_first(log: "Log", log_start_offset: int) -> None:
     log.log_start_offset = log.log_end_offset = log.recovery_point = log_start_offset
 
 
-def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, *, clean: bool) -> None:
+def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, *, clean: bool) -> int:
+    """Returns the offset from which on the indexes were made anew."""
     log.set_segments(
         [
             Segment(
@@ -104,10 +108,10 @@ def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_sta
     )
     _restore_epochs(log)
     if clean:
-        end = _clean_end(log)
+        end, scanned_from = _clean_end(log)
         log.recovery_point = end
     else:
-        end = _scan(log, recovery_point)
+        end, scanned_from = _scan(log, recovery_point)
         log.recovery_point = min(recovery_point, end)
     log.log_end_offset = end
     log.log_start_offset = max(log_start_offset, bases[0])
@@ -116,6 +120,7 @@ def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_sta
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     _restore_first_epochs(log)
+    return scanned_from
 
 
 def _restore_first_epochs(log: "Log") -> None:
@@ -162,19 +167,24 @@ def _note_epochs(log: "Log", segment: Segment) -> None:
         return
 
 
-def _clean_end(log: "Log") -> int:
-    """The log end offset after a clean shutdown. If the last segment is not whole after all, it is scanned."""
+def _clean_end(log: "Log") -> tuple[int, int]:
+    """As `_scan`, after a clean shutdown: only if the last segment is not whole after all, it is scanned."""
     try:
-        return log.active.load_tail(gaps_allowed=log.gaps_allowed)
+        end = log.active.load_tail(gaps_allowed=log.gaps_allowed)
+        return end, end
     except DamagedLogError:
         return _scan(log, log.active.base_offset)
 
 
-def _scan(log: "Log", recovery_point: int) -> int:
-    """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one; returns the log end offset."""
+def _scan(log: "Log", recovery_point: int) -> tuple[int, int]:
+    """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one.
+
+    Returns the log end offset, and the offset from which on it was scanned and its indexes were made anew.
+    """
     segments = log.segments
     first = segments.index(log.segment_of(recovery_point))
-    end, epoch = segments[first].base_offset, -1
+    end = scanned_from = segments[first].base_offset
+    epoch = -1
     if first and end >= recovery_point:
         _complete_index(segments[first - 1])
     for number in range(first, len(segments)):
@@ -183,15 +193,18 @@ def _scan(log: "Log", recovery_point: int) -> int:
             # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that
             # compaction makes do not reach the end of a segment, unless one is too wide for relative offsets.
             _drop_from(log, number)
-            return end
+            break
         log.unsettled((segment,))
-        end, position, epoch = _scan_segment(log, segment, recovery_point, epoch)
+        start = _scan_start(segment, recovery_point)
+        if number == first:
+            scanned_from = start[1]
+        end, position, epoch = _scan_segment(log, segment, start, epoch)
         if position < segment.size:
             _drop_from(log, number + 1)
             log.epochs.truncate_from_end(end)
             segment.truncate(position)
-            return end
-    return end
+            break
+    return end, scanned_from
 
 
 def _complete_index(segment: Segment) -> None:
@@ -213,12 +226,12 @@ def _drop_from(log: "Log", number: int) -> None:
     log.set_segments(log.segments[:number])
 
 
-def _scan_segment(log: "Log", segment: Segment, recovery_point: int, epoch: int) -> tuple[int, int, int]:
-    """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before.
+def _scan_segment(log: "Log", segment: Segment, start: tuple[int, int], epoch: int) -> tuple[int, int, int]:
+    """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before ``start``.
 
-    Builds the indexes anew from the recovery point on.
+    Builds the indexes anew from there on.
     """
-    position, end = _scan_start(segment, recovery_point)
+    position, end = start
     segment.trust_from(position)
     limit = segment.offset_limit if segment is log.active else log.next_base_offset(segment) - 1
     expected = Expectation(not log.gaps_allowed, limit)

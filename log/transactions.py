@@ -55,17 +55,24 @@ def decode(data: bytes, path: str = "") -> list[AbortedTransaction]:
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment. Kept in memory once read: most segments have none."""
 
-    __slots__ = ("_disk", "_entries", "path")
+    __slots__ = ("_disk", "_entries", "checked", "damaged", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        self.checked = False  # held against the log, by whoever can
+        self.damaged = False  # the file cannot be right: to be made anew before anything is believed
 
     def entries(self) -> list[AbortedTransaction]:
-        """Raises TransactionIndexError."""
+        """None of a file that cannot be right, and then it is ``damaged``."""
         if self._entries is None:
-            self._entries = decode(self._disk.read_bytes(self.path), self.path) if self._disk.exists(self.path) else []
+            try:
+                self._entries = (
+                    decode(self._disk.read_bytes(self.path), self.path) if self._disk.exists(self.path) else []
+                )
+            except TransactionIndexError:
+                self._entries, self.damaged = [], True
         return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
@@ -99,7 +106,7 @@ class TransactionIndex:
 
     def reset(self) -> None:
         """Empties the index: it is about to be rebuilt."""
-        self._entries = []
+        self._entries, self.damaged = [], False
         if self._disk.exists(self.path):
             self._disk.unlink(self.path)
 

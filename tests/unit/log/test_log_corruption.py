@@ -6,9 +6,19 @@ from random import Random
 import pytest
 
 from ottla.log.batch import read_header
+from ottla.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    MetaProperties,
+    OffsetCheckpoint,
+)
+from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
+from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.runtime.errors import KafkaError
@@ -155,3 +165,26 @@ def test_damage_of_any_other_file_costs_no_record(seed: int) -> None:
         pytest.fail(f"did not open: {error}")
     assert log.log_end_offset == END
     assert read_everything(log, rng) == []
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS])
+@pytest.mark.parametrize("seed", range(TRIALS // 3))
+def test_damage_of_a_directorys_checkpoint_serves_no_wrong_record(seed: int, name: str) -> None:
+    """A digit that flips cannot be told from another offset: it may hide records, and never shows one that is none."""
+    rng, disk = Random(seed), SimulatedDisk(Platter.seeded(seed))
+    written(disk)
+    MetaProperties("c", 1, bytes(15) + b"\x09").write(disk, "/data")
+    offset = 0 if name == LOG_START_OFFSETS else END
+    OffsetCheckpoint(disk, f"/data/{name}").write({PARTITION: offset, TopicPartition("others", 3): 5})
+    whole = disk.read_bytes(f"/data/{name}")
+    spoil(disk, f"../{name}", rng)
+    settings = ManagerSettings(cluster_id="c", node_id=1)
+    manager = LogManager(disk, ["/data"], CONFIG, settings, rng)
+    manager.open_all(NOW_MS)
+    log = manager.logs[PARTITION]
+    assert read_everything(log, rng) == []
+    assert 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset <= max(END, log.log_start_offset)
+    if len(disk.read_bytes(f"/data/{name}")) < len(whole) or bytes(1) in disk.read_bytes(f"/data/{name}"):
+        assert (log.log_start_offset, log.log_end_offset) == (0, END)  # noticed, and gone on without
+    LogCleaner(disk, CleanerSettings(), ["/data"]).dirtiest_ratio([log], NOW_MS)
+    manager.close()

@@ -1,0 +1,105 @@
+"""The indexes of aborted transactions: right after a crash, and made anew when they cannot be right."""
+
+from random import Random
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
+from ottla.log.transactions import ENTRY_BYTES, AbortedTransaction
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+
+PARTITION = TopicPartition("flights", 0)
+DIRECTORY = "/data/flights-0"
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=900)
+END = 60
+EXPECTED = [AbortedTransaction(number % 3, 4 * number, 4 * number + 2, 4 * number + 3) for number in range(15)]
+
+
+def open_log(disk: SimulatedDisk, *, recovery_point: int = 0, clean: bool = False) -> Log:
+    return Log.open(
+        disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW_MS, recovery_point=recovery_point, clean_shutdown=clean
+    )
+
+
+def written(disk: SimulatedDisk) -> Log:
+    """Fifteen aborted transactions of two records each, a record of nobody's behind each, over several segments."""
+    disk.make_directories(DIRECTORY)
+    log = open_log(disk)
+    for number in range(15):
+        base, producer = 4 * number, number % 3
+        data = [Record(base + i, NOW_MS, b"k", b"v") for i in range(2)]
+        batches = (
+            encode_batch(
+                data,
+                base_offset=base,
+                leader_epoch=0,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=number // 3 * 2,
+                transactional=True,
+            ),
+            end_marker_batch(
+                EndMarker(False, 0),
+                producer_id=producer,
+                producer_epoch=0,
+                timestamp=NOW_MS,
+                base_offset=base + 2,
+                leader_epoch=0,
+            ),
+            encode_batch([Record(base + 3, NOW_MS, b"k", b"v")], base_offset=base + 3, leader_epoch=0),
+        )
+        for batch in batches:
+            log.append_as_follower(bytes(batch))
+    assert len(log.segments) > 3
+    assert log.aborted_transactions(0, END) == EXPECTED
+    return log
+
+
+@pytest.mark.parametrize("recovery_point", [0, 7, 21, 40, END])
+def test_a_killed_log_knows_all_its_aborted_transactions(recovery_point: int) -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    written(disk).flush()
+    log = open_log(disk, recovery_point=recovery_point)
+    assert log.aborted_transactions(0, END) == EXPECTED
+    log.close()
+    assert open_log(disk, clean=True).aborted_transactions(0, END) == EXPECTED
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_transaction_index_is_made_anew(seed: int, clean: bool) -> None:
+    rng, disk = Random(seed), SimulatedDisk(Platter.seeded(seed))
+    written(disk).close()
+    indexes = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
+    file = disk.open(f"{DIRECTORY}/{rng.choice(indexes)}")
+    position = rng.randrange(file.size())
+    match seed % 3:
+        case 0:
+            # Of the last stable offset only impossible values show: its lower bytes stay as they are.
+            field = position // ENTRY_BYTES * ENTRY_BYTES + rng.randrange(26)
+            file.write_at([bytes([file.read_at(1, field)[0] ^ 1 << rng.randrange(8)])], field)
+        case 1:
+            file.truncate(position if position % ENTRY_BYTES else position + 1)
+        case _:
+            file.write_at(
+                [bytes(file.size() - position // ENTRY_BYTES * ENTRY_BYTES)], position // ENTRY_BYTES * ENTRY_BYTES
+            )
+    log = open_log(disk, recovery_point=rng.choice([0, 30, END]), clean=clean)
+    assert log.aborted_transactions(0, END) == EXPECTED
+    log.close()
+    assert open_log(disk, clean=True).aborted_transactions(0, END) == EXPECTED
+
+
+def test_a_cut_keeps_a_damaged_index_from_being_believed() -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    written(disk).close()
+    last = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")][-1]
+    disk.open(f"{DIRECTORY}/{last}").truncate(ENTRY_BYTES + 1)
+    log = open_log(disk, clean=True)
+    log.truncate_to(END - 1)
+    assert log.aborted_transactions(0, END) == EXPECTED
