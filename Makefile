@@ -58,7 +58,8 @@ wheel: setup ## builds the wheel, installs it into a clean venv outside the chec
 	tools/check-wheel
 
 bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; see docs/benchmarks.md
-	@tools/system-packages mvn:maven java:openjdk-17-jdk-headless cmake:cmake npm:npm gcc:gcc
+	@tools/system-packages mvn:maven java:openjdk-17-jdk-headless cmake:cmake npm:npm gcc:gcc \
+	  curl-config:libcurl4-openssl-dev /usr/include/openssl/ssl.h:libssl-dev /usr/include/zlib.h:zlib1g-dev
 	$(BIN)/python tests/benchmarks/side_by_side.py
 
 bench-quorum: test-tools ## controller failover, committed metadata changes beside Apache Kafka's, observers; see docs/benchmarks.md
