@@ -4,10 +4,14 @@ from collections.abc import Iterable
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.listener import QuorumDescription, ReplicaDescription
+from ottla.quorum.messages_proto import key_to_proto
 from ottla.quorum.raft.roles.leader import Leader, Progress
 from ottla.quorum.raft.serving import living_observers
 from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.voters import ReplicaKey
 from ottla.runtime.errors import ErrorCode
+
+NOBODY = ReplicaKey(-1)
 
 
 def describe_quorum(state: RaftState, now_ms: int, wall_ms: int) -> QuorumDescription:
@@ -38,13 +42,16 @@ def _replica(progress: Progress, state: RaftState, shift: int) -> ReplicaDescrip
     )
 
 
-def description_to_proto(description: QuorumDescription, is_leader: bool) -> pb.QuorumResponse:
+def description_to_proto(
+    description: QuorumDescription, is_leader: bool, answerer: ReplicaKey = NOBODY
+) -> pb.QuorumResponse:
     """A follower answers with what it knows and says that it is not the leader."""
     error = ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
     message = pb.QuorumResponse(error_code=int(error), epoch=description.epoch)
     if description.leader_id is not None:
         message.leader_id = description.leader_id
     message.describe_quorum.high_watermark = description.high_watermark
+    message.describe_quorum.answerer.CopyFrom(key_to_proto(answerer))
     message.describe_quorum.voters.extend(_replicas_to_proto(description.voters))
     message.describe_quorum.observers.extend(_replicas_to_proto(description.observers))
     return message

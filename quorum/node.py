@@ -33,7 +33,6 @@ from ottla.quorum.raft.events import (
     Event,
     LogSynced,
     PeerDisconnected,
-    RequestReceived,
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
@@ -111,7 +110,7 @@ class QuorumNode:
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
-        self.voter_changes = VoterChanges(self._core.state, self._peers, self._handle)
+        self.voter_changes = VoterChanges(self._core.state, self._peers, transport, self._handle)
         self._complaints = Complaints(self._core.state)
         self.on_peer_broken: Callable[[int], None] | None = None
         self._listener = listener
@@ -234,13 +233,12 @@ class QuorumNode:
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
         """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
         if message.WhichOneof("body") == "describe_quorum":
-            reply(description_to_proto(self.describe(), self.is_leader))
+            reply(description_to_proto(self.describe(), self.is_leader, self._core.state.key))
             return
         if message.WhichOneof("body") == "read_log":
             reply(answer_read(self._log, self._snapshots, self.high_watermark, message.read_log))
             return
-        request = messages_proto.request_from_proto(message)
-        self._handle(RequestReceived(request, reply))
+        self.voter_changes.decide(messages_proto.request_from_proto(message), reply)
 
     def _peer_broken(self, peer: int) -> None:
         self._handle(PeerDisconnected(peer))

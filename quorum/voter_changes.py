@@ -10,8 +10,11 @@ from ottla.quorum.batches import parse_batches
 from ottla.quorum.peers import Peers
 from ottla.quorum.raft.events import Event, RequestReceived
 from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, VoterChangeResponse
+from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey
+from ottla.quorum.rpc.transport import RpcTransport
+from ottla.quorum.voter_probe import Complaint, probe
 from ottla.runtime.errors import ErrorCode
 
 OnChanged = Callable[[VoterChangeResponse], None]
@@ -22,10 +25,29 @@ NO_ANSWER = "the quorum's leader did not answer in time: the voters may have cha
 class VoterChanges:
     """Asks the local core when this node leads (or nobody is known to), else the leader. Each ``on_done`` is called once."""
 
-    def __init__(self, state: RaftState, peers: Peers, handle: Callable[[Event], None]) -> None:
+    def __init__(
+        self, state: RaftState, peers: Peers, transport: RpcTransport, handle: Callable[[Event], None]
+    ) -> None:
         self._state = state
         self._peers = peers
+        self._transport = transport
         self._handle = handle
+
+    def decide(self, request: Request, reply: Callable[[pb.QuorumResponse], None]) -> None:
+        """A request that came to this node. A leader first looks whether a new voter can be reached."""
+        if not isinstance(request, AddVoterRequest) or not isinstance(self._state.role, Leader):
+            self._handle(RequestReceived(request, reply))
+            return
+
+        def probed(complaint: Complaint | None) -> None:
+            if complaint is None:
+                self._handle(RequestReceived(request, reply))
+                return
+            error, message = complaint
+            response = VoterChangeResponse(message=message, **self._state.response_fields(error))
+            reply(messages_proto.response_to_proto(response))
+
+        probe(self._transport, request, probed)
 
     def add(
         self,
@@ -37,8 +59,8 @@ class VoterChanges:
         wait_for_commit: bool = True,
     ) -> None:
         """Lets a controller that follows the log vote. The response's ``error`` says why not (``message``: and what to do):
-        NOT_LEADER_OR_FOLLOWER, DUPLICATE_VOTER, INVALID_REQUEST (a plain broker), REQUEST_TIMED_OUT (not caught up, another
-        change under way, or no answer)."""
+        NOT_LEADER_OR_FOLLOWER, DUPLICATE_VOTER, INVALID_REQUEST (a plain broker), INVALID_VOTER_KEY (another listens
+        there), REQUEST_TIMED_OUT (not caught up, not reached, another change under way, or no answer)."""
         fields = self._fields()
         request = AddVoterRequest(voter=voter, endpoint=endpoint, ack_when_committed=wait_for_commit, **fields)
         self._ask(request, on_done, timeout_ms)
@@ -57,7 +79,7 @@ class VoterChanges:
         answer = _Once(lambda message: on_done(self._read(message)))
         if leader is None or leader == state.key.id or endpoint is None:
             asyncio.get_running_loop().call_later(timeout_ms / 1000, answer, None)
-            self._handle(RequestReceived(request, answer))
+            self.decide(request, answer)
         else:
             self._peers.call(leader, endpoint, messages_proto.request_to_proto(request), answer, timeout_ms)
 

@@ -77,6 +77,24 @@ def test_a_node_joins_a_quorum_that_no_setting_names() -> None:
     run(scenario, voters=0)
 
 
+def test_a_node_that_nobody_can_reach_is_not_let_in() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1)
+        four = await join(world, 4)
+        await world.until(lambda: four.node.leader.leader_id == 1)
+        await four.server.close()  # it goes on fetching
+        response = await add(four, 4, timeout_ms=5000)
+        assert response.error is ErrorCode.REQUEST_TIMED_OUT
+        assert "nobody answers at host:4" in response.message
+
+        done: asyncio.Future[VoterChangeResponse] = asyncio.get_running_loop().create_future()
+        leader.node.voter_changes.add(ReplicaKey(4, disk(4)), place(1), done.set_result, 5000)
+        assert "listens node 1, not node 4" in (await done).message
+        assert voters(leader) == [1]
+
+    run(scenario, voters=0)
+
+
 def test_a_leader_that_is_removed_answers_and_another_takes_over() -> None:
     async def scenario(world: World) -> None:
         leader = await start_dynamic(world, 1, 2, 3)
