@@ -197,13 +197,23 @@ class Log(DurableLog):
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, limit_offset: int = FOREVER, *, minimum_one: bool = True) -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int = FOREVER,
+        *,
+        minimum_one: bool = True,
+        wait: bool = True,
+    ) -> LogRead:
         """Up to ``max_bytes`` of whole batches from the one that holds ``offset`` on, all below ``limit_offset``.
+
+        Without ``wait`` it raises ColdReadError where the disk would have to be waited for.
 
         With ``minimum_one`` the first batch comes even if it is larger. Raises KafkaError (OFFSET_OUT_OF_RANGE) outside
         [log start, log end], DamagedLogError for bytes that are not what was written, StorageError.
         """
-        return read.read(self, offset, max_bytes, limit_offset, minimum_one)
+        return read.read(self, offset, max_bytes, limit_offset, minimum_one, wait)
 
     def recheck(self, offset: int, max_bytes: int) -> None:
         """Checks what `read` would give, though this process wrote or checked it before: somebody doubts it.

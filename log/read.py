@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.log import aborted
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
-from ottla.log.results import LogRead, LogSlice
+from ottla.log.results import ColdReadError, LogRead, LogSlice
 from ottla.log.scrub import SegmentScrub
 from ottla.log.segment import Segment
 from ottla.log.transactions import AbortedTransaction
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
 
 _PLACES_MAX = 64
+_WARM_BYTES = 8 << 20  # what was appended last is cached: to ask would cost more than it tells
 
 _Place = tuple[Segment | None, int, int, int]  # segment, start, end, next offset
 
 
-def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogRead:
+def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool, wait: bool) -> LogRead:
     """See `Log.read`."""
     try:
         segment, start, end, next_offset = _locate_sound(log, offset, max_bytes, limit_offset, minimum_one)
@@ -34,6 +35,12 @@ def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one
         file = handle.file
         if file is None:
             file = handle.open()
+        if (
+            not wait
+            and (segment is not log.active or end < segment.size - _WARM_BYTES)
+            and not file.is_cached(start, end - start)
+        ):
+            raise ColdReadError(handle, start, end - start)
         data = file.read_at(end - start, start)
         if len(data) != end - start or not segment.trusts(start, end):
             size, next_offset = _verify(log, segment, data, start, offset)

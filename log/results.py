@@ -35,6 +35,16 @@ class LogSlice(msgspec.Struct):
     trusted: bool
 
 
+class ColdReadError(Exception):
+    """The bytes are not in the page cache: `CachedFile.pin` the file, have a thread load them, and read again."""
+
+    def __init__(self, file: CachedFile, position: int, length: int) -> None:
+        super().__init__(f"{file.path} at {position}: {length} bytes are not cached")
+        self.file = file
+        self.position = position
+        self.length = length
+
+
 class LogRead(msgspec.Struct, gc=False):
     """Whole batches, empty when there is nothing below the limit; ``next_offset`` is what to ask for next."""
 

@@ -11,6 +11,8 @@ from itertools import islice
 from ottla.runtime import native
 from ottla.runtime.disk import Buffer, File, Lock
 
+_PROBE = (bytearray(1),)
+_LOAD_BYTES = 1 << 20
 _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
 
 # One lock for all files: it is held for a few instructions, around a close or the start and end of a sync.
@@ -60,6 +62,21 @@ class RealFile:
             parts.append(data)
             missing, offset = missing - len(data), offset + len(data)
         return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    def is_cached(self, offset: int, length: int) -> bool:
+        try:
+            os.preadv(self._descriptor, _PROBE, offset + length - 1, os.RWF_NOWAIT)
+            os.preadv(self._descriptor, _PROBE, offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # not every file system has it; and what else is wrong, the read will tell
+        return True
+
+    def load(self, offset: int, length: int) -> None:
+        end = offset + length
+        while offset < end and (data := os.pread(self._descriptor, min(_LOAD_BYTES, end - offset), offset)):
+            offset += len(data)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size

@@ -72,11 +72,11 @@ def available_bytes(partition: Partition, wanted: Wanted, reader: Reader) -> int
 
 
 def read(
-    partition: Partition, wanted: Wanted, reader: Reader, max_bytes: int, *, minimum_one: bool
+    partition: Partition, wanted: Wanted, reader: Reader, max_bytes: int, *, minimum_one: bool, wait: bool = True
 ) -> FetchedPartition:
     """The answer for one partition; at most ``max_bytes`` unless the first batch is larger and ``minimum_one``.
 
-    Raises KafkaError.
+    Raises KafkaError; without ``wait`` ColdReadError too.
     """
     index, offset = wanted[0], wanted[2]
     diverging = locate(partition, wanted, reader)
@@ -89,7 +89,7 @@ def read(
     aborted: list[tuple[int, int]] | None = [] if reader.isolation == READ_COMMITTED else None
     if offset >= limit or max_bytes <= 0:
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None)
-    data = log.read(offset, min(max_bytes, wanted[5]), limit, minimum_one=minimum_one).data
+    data = log.read(offset, min(max_bytes, wanted[5]), limit, minimum_one=minimum_one, wait=wait).data
     if data and reader.is_follower:
         partition.served(reader.replica_id, offset)
     if aborted is not None and data:

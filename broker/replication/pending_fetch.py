@@ -15,6 +15,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.fetch_fast import encode_fetch_response
 from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.broker.wire.produce_fast import Topic
+from ottla.log.results import ColdReadError
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import Timer
 
@@ -29,7 +30,20 @@ Answers = list[tuple[SessionPartition, FetchedPartition]]
 class PendingFetch:
     """``full``: the answer lists every partition asked for; else only those with news."""
 
-    __slots__ = ("_manager", "_named", "_timer", "full", "max_bytes", "min_bytes", "reader", "request", "session")
+    __slots__ = (
+        "_cold",
+        "_done",
+        "_loading",
+        "_manager",
+        "_named",
+        "_timer",
+        "full",
+        "max_bytes",
+        "min_bytes",
+        "reader",
+        "request",
+        "session",
+    )
 
     def __init__(
         self,
@@ -53,6 +67,8 @@ class PendingFetch:
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self._timer: Timer | None = None
+        self._cold: list[ColdReadError] = []  # what the last look found not to be in the page cache
+        self._loading = self._done = False
 
     def start(self, max_wait_ms: int) -> None:
         """Answers at once if it may, else parks."""
@@ -62,24 +78,54 @@ class PendingFetch:
         if wait and self.min_bytes > 1 and not self._enough():
             self._park(max_wait_ms)
             return
-        answers, size, urgent = self._read()
-        if urgent or size >= self.min_bytes or not wait:
+        answers, size, urgent = self._read(wait=False)
+        if self._cold:
+            self._load(max_wait_ms)
+        elif urgent or size >= self.min_bytes or not wait:
             self._respond(answers)
         else:
             self._park(max_wait_ms)
 
     def look_again(self) -> None:
+        if self._loading:
+            return  # it looks again when that is done
         if self.min_bytes > 1 and not self._enough():
             self._watch_dirty()
             return
-        answers, size, urgent = self._read()
-        if urgent or size >= self.min_bytes:
+        answers, size, urgent = self._read(wait=False)
+        if self._cold:
+            self._load(0)
+        elif urgent or size >= self.min_bytes:
             self._respond(answers)
         else:
             self._watch_dirty()
 
     def expire(self) -> None:
-        self._respond(self._read()[0])
+        """The time is up, or the client asks for something else already: answers with what there is."""
+        self._respond(self._read(wait=True)[0])
+
+    # Reads that have to wait for the disk.
+
+    def _load(self, max_wait_ms: int) -> None:
+        """A thread waits for the disk, for all partitions at once; then everything is looked at again."""
+        cold, self._cold = self._cold, []
+        self._loading = True
+        if self.session.parked is not self:
+            self.session.parked = self
+            self.request.on_close(self._drop)
+        self._manager.cold_reads.load(cold, lambda: self._loaded(max_wait_ms))
+
+    def _loaded(self, max_wait_ms: int) -> None:
+        self._loading = False
+        if self._done:
+            return
+        answers, size, urgent = self._read(wait=True)
+        if urgent or size >= self.min_bytes or (max_wait_ms <= 0 and self._timer is None):
+            self._respond(answers)
+        elif self._timer is None:
+            self._park(max_wait_ms)
+        else:
+            self._watch_dirty()
 
     # Waiting.
 
@@ -105,6 +151,7 @@ class PendingFetch:
                 stop_watching(self.session)
 
     def _drop(self) -> None:
+        self._done = True
         self._unpark()
 
     # Looking.
@@ -141,20 +188,28 @@ class PendingFetch:
                 return True
         return False
 
-    def _read(self) -> tuple[Answers, int, bool]:
-        """(answers of the partitions looked at, bytes of records in them, whether one cannot wait)."""
+    def _read(self, *, wait: bool) -> tuple[Answers, int, bool]:
+        """(answers of the partitions looked at, bytes of records in them, whether one cannot wait).
+
+        Without ``wait`` the reads that would wait for the disk are left out and noted.
+        """
         answers: Answers = []
         size, urgent = 0, False
         for entry in self.session.dirty:
             if size >= self.max_bytes and not self.full:
                 break  # the rest stays dirty, and is first in line next time
-            answer = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0)
+            try:
+                answer = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0, wait=wait)
+            except ColdReadError as cold:
+                self._cold.append(cold)
+                size += cold.length
+                continue
             answers.append((entry, answer))
             size += len(answer[7] or b"")
             urgent = urgent or answer[1] != 0 or answer[8] is not None
         return answers, size, urgent
 
-    def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> FetchedPartition:
+    def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool, wait: bool) -> FetchedPartition:
         index = entry.wanted[0]
         refusal = self._named.get(entry)
         if refusal:
@@ -163,7 +218,7 @@ class PendingFetch:
         if partition is None:
             return self._refused(entry, self._manager.missing_error(entry.topic, index))
         try:
-            return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one)
+            return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one, wait=wait)
         except KafkaError as error:
             self._manager.note_damage(partition, error)
             return self._refused(entry, error.code)
@@ -176,6 +231,7 @@ class PendingFetch:
     # Answering.
 
     def _respond(self, answers: Answers) -> None:
+        self._done = True
         self._unpark()
         session = self.session
         topics: dict[Topic, list[FetchedPartition]] = {}

@@ -12,6 +12,7 @@ import msgspec
 
 from ottla.broker.replication.alter_partition import AlterPartitionQueue, Controller
 from ottla.broker.replication.assignments import AssignmentQueue
+from ottla.broker.replication.cold_reads import ColdReads
 from ottla.broker.replication.decisions.fetch_session import SessionCache
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
@@ -76,6 +77,7 @@ class ReplicaManager:
         self.sessions = SessionCache(
             self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
         )
+        self.cold_reads = ColdReads()
         self._config = config
         self._logs = logs
         self._image: MetadataImage | None = None
@@ -102,6 +104,7 @@ class ReplicaManager:
             timer.cancel()
         self._fetchers.close()
         self._alter.close()
+        self.cold_reads.close()
         self._assignments.close()
         self._events.preparers.close()
         self._healing.close()

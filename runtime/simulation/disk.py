@@ -56,6 +56,15 @@ class SimulatedFile:
         self._platter("read").check("read", self.path)
         return bytes(memoryview(self._inode.data)[offset : offset + length])
 
+    def is_cached(self, offset: int, length: int) -> bool:
+        return not any(self.path.startswith(path) for path in self._platter("read").cold)
+
+    def load(self, offset: int, length: int) -> None:
+        platter = self._platter("read")
+        platter.check("read", self.path)
+        for path in [each for each in platter.cold if self.path.startswith(each)]:
+            del platter.cold[path]
+
     def size(self) -> int:
         self._platter("size")
         return len(self._inode.data)

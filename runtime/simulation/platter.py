@@ -36,6 +36,8 @@ class Platter:
         self.capacity_bytes = 1 << 40
         self.used_bytes = 0
         self.locked: dict[str, int] = {}
+        self.cold: dict[str, None] = {}
+        """Paths whose files, and those below, are not cached, until one of them is loaded."""
         self.now_ms: Callable[[], int] = lambda: 0
         self._rng = rng
         self._on_operation = on_operation

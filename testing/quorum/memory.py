@@ -26,6 +26,12 @@ class MemoryFile:
     def read_at(self, length: int, offset: int) -> bytes:
         raise NotImplementedError
 
+    def is_cached(self, offset: int, length: int) -> bool:
+        return True
+
+    def load(self, offset: int, length: int) -> None:
+        raise NotImplementedError
+
     def size(self) -> int:
         return 0
 

@@ -106,3 +106,46 @@ def test_directories(tmp_path: Path) -> None:
     assert not DISK.exists(str(tmp_path / "d"))
     assert DISK.free_bytes(str(tmp_path)) > 0
     assert DISK.modified_ms(str(tmp_path)) > 1_600_000_000_000
+
+
+def test_what_was_just_written_is_cached(tmp_path: Path) -> None:
+    file = DISK.open(str(tmp_path / "file"), create=True)
+    file.write_at([b"x" * 100_000], 0)
+    assert file.is_cached(0, 100_000)
+    file.load(0, 100_000)
+    file.load(99_999, 5_000_000)
+    file.close()
+
+
+@pytest.mark.parametrize("cold_from", [0, 90_000])
+def test_a_read_that_would_wait_for_the_disk_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold_from: int
+) -> None:
+    """The kernel answers EAGAIN to a read that may not wait (RWF_NOWAIT)."""
+
+    def preadv(descriptor: int, buffers: object, offset: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        if offset >= cold_from:
+            raise BlockingIOError(errno.EAGAIN, "not in the page cache")
+        return 1
+
+    file = DISK.open(str(tmp_path / "file"), create=True)
+    file.write_at([b"x" * 100_000], 0)
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert not file.is_cached(0, 100_000)
+    assert file.is_cached(0, 50_000) == (cold_from > 0)
+    file.close()
+
+
+def test_a_file_system_that_cannot_tell_counts_as_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def preadv(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    file = DISK.open(str(tmp_path / "file"), create=True)
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.is_cached(0, 1)
+    file.close()
+
+
+def test_the_whole_disk_is_larger_than_what_is_free(tmp_path: Path) -> None:
+    assert DISK.total_bytes(str(tmp_path)) >= DISK.free_bytes(str(tmp_path))
