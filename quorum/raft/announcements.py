@@ -76,9 +76,9 @@ def wanted_greetings(state: RaftState) -> None:
     role = state.role
     if not isinstance(role, Leader):
         return
-    for voter in state.voters.latest.others(state.key.id):
-        progress = role.voters.get(voter.key.id)
-        if progress is None or progress.knows_leader or not state.may_send(voter.key.id, BeginQuorumEpochRequest):
+    for node_id, progress in role.voters.items():
+        voter = None if progress.knows_leader else state.voters.latest.get(node_id)
+        if voter is None or not state.may_send(node_id, BeginQuorumEpochRequest):
             continue
         request = BeginQuorumEpochRequest(
             cluster_id=state.settings.cluster_id,

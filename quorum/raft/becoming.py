@@ -203,5 +203,6 @@ def _learn_leader(state: RaftState, leader_id: int, endpoint: Endpoint | None) -
             role.endpoint = endpoint
         return
     if isinstance(role, Prospective) and role.leader_id is not None:
-        return  # it left this leader on purpose; losing the pre-vote leads back
+        role.leader_endpoint = endpoint  # it left this leader on purpose; losing the pre-vote leads back
+        return
     become_follower(state, state.epoch, leader_id, endpoint, Cause.LEADER_KNOWN)

@@ -60,10 +60,11 @@ from ottla.quorum.raft.messages import (
 from ottla.quorum.raft.roles.candidate import Candidate
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.roles.prospective import Prospective
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.settings import RaftSettings
-from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.state import RaftState, Role
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.transitions import Cause
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory
@@ -107,6 +108,8 @@ class RaftCore:
 def _persist_once(instructions: list[Instruction]) -> list[Instruction]:
     """An event that changes the election state twice (follows an epoch, then votes in it) costs one fsync: the last state is
     written where the first would have been. Nothing of the list leaves the node in between."""
+    if len(instructions) < 2:
+        return instructions
     states = [instruction for instruction in instructions if isinstance(instruction, PersistElection)]
     if len(states) < 2:
         return instructions
@@ -117,11 +120,8 @@ def _persist_once(instructions: list[Instruction]) -> list[Instruction]:
 
 def send_wanted(state: RaftState) -> None:
     """What ought to be asked follows from the state alone, so a lost request is asked again without being remembered."""
-    elections.wanted_votes(state)
-    announcements.wanted_greetings(state)
-    announcements.wanted_farewells(state)
-    fetching.wanted_fetch(state)
-    snapshots.wanted_snapshot(state)
+    for ask in _WANTED[type(state.role)]:
+        ask(state)
 
 
 def _started(state: RaftState, event: Any) -> None:
@@ -206,6 +206,15 @@ _TIMERS: dict[Timer, Callable[[RaftState], None]] = {
     Timer.RETRY: _retry,
     Timer.PARKED: parking.parked_timeout,
     Timer.UPDATE_VOTER: membership.update_timeout,
+}
+
+_WANTED: dict[type[Role], tuple[Callable[[RaftState], None], ...]] = {
+    Unattached: (fetching.wanted_fetch,),
+    Prospective: (elections.wanted_votes,),
+    Candidate: (elections.wanted_votes,),
+    Leader: (announcements.wanted_greetings,),
+    Resigned: (announcements.wanted_farewells, fetching.wanted_fetch),
+    Follower: (fetching.wanted_fetch, snapshots.wanted_snapshot),
 }
 
 _REQUESTS: dict[type[Request], tuple[Callable[[RaftState, RequestReceived], None], Callable[..., Response]]] = {

@@ -110,11 +110,19 @@ def give_up_pre_vote(state: RaftState) -> None:
         becoming.become_unattached(state, role.epoch, Cause.PRE_VOTES_LOST, role.leader_id, role.voted)
 
 
+def ask_again_soon(state: RaftState) -> None:
+    """A pre-vote that was not answered was lost on the way: whoever asked has waited long enough already (ours; KIP-996 waits
+    another election timeout)."""
+    if isinstance(state.role, Unattached) and Timer.ELECTION in state.timers:
+        state.arm_earlier(Timer.ELECTION, becoming.early_election_ms(state))
+
+
 def election_timeout(state: RaftState) -> None:
     """Nobody leads, or nobody was elected, for an election timeout."""
     role = state.role
     if isinstance(role, Prospective):
         give_up_pre_vote(state)
+        ask_again_soon(state)
     elif isinstance(role, Candidate):
         campaign(state, Cause.CANDIDACY_OVER)
     elif isinstance(role, Unattached):

@@ -11,6 +11,8 @@ from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint
 from ottla.runtime.errors import ErrorCode
 
+_FETCHES = (FetchRequest.__name__, FetchSnapshotRequest.__name__)
+
 
 def wanted_fetch(state: RaftState) -> None:
     """One fetch at a time over all connections: two could bring the same records twice. Voters ask the leader only: their
@@ -31,8 +33,7 @@ def wanted_fetch(state: RaftState) -> None:
 
 
 def _is_fetching(state: RaftState) -> bool:
-    kinds = (FetchRequest.__name__, FetchSnapshotRequest.__name__)
-    return any(kind in kinds for _, kind in state.inflight)
+    return any(kind in _FETCHES for _, kind in state.inflight)
 
 
 def send_fetch(state: RaftState, peer: int, endpoint: Endpoint, offset: int) -> None:

@@ -39,11 +39,11 @@ def _may_stay(state: RaftState, role: Follower, source: int) -> bool:
 
 
 def _candidates(state: RaftState) -> tuple[Voter, ...]:
-    """The voters as this replica knows them, which may be long ago; and the leader, who may be another."""
-    role, voters = state.role, state.voters.latest.others(state.key.id)
-    if isinstance(role, Follower) and state.voters.latest.get(role.leader_id) is None:
-        return (*voters, Voter(ReplicaKey(role.leader_id), role.endpoint))
-    return voters
+    """The voters as this replica knows them, which may be long ago; and the leader, who may be another, or elsewhere now."""
+    role, voters = state.role, state.voters.latest
+    if isinstance(role, Follower) and voters.endpoint(role.leader_id) != role.endpoint:
+        return (*voters.without(role.leader_id).others(state.key.id), Voter(ReplicaKey(role.leader_id), role.endpoint))
+    return voters.others(state.key.id)
 
 
 def _bootstrap(state: RaftState) -> tuple[Voter, ...]:

@@ -17,7 +17,7 @@ from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class RaftState:
     """Everything a replica knows. ``inflight`` holds the one unanswered request per (destination, kind of request)."""
 
     __slots__ = (
+        "_membership",
         "backing_off",
         "candidacies",
         "disconnects",
@@ -84,6 +85,7 @@ class RaftState:
         self.now_ms = 0
         self.shutting_down = False
         self.out: list[Instruction] = []
+        self._membership: tuple[VoterSet | None, bool] = (None, False)
         # These two stretch back-offs and decide nothing else.
         self.disconnects = 0
         self.candidacies = 0
@@ -94,7 +96,11 @@ class RaftState:
 
     @property
     def is_voter(self) -> bool:
-        return self.settings.can_vote and self.voters.latest.contains(self.key)
+        """Asked at every turn, so it is worked out once a voter set."""
+        latest = self.voters.latest
+        if latest is not self._membership[0]:
+            self._membership = (latest, self.settings.can_vote and latest.contains(self.key))
+        return self._membership[1]
 
     @property
     def may_campaign(self) -> bool:

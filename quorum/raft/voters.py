@@ -58,7 +58,10 @@ class VoterSet(msgspec.Struct, frozen=True):
         return tuple(voter.key.id for voter in self.voters)
 
     def get(self, node_id: int) -> Voter | None:
-        return next((voter for voter in self.voters if voter.key.id == node_id), None)
+        for voter in self.voters:
+            if voter.key.id == node_id:
+                return voter
+        return None
 
     def contains(self, key: ReplicaKey) -> bool:
         """Whether the replica votes: node id *and* directory (where both are known)."""
