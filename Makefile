@@ -68,7 +68,8 @@ bench-quorum: test-tools ## controller failover, committed metadata changes besi
 	$(BIN)/python -m tests.benchmarks.metadata_rates
 	$(BIN)/python -m tests.benchmarks.observers
 
-simulate: setup ## many seeds of the whole cluster; SEEDS=10000
+simulate: setup ## many seeds of the quorum core and of the whole cluster; SEEDS=10000
+	$(BIN)/python -m ottla.testing.raft.run --seeds $(or $(SEEDS),10000)
 	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)
 
 consensus: setup ## the model checker and the planted bugs

@@ -11,6 +11,7 @@ from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
 
 T = TypeVar("T")
+AnyFault = TypeVar("AnyFault")
 Argument = str | int | float
 
 
@@ -270,7 +271,7 @@ class Bundle:
 # --- making them fewer
 
 
-def shrink(faults: Sequence[Fault], fails: Callable[[list[Fault]], bool]) -> list[Fault]:
+def shrink(faults: Sequence[AnyFault], fails: Callable[[list[AnyFault]], bool]) -> list[AnyFault]:
     """A smaller list that still ``fails``, of which no single fault can be left out.
 
     Delta debugging (Zeller and Hildebrandt, 2002): drops halves, then quarters, down to single faults.

@@ -8,31 +8,60 @@ import msgspec
 
 
 class FaultKind(StrEnum):
-    CRASH = "crash"  # the process dies: unsynced data may be lost, peers see the stream break
-    POWER_OFF = "power-off"  # the machine dies: as above, and peers see nothing
+    # The process and its disk
+    CRASH = "crash"  # the process dies: unsynced data may be lost or torn, peers see the stream break
+    CRASH_AMID = "crash-amid"  # the same, between two instructions of the next event that has several
+    POWER_OFF = "power-off"  # the machine dies: as above, an unsynced truncation may be undone, and peers see nothing
     RESTART = "restart"
     SHUTDOWN = "shutdown"  # graceful, then the process ends
+    PAUSE = "pause"  # node: runs nothing for a while, then all at once
+    SLOW_DISK = "slow-disk"  # node: its syncs take long
+    FAST_DISK = "fast-disk"
+    # The network
     ISOLATE = "isolate"  # node: nothing in, nothing out
     MUTE = "mute"  # node: what it sends is lost, it still hears
     DEAFEN = "deafen"  # node: what is sent to it is lost, it still speaks
-    HEAL = "heal"  # the network is whole again
-    SLOW_DISK = "slow-disk"  # node: its syncs take long
-    FAST_DISK = "fast-disk"
+    CUT = "cut"  # what node sends to other is lost
+    RESET = "reset"  # node: all its streams break, and everyone sees it
+    HEAL = "heal"  # the cuts of node (0: all) are over
+    # The clock
+    CLOCK_RATE = "clock-rate"  # node: runs at half to twice its speed
+    CLOCK_JUMP = "clock-jump"  # node: jumps ahead by up to five seconds
+    # No faults, but what happens among them
     SNAPSHOT = "snapshot"  # node: its application takes a snapshot
     ADD_VOTER = "add-voter"  # node: the leader is asked to let it vote
+    MOVE = "move"  # node: stops, and comes back at another address
     REMOVE_VOTER = "remove-voter"  # node: the leader is asked to let it vote no more
 
 
 class FaultEvent(msgspec.Struct, frozen=True):
-    """At ``at_ms`` of virtual time, to ``node`` (ignored by HEAL)."""
+    """At ``at_ms`` of virtual time, to ``node``; ``other`` and ``amount`` (microseconds, or thousandths of the clock's speed)
+    where the kind needs them."""
 
     at_ms: int
     kind: FaultKind
     node: int = 0
+    other: int = 0
+    amount: int = 0
 
 
-STARTING = (FaultKind.CRASH, FaultKind.POWER_OFF, FaultKind.SHUTDOWN)
-NETWORK = (FaultKind.ISOLATE, FaultKind.MUTE, FaultKind.DEAFEN)
+STOPPING = (FaultKind.CRASH, FaultKind.CRASH_AMID, FaultKind.POWER_OFF, FaultKind.SHUTDOWN)
+NETWORK = (FaultKind.ISOLATE, FaultKind.MUTE, FaultKind.DEAFEN, FaultKind.CUT)
+KINDS = (
+    *STOPPING * 5,
+    *NETWORK * 4,
+    *(FaultKind.RESET, FaultKind.PAUSE, FaultKind.SLOW_DISK, FaultKind.CLOCK_RATE, FaultKind.CLOCK_JUMP) * 2,
+)
+"""Each as often as it is drawn."""
+
+CHANGES = (
+    *(FaultKind.SNAPSHOT, FaultKind.ADD_VOTER, FaultKind.REMOVE_VOTER) * 2,
+    *(FaultKind.ADD_VOTER, FaultKind.MOVE),
+)
+"""Likewise."""
+
+LENGTHS_MS = (300, 300, 1000, 4000)
+"""How long a fault lasts at most: below and beyond the timeouts of the protocol."""
 
 
 def draw_faults(rng: Random, nodes: Sequence[int], duration_ms: int, every_ms: int) -> list[FaultEvent]:
@@ -40,30 +69,37 @@ def draw_faults(rng: Random, nodes: Sequence[int], duration_ms: int, every_ms: i
     faults: list[FaultEvent] = []
     at_ms = rng.randrange(every_ms)
     while at_ms < duration_ms:
-        node = nodes[rng.randrange(len(nodes))]
-        until_ms = at_ms + 20 + rng.randrange(3 * every_ms)
-        choice = rng.randrange(10)
-        if choice < 5:
-            faults.append(FaultEvent(at_ms, STARTING[rng.randrange(len(STARTING))], node))
-            faults.append(FaultEvent(until_ms, FaultKind.RESTART, node))
-        elif choice < 9:
-            faults.append(FaultEvent(at_ms, NETWORK[rng.randrange(len(NETWORK))], node))
-            faults.append(FaultEvent(until_ms, FaultKind.HEAL))
-        else:
-            faults.append(FaultEvent(at_ms, FaultKind.SLOW_DISK, node))
-            faults.append(FaultEvent(until_ms, FaultKind.FAST_DISK, node))
+        node, other = rng.choice(nodes), rng.choice(nodes)
+        until_ms = at_ms + 20 + rng.randrange(rng.choice(LENGTHS_MS))
+        faults += _fault(rng, rng.choice(KINDS), at_ms, until_ms, node, other)
         at_ms += 1 + rng.randrange(2 * every_ms)
     return sorted(faults, key=lambda fault: fault.at_ms)
+
+
+def _fault(rng: Random, kind: FaultKind, at_ms: int, until_ms: int, node: int, other: int) -> tuple[FaultEvent, ...]:
+    """With what ends it."""
+    if kind in STOPPING:
+        return (
+            FaultEvent(at_ms, kind, node, amount=rng.randrange(1, 4)),
+            FaultEvent(until_ms, FaultKind.RESTART, node),
+        )
+    if kind in NETWORK:
+        return (FaultEvent(at_ms, kind, node, other), FaultEvent(until_ms, FaultKind.HEAL, node))
+    if kind is FaultKind.SLOW_DISK:
+        return (FaultEvent(at_ms, kind, node), FaultEvent(until_ms, FaultKind.FAST_DISK, node))
+    if kind is FaultKind.CLOCK_RATE:
+        back = FaultEvent(until_ms, kind, node, amount=1000)
+        return (FaultEvent(at_ms, kind, node, amount=rng.randrange(500, 2000)), back)
+    if kind is FaultKind.CLOCK_JUMP:
+        return (FaultEvent(at_ms, kind, node, amount=rng.choice((10_000, 1_000_000, 5_000_000))),)
+    return (FaultEvent(at_ms, kind, node, amount=(until_ms - at_ms) * 1000),)
 
 
 def draw_changes(rng: Random, controllers: Sequence[int], duration_ms: int, every_ms: int) -> list[FaultEvent]:
     """Not faults, but what happens among them: snapshots, and voters that come and go."""
     changes: list[FaultEvent] = []
-    kinds = (FaultKind.SNAPSHOT, FaultKind.ADD_VOTER, FaultKind.ADD_VOTER, FaultKind.REMOVE_VOTER)
     at_ms = 500 + rng.randrange(every_ms)
     while at_ms < duration_ms:
-        changes.append(
-            FaultEvent(at_ms, kinds[rng.randrange(len(kinds))], controllers[rng.randrange(len(controllers))])
-        )
+        changes.append(FaultEvent(at_ms, rng.choice(CHANGES), rng.choice(controllers)))
         at_ms += 1 + rng.randrange(2 * every_ms)
     return changes

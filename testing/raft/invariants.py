@@ -1,5 +1,8 @@
 """What must hold after every event of a run. Each says what a user would lose without it."""
 
+from collections.abc import Iterable
+
+from ottla.quorum.raft.instructions import CommitAdvanced
 from ottla.quorum.raft.majority import majority
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.testing.raft.memory import Entry, MemoryReplica, Storage, committed_range
@@ -101,6 +104,12 @@ class Invariants:
             self.high_watermarks[node] = state.high_watermark
         if isinstance(state.role, Leader):
             self._leader(node, replica, storages, grown=state.high_watermark > before)
+
+    def note_commits(self, node: int, storage: Storage, told: Iterable[object]) -> None:
+        """Of a replica that died right after: others may have heard of it."""
+        for news in told:
+            if isinstance(news, CommitAdvanced):
+                self._compare_committed(node, storage, self.high_watermarks.get(node, 0), news.high_watermark)
 
     def _compare_committed(self, node: int, storage: Storage, before: int, high_watermark: int) -> None:
         """Every node applies the same records in the same order. What lies below ``before`` was compared then."""

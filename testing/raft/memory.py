@@ -3,7 +3,7 @@
 Each record is a batch of its own here, and its payload ``PAYLOAD_BYTES`` long, so that positions need no index.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -32,7 +32,7 @@ from ottla.quorum.raft.instructions import (
     Voters,
 )
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
-from ottla.quorum.raft.messages import BatchInfo, FetchResponse, FetchSnapshotResponse, Records, Response
+from ottla.quorum.raft.messages import BatchInfo, FetchSnapshotResponse, Records, Response
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
@@ -72,10 +72,25 @@ class Storage:
         self.entries: list[Entry] = []  # from ``start`` on
         self.durable_end = 0
         self.snapshot: Snapshot | None = None
+        self.received: Snapshot | None = None  # one that was received whole when the process died
 
     @property
     def end(self) -> int:
         return self.start + len(self.entries)
+
+    def truncate(self, offset: int) -> None:
+        del self.entries[offset - self.start :]
+        self.durable_end = min(self.durable_end, self.end)
+
+    def restart_at(self, offset: int, epoch: int) -> None:
+        """Empty, to be continued after a snapshot."""
+        self.entries.clear()
+        self.start, self.base_epoch = offset, epoch
+        self.durable_end = self.end
+
+    def install(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.restart_at(*snapshot.id)
 
     def crash(self, kept_of_unsynced: float = 0.0) -> None:
         unsynced = self.end - self.durable_end
@@ -109,15 +124,14 @@ class Storage:
         return Records(b"".join(entry.payload for entry in chosen), batches)
 
 
-class Outbox(NamedTuple):
+class Outbox(msgspec.Struct):
     """What one event made a replica want of the world around it."""
 
-    requests: list[SendRequest]
-    responses: list[tuple[Any, Response]]
-    syncs: list[int]
-    commits: list[int]
-    leaders: list[LeaderChanged]
-    events: list[Event]  # to be handled next by this replica itself
+    requests: list[SendRequest] = []
+    responses: list[tuple[Any, Response]] = []
+    syncs: list[int] = []
+    told: list[CommitAdvanced | LeaderChanged] = []  # the application, in this order
+    events: list[Event] = []  # to be handled next by this replica itself
 
 
 class MemoryReplica:
@@ -137,11 +151,20 @@ class MemoryReplica:
         self.max_records = max_records
         self.core = RaftCore(settings, key, endpoint, rng, storage.summary(), storage.voter_history(), storage.election)
         self.partial = b""
+        self.interrupted = False
 
-    def handle(self, event: Event, now_ms: int) -> Outbox:
-        outbox = Outbox([], [], [], [], [], [])
-        for instruction in self.core.handle(event, now_ms):
-            self.perform(instruction, outbox)
+    def handle(self, event: Event, now_ms: int, limit: int | None = None) -> Outbox:
+        """``limit``: how many of the instructions are performed before the process dies."""
+        outbox = Outbox()
+        instructions = self.core.handle(event, now_ms)
+        if limit is not None and len(instructions) > limit:
+            self.interrupted = True
+            undone = instructions[limit]
+            if isinstance(undone, InstallSnapshot):
+                self.storage.received = self._received(undone)
+            del instructions[limit:]
+        for instruction in instructions:
+            _PERFORM[type(instruction)](self, instruction, outbox)
         return outbox
 
     def append_event(self, payloads: Sequence[bytes]) -> AppendRequested:
@@ -152,57 +175,51 @@ class MemoryReplica:
 
     def perform(self, instruction: Instruction, outbox: Outbox) -> None:
         """Fault raises: in these tests nothing excuses it."""
-        match instruction:
-            case SendRequest():
-                outbox.requests.append(instruction)
-            case Respond():
-                outbox.responses.append((instruction.token, instruction.response))
-            case ReadAndRespond():
-                outbox.responses.append((instruction.token, self._read(instruction)))
-            case Sync():
-                outbox.syncs.append(instruction.end_offset)
-            case CommitAdvanced():
-                outbox.commits.append(instruction.high_watermark)
-            case LeaderChanged():
-                outbox.leaders.append(instruction)
-            case Fault():
-                raise AssertionError(f"{instruction.kind}: {instruction.detail}")
-            case _:
-                self._store(instruction, outbox)
+        _PERFORM[type(instruction)](self, instruction, outbox)
 
-    def _store(self, instruction: Instruction, outbox: Outbox) -> None:
-        storage = self.storage
-        match instruction:
-            case PersistElection():
-                storage.election = instruction.state
-            case AppendBatches():
-                self._append(instruction)
-            case AppendControl():
-                carried = [record.voters for record in instruction.records if isinstance(record, Voters)]
-                for index in range(len(instruction.records)):
-                    voters = carried[0] if carried and index == 0 else None
-                    storage.entries.append(Entry(instruction.epoch, CONTROL_PAYLOAD, voters))
-            case TruncateTo():
-                del storage.entries[instruction.offset - storage.start :]
-                storage.durable_end = min(storage.durable_end, storage.end)
-            case ReadSnapshotAndRespond():
-                outbox.responses.append((instruction.token, self._read_snapshot(instruction)))
-            case StoreSnapshotChunk():
-                self._store_chunk(instruction)
-            case InstallSnapshot():
-                outbox.events.append(self._install(instruction))
+    def _send(self, instruction: SendRequest, outbox: Outbox) -> None:
+        outbox.requests.append(instruction)
 
-    def _append(self, instruction: AppendBatches) -> None:
-        for index, batch in enumerate(instruction.batches):
-            assert batch.base_offset == self.storage.end, "appended elsewhere than at the end"
-            payload = instruction.data[index * PAYLOAD_BYTES : (index + 1) * PAYLOAD_BYTES]
-            self.storage.entries.append(Entry(batch.epoch, payload, batch.voters))
+    def _respond(self, instruction: Respond, outbox: Outbox) -> None:
+        outbox.responses.append((instruction.token, instruction.response))
 
-    def _read(self, instruction: ReadAndRespond) -> FetchResponse:
+    def _read(self, instruction: ReadAndRespond, outbox: Outbox) -> None:
         records = self.storage.read(instruction.offset, instruction.limit, self.max_records)
-        return msgspec.structs.replace(instruction.response, records=records)
+        outbox.responses.append((instruction.token, msgspec.structs.replace(instruction.response, records=records)))
 
-    def _read_snapshot(self, instruction: ReadSnapshotAndRespond) -> FetchSnapshotResponse:
+    def _sync(self, instruction: Sync, outbox: Outbox) -> None:
+        outbox.syncs.append(instruction.end_offset)
+
+    def _tell(self, instruction: CommitAdvanced | LeaderChanged, outbox: Outbox) -> None:
+        outbox.told.append(instruction)
+
+    def _fault(self, instruction: Fault, outbox: Outbox) -> None:
+        raise AssertionError(f"{instruction.kind}: {instruction.detail}")
+
+    def _persist(self, instruction: PersistElection, outbox: Outbox) -> None:
+        self.storage.election = instruction.state
+
+    def _append(self, instruction: AppendBatches, outbox: Outbox) -> None:
+        entries, data = self.storage.entries, instruction.data
+        assert instruction.batches[0].base_offset == self.storage.end, "appended elsewhere than at the end"
+        for index, batch in enumerate(instruction.batches):
+            payload = data[index * PAYLOAD_BYTES : (index + 1) * PAYLOAD_BYTES]
+            entries.append(Entry(batch.epoch, payload, batch.voters))
+
+    def _append_control(self, instruction: AppendControl, outbox: Outbox) -> None:
+        """The voter set belongs to the batch, and so to its first offset."""
+        carried = [record.voters for record in instruction.records if isinstance(record, Voters)]
+        for index in range(len(instruction.records)):
+            voters = carried[0] if carried and index == 0 else None
+            self.storage.entries.append(Entry(instruction.epoch, CONTROL_PAYLOAD, voters))
+
+    def _truncate(self, instruction: TruncateTo, outbox: Outbox) -> None:
+        self.storage.truncate(instruction.offset)
+
+    def _read_snapshot(self, instruction: ReadSnapshotAndRespond, outbox: Outbox) -> None:
+        outbox.responses.append((instruction.token, self._piece(instruction)))
+
+    def _piece(self, instruction: ReadSnapshotAndRespond) -> FetchSnapshotResponse:
         response, snapshot = instruction.response, self.storage.snapshot
         if snapshot is None or snapshot.id != response.snapshot:
             return msgspec.structs.replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
@@ -212,23 +229,25 @@ class MemoryReplica:
             response, size=len(data), checksum=crc32(data), voters=snapshot.voters, data=chunk
         )
 
-    def _store_chunk(self, instruction: StoreSnapshotChunk) -> None:
+    def _store_chunk(self, instruction: StoreSnapshotChunk, outbox: Outbox) -> None:
         held = self.partial if instruction.position else b""
         assert instruction.position == len(held), "snapshot bytes with a gap"
         self.partial = held + instruction.data
 
-    def _install(self, instruction: InstallSnapshot) -> SnapshotInstalled:
-        """The bytes of a snapshot here are the entries below it."""
+    def _install(self, instruction: InstallSnapshot, outbox: Outbox) -> None:
+        snapshot, self.partial = self._received(instruction), b""
+        if snapshot is None:
+            outbox.events.append(SnapshotInstalled(None))
+            return
+        self.storage.install(snapshot)
+        outbox.events.append(SnapshotInstalled(instruction.snapshot, instruction.voters))
+
+    def _received(self, instruction: InstallSnapshot) -> Snapshot | None:
+        """The bytes of a snapshot here are the entries below it. None: they are damaged."""
         data = self.partial
         if len(data) != instruction.size or crc32(data) != instruction.checksum:
-            return SnapshotInstalled(None)
-        storage = self.storage
-        storage.snapshot = Snapshot(instruction.snapshot, decode_prefix(data), instruction.voters)
-        storage.start, storage.base_epoch = instruction.snapshot
-        storage.entries.clear()
-        storage.durable_end = storage.end
-        self.partial = b""
-        return SnapshotInstalled(instruction.snapshot, instruction.voters)
+            return None
+        return Snapshot(instruction.snapshot, decode_prefix(data), instruction.voters)
 
     def snapshot_event(self) -> SnapshotTaken | None:
         """The application freezes all that is committed, and cuts the log where the snapshot before this one ended."""
@@ -265,3 +284,21 @@ def committed_range(storage: Storage, begin: int, end: int) -> list[Entry]:
     below: tuple[Entry, ...] = () if storage.snapshot is None else storage.snapshot.prefix[begin : storage.start]
     above = storage.entries[max(0, begin - storage.start) : max(0, end - storage.start)]
     return [*below, *(Entry(entry.epoch, entry.payload) for entry in above)]
+
+
+_PERFORM: dict[type[Any], Callable[[MemoryReplica, Any, Outbox], None]] = {
+    SendRequest: MemoryReplica._send,
+    Respond: MemoryReplica._respond,
+    ReadAndRespond: MemoryReplica._read,
+    Sync: MemoryReplica._sync,
+    CommitAdvanced: MemoryReplica._tell,
+    LeaderChanged: MemoryReplica._tell,
+    Fault: MemoryReplica._fault,
+    PersistElection: MemoryReplica._persist,
+    AppendBatches: MemoryReplica._append,
+    AppendControl: MemoryReplica._append_control,
+    TruncateTo: MemoryReplica._truncate,
+    ReadSnapshotAndRespond: MemoryReplica._read_snapshot,
+    StoreSnapshotChunk: MemoryReplica._store_chunk,
+    InstallSnapshot: MemoryReplica._install,
+}

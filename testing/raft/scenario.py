@@ -2,7 +2,11 @@
 
 Nothing happens by itself: time stands still, messages wait until they are delivered, syncs until they are ended. Commands:
 
-    start 1 2 3              the nodes come up (all listed in the first start are the voters)
+    start 1 2 3              the nodes come up (all listed in the first start are the voters; others may become voters)
+    start auto-join 4        a node comes up that wants to vote
+    start bootstrap 4        a node comes up whose configuration names the first voters as bootstrap servers
+    move N                   node N, which is down, will come up at another address
+    wipe N                   node N, which is down, will come up with an empty disk
     timer N NAME             a timer of node N expires
     deliver A B              the oldest message from A to B arrives (deliver all: until nothing is under way and all synced)
     drop A B                 every message from A to B is lost; a lost request fails at its sender
@@ -10,16 +14,18 @@ Nothing happens by itself: time stands still, messages wait until they are deliv
     append N TEXT...         the application of node N appends a record for each word
     crash N [keep]           node N dies and loses (or keeps) what it had not synced
     disconnect N M           node N sees its stream to M break
+    add-voter L N            an administrator asks node L to let node N vote
+    remove-voter L N         an administrator asks node L to let node N vote no more
+    snapshot N               the application of node N takes a snapshot
     shutdown N | resign N    node N leaves, or its application gives up
     status                   each node's role, epoch, leader, vote, log, high watermark
     log N                    the records of node N
+    voters N                 who votes, as node N has it
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from ottla.quorum.raft import instructions as do
 from ottla.quorum.raft.events import (
@@ -33,13 +39,20 @@ from ottla.quorum.raft.events import (
     Started,
     TimerExpired,
 )
-from ottla.quorum.raft.log_summary import OffsetAndEpoch
-from ottla.quorum.raft.messages import Request, Response
+from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request, Response
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.testing.raft.memory import CONTROL_PAYLOAD, MemoryReplica, Outbox, Storage
 from ottla.testing.raft.model import NoRandom
+from ottla.testing.raft.words import describe_instruction, describe_request, describe_response
+
+AUTO_JOIN, BOOTSTRAP = OPTIONS = ("auto-join", "bootstrap")
+ADMINISTRATOR = "administrator"
+NOBODY: dict[str, Any] = {"cluster_id": "scenario", "epoch": 0, "sender": ReplicaKey(-1)}
+MOVED_BY = 100  # the port of node N is N and a number of moves
+PIECE_BYTES = 24
+"""Two records of a snapshot."""
 
 Message = tuple[int, int, do.SendRequest, Response | None]
 
@@ -55,27 +68,56 @@ class ScenarioWorld:
         self.messages: list[Message] = []
         self.asked: dict[tuple[int, int, type[Request]], do.SendRequest] = {}
         self.lines: list[str] = []
+        self.moved: dict[int, int] = {}  # how often
+        self.wiped: dict[int, int] = {}
 
     def run(self, command: str) -> str:
         self.lines = []
         name, *arguments = command.split()
-        handler: Callable[..., None] = getattr(self, f"_do_{name}")
+        handler: Callable[..., None] = getattr(self, f"_do_{name.replace('-', '_')}")
         handler(*arguments)
         return "\n".join(self.lines) or "ok"
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def _do_start(self, *nodes: str) -> None:
-        ids = [int(node) for node in nodes]
+        ids = [int(node) for node in nodes if node not in OPTIONS]
         if not self.static.voters:
             self.static = VoterSet.of(Voter(ReplicaKey(node), Endpoint(f"n{node}", node)) for node in ids)
         for node in ids:
             storage = self.storages.setdefault(node, Storage(self.static))
-            key = ReplicaKey(node, bytes([node]) * 16)
-            settings = RaftSettings(cluster_id="scenario")
-            self.replicas[node] = MemoryReplica(settings, key, Endpoint(f"n{node}", node), NoRandom(0), storage)
+            self.replicas[node] = MemoryReplica(
+                self._settings(nodes),
+                self._key(node),
+                self._endpoint(node),
+                NoRandom(0),
+                storage,
+            )
             self.syncing[node] = []
             self._handle(node, Started())
+
+    def _settings(self, options: Sequence[str]) -> RaftSettings:
+        return RaftSettings(
+            cluster_id="scenario",
+            snapshot_max_bytes=PIECE_BYTES,
+            auto_join=AUTO_JOIN in options,
+            bootstrap=tuple(voter.endpoint for voter in self.static.voters) if BOOTSTRAP in options else (),
+        )
+
+    def _key(self, node: int) -> ReplicaKey:
+        return ReplicaKey(node, bytes([node, self.wiped.get(node, 0)]) * 8)
+
+    def _endpoint(self, node: int) -> Endpoint:
+        return Endpoint(f"n{node}", node + MOVED_BY * self.moved.get(node, 0))
+
+    def _do_move(self, node: str) -> None:
+        assert int(node) not in self.replicas, "it moves while it is down"
+        self.moved[int(node)] = self.moved.get(int(node), 0) + 1
+
+    def _do_wipe(self, node: str) -> None:
+        assert int(node) not in self.replicas, "it is wiped while it is down"
+        self.wiped[int(node)] = self.wiped.get(int(node), 0) + 1
+        del self.storages[int(node)]
 
     def _do_timer(self, node: str, name: str) -> None:
         timer = Timer(name)
@@ -135,6 +177,27 @@ class ScenarioWorld:
     def _do_resign(self, node: str) -> None:
         self._handle(int(node), ResignRequested(self.replicas[int(node)].core.state.epoch))
 
+    def _do_add_voter(self, leader: str, node: str) -> None:
+        number = int(node)
+        self._administer(leader, AddVoterRequest(voter=self._key(number), endpoint=self._endpoint(number), **NOBODY))
+
+    def _do_remove_voter(self, leader: str, node: str) -> None:
+        self._administer(leader, RemoveVoterRequest(voter=self._key(int(node)), **NOBODY))
+
+    def _administer(self, leader: str, request: Request) -> None:
+        self._handle(int(leader), RequestReceived(request, ADMINISTRATOR))
+
+    def _do_snapshot(self, node: str) -> None:
+        event = self.replicas[int(node)].snapshot_event()
+        assert event is not None, "nothing is committed since the last one"
+        self.lines.append(f"  {node} has a snapshot at {event.snapshot.offset}, its log begins at {event.log_start}")
+        self._handle(int(node), event)
+
+    def _do_voters(self, node: str) -> None:
+        voters = self.replicas[int(node)].core.state.voters
+        known = " ".join(f"{voter.key.id}@{voter.endpoint.port}" for voter in voters.latest.voters)
+        self.lines.append(f"{known} since {voters.latest_offset}")
+
     def _do_status(self) -> None:
         for number, replica in sorted(self.replicas.items()):
             state = replica.core.state
@@ -144,7 +207,8 @@ class ScenarioWorld:
             self.lines.append(f"{number}: {role} epoch {state.epoch} leader {state.known_leader_id}{voted} {log}")
 
     def _do_log(self, node: str) -> None:
-        for offset, entry in enumerate(self.storages[int(node)].entries):
+        storage = self.storages[int(node)]
+        for offset, entry in enumerate(storage.entries, storage.start):
             text = "(control)" if entry.payload == CONTROL_PAYLOAD else entry.payload.decode().strip()
             self.lines.append(f"{offset}: epoch {entry.epoch} {text}")
 
@@ -152,7 +216,7 @@ class ScenarioWorld:
 
     def _deliver(self, message: Message) -> None:
         source, target, asked, response = message
-        if target not in self.replicas:
+        if target not in self.replicas or (response is None and asked.endpoint != self._endpoint(target)):
             self.lines.append(f"{source} -> {target}: nobody there")
             if response is None:
                 self._answer(source, asked, None)
@@ -172,7 +236,7 @@ class ScenarioWorld:
     def _handle(self, node: int, event: Event) -> None:
         replica = self.replicas[node]
         before = type(replica.core.state.role).__name__, replica.core.state.epoch
-        outbox = Outbox([], [], [], [], [], [])
+        outbox = Outbox()
         for instruction in replica.core.handle(event, 0):
             replica.perform(instruction, outbox)
             self._tell(node, instruction)
@@ -181,74 +245,25 @@ class ScenarioWorld:
             self.lines.append(f"  {node} is {after[0]} of epoch {after[1]}")
         for send in outbox.requests:
             self.asked[node, send.peer, type(send.request)] = send
-            self.messages.append((node, send.peer, send, None))
-        self.messages += [(node, token[0], token[1], response) for token, response in outbox.responses]
+            self.messages.append((node, send.endpoint.port % MOVED_BY, send, None))
+        for token, response in outbox.responses:
+            self._respond(node, token, response)
         self.syncing[node] += outbox.syncs
         for following in outbox.events:
             self._handle(node, following)
         if Timer.RETRY in replica.core.state.timers and isinstance(event, ResponseReceived) and event.response is None:
             self.lines.append(f"  {node} backs off")
 
+    def _respond(self, node: int, token: Any, response: Response) -> None:
+        if token is ADMINISTRATOR:
+            self.lines.append(f"  the administrator is told {describe_response(response)}")
+        else:
+            self.messages.append((node, token[0], token[1], response))
+
     def _tell(self, node: int, instruction: do.Instruction) -> None:
         text = describe_instruction(instruction)
         if text:
             self.lines.append(f"  {node} {text}")
-
-
-def describe_instruction(instruction: do.Instruction) -> str:
-    """One line; empty for what shows when the message is delivered."""
-    match instruction:
-        case do.PersistElection(state):
-            vote = f", voted {state.voted.id}" if state.voted else ""
-            return f"persists epoch {state.epoch}, leader {state.leader_id}{vote}"
-        case do.SendRequest(peer=peer, request=request):
-            return f"asks {peer}: {describe_request(request)}"
-        case do.AppendControl(offset=offset, records=records):
-            return f"appends {', '.join(type(record).__name__ for record in records)} at {offset}"
-        case do.AppendBatches(batches=batches):
-            return f"appends {batches[0].base_offset}-{batches[-1].last_offset}"
-        case do.TruncateTo(offset):
-            return f"truncates to {offset}"
-        case do.CommitAdvanced(high_watermark):
-            return f"commits up to {high_watermark}"
-        case do.Fault(kind=kind, detail=detail):
-            return f"FAULT {kind}: {detail}"
-        case _:
-            return ""
-
-
-def describe_request(request: Request) -> str:
-    name = type(request).__name__.removesuffix("Request")
-    shown = _fields(request, {"cluster_id", "sender", "receiver", "max_wait_ms", "max_bytes", "can_vote", "endpoint"})
-    return f"{name}({shown})"
-
-
-def describe_response(response: Response) -> str:
-    name = type(response).__name__
-    shown = _fields(response, {"leader_endpoint", "log_start", "voter"})
-    return f"{name}({shown})"
-
-
-def _fields(message: Any, hidden: set[str]) -> str:
-    parts = []
-    for name in message.__struct_fields__:
-        value = getattr(message, name)
-        if name not in hidden and value is not None and not (name == "error" and value == 0):
-            parts.append(f"{name}={_show(value)}")
-    return " ".join(parts)
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, ReplicaKey):
-        return str(value.id)
-    if isinstance(value, OffsetAndEpoch):
-        return f"{value.offset}@{value.epoch}"
-    if isinstance(value, tuple):
-        return "[" + " ".join(_show(item) for item in value) + "]"
-    if isinstance(value, msgspec.Struct):  # records
-        batches = getattr(value, "batches", ())
-        return f"{batches[0].base_offset}-{batches[-1].last_offset}" if batches else "none"
-    return getattr(value, "name", str(value))
 
 
 def run_scenario(text: str) -> str:

@@ -9,33 +9,22 @@ python -m ottla.testing.simulation.run --replay bundle.json   # a failure that w
 import argparse
 import itertools
 import logging
-import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Sequence
 from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ottla.runtime.simulation.faults import Bundle, Fault, shrink
 from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.seed_search import Failed, chunks_of, search
 from ottla.testing.simulation.scenario import RunResult, SimulationFailure, faults_of, run_seed
 
 SCENARIO = "cluster"
-CHUNK = 10  # seeds a process takes at once
 SHRINK_RUNS_MAX = 60
-
-
-class Failed(NamedTuple):
-    """A failure as it comes from another process."""
-
-    seed: int
-    invariant: str
-    message: str
 
 
 class Totals(NamedTuple):
@@ -78,49 +67,12 @@ def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
     return totals, failures
 
 
-def run_many(chunks: Iterable[Sequence[int]], jobs: int) -> Iterator[tuple[Totals, list[Failed]]]:
-    """Runs chunks of seeds on ``jobs`` processes; answers come as they are ready."""
-    if jobs <= 1:
-        yield from map(run_chunk, chunks)
-        return
-    waiting = iter(chunks)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: set[Future[tuple[Totals, list[Failed]]]] = {
-            pool.submit(run_chunk, chunk) for chunk in itertools.islice(waiting, jobs + 1)
-        }
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(run_chunk, chunk) for chunk in itertools.islice(waiting, len(done))}
-            for future in done:
-                yield future.result()
-
-
-def chunks_of(first: int, count: int | None, minutes: float | None) -> Iterator[list[int]]:
-    """Seeds from ``first`` on: ``count`` of them, or as many as begin within ``minutes``."""
-    deadline_s = time.monotonic() + minutes * 60 if minutes is not None else None
-    seed = first
-    while deadline_s is None or time.monotonic() < deadline_s:
-        left = CHUNK if count is None else min(CHUNK, first + count - seed)
-        if left <= 0:
-            return
-        yield list(range(seed, seed + left))
-        seed += left
-
-
-def search(first: int, count: int | None, minutes: float | None, jobs: int, console: Console) -> list[Failed]:
-    """Runs them all and shows how far it is, on a terminal."""
-    totals, failures = Totals(), list[Failed]()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("seeds", total=count if minutes is None else None)
-        for found, failed in run_many(chunks_of(first, count if minutes is None else None, minutes), jobs):
-            totals = totals.plus(found)
-            failures += failed
-            for failure in failed:
-                progress.console.print(failure.message, markup=False, highlight=False)
-            progress.update(task, advance=found.seeds, description=f"seeds, {len(failures)} failed")
+def search_all(first: int, count: int | None, minutes: float | None, jobs: int, console: Console) -> list[Failed]:
+    """Runs them all and says what they came to."""
+    wanted = count if minutes is None else None
+    totals, failures = search(run_chunk, chunks_of(first, wanted, minutes), Totals(), jobs, console, wanted)
     console.print(str(totals), markup=False, highlight=False)
-    return sorted(failures)
+    return failures
 
 
 def shrunk(failure: SimulationFailure, console: Console) -> Bundle:
@@ -215,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if run_one(bundle.seed, bundle.faults, console, trace=options.trace) else 1
     if options.seed is not None:
         return 0 if run_one(options.seed, faults_of(options.seed), console, trace=options.trace) else 1
-    failures = search(options.first, options.seeds, options.minutes, options.jobs, console)
+    failures = search_all(options.first, options.seeds, options.minutes, options.jobs, console)
     if failures:
         explain(failures[0].seed, console, options.bundles)
         console.print(f"failing seeds: {', '.join(str(failure.seed) for failure in failures)}", highlight=False)

@@ -6,7 +6,6 @@ A row that stops being caught means that the checks have lost a tooth.
 import re
 import sys
 from collections.abc import Callable
-from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -17,9 +16,8 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.majority import VoteResult
 from ottla.quorum.raft.roles.candidate import Candidate
-from ottla.testing.raft.cluster import RaftCluster
-from ottla.testing.raft.faults import draw_changes, draw_faults
 from ottla.testing.raft.model import Bounds, ModelChecker
+from ottla.testing.raft.seeds import cluster_of, plan_of, run_plan
 
 DEEP = Bounds(
     epoch=5,
@@ -49,26 +47,9 @@ def random_walks(seed: int) -> None:
 
 
 def simulator(seed: int) -> None:
-    cluster = RaftCluster(seed, voters=3 if seed % 3 else 5, observers=seed % 4)
-    cluster.plan(draw_faults(Random(seed), list(cluster.nodes), 8000, 300))
-    cluster.start_all()
-    cluster.keep_appending(15_000, 8000)
-    cluster.run(8000)
-    cluster.heal_everything()
-    cluster.check_liveness()
-
-
-def changing_simulator(seed: int) -> None:
-    """Voters come and go, snapshots are taken."""
-    cluster = RaftCluster(seed, voters=seed % 5 or 3, observers=seed % 3, spares=seed % 4)
-    faults = draw_faults(Random(seed), list(cluster.nodes), 10_000, 300)
-    changes = draw_changes(Random(seed + 1), cluster.controllers, 10_000, 150)
-    cluster.plan(sorted([*faults, *changes], key=lambda fault: fault.at_ms))
-    cluster.start_all()
-    cluster.keep_appending(20_000, 10_000)
-    cluster.run(10_000)
-    cluster.heal_everything()
-    cluster.check_liveness()
+    """In even seeds voters come and go and snapshots are taken."""
+    plan = plan_of(seed)
+    run_plan(plan, cluster_of(plan))
 
 
 class Bug(NamedTuple):
@@ -186,7 +167,7 @@ BUGS = (
         "follower_high_watermark",
         lambda leaders, log_end: leaders,
         simulator,
-        0,
+        1,
         "commits beyond its log",
     ),
     Bug(
@@ -234,7 +215,7 @@ BUGS = (
         "observer_limit",
         lambda high_watermark: high_watermark + 1,
         simulator,
-        1,
+        4,
         "observers see committed records",
     ),
     Bug(
@@ -242,17 +223,17 @@ BUGS = (
         rules,
         "may_change_voters",
         lambda pending, known, latest_offset, high_watermark: True,
-        changing_simulator,
-        15,
-        "leader completeness",
+        simulator,
+        16,
+        "an end of every command",
     ),
     Bug(
         "the old voters count until the new set is committed",
         rules,
         "counting_voters",
         lambda voters: voters.ids()[:-1] or voters.ids(),
-        changing_simulator,
-        0,
+        simulator,
+        4,
         "durable on a majority",
     ),
     Bug(
@@ -260,8 +241,8 @@ BUGS = (
         rules,
         "may_campaign",
         lambda is_voter, was_voter, removal_committed: is_voter,
-        changing_simulator,
-        1,
+        simulator,
+        44,
         "liveness",
     ),
     Bug(
@@ -269,17 +250,17 @@ BUGS = (
         rules,
         "change_is_committed",
         lambda change_offset, high_watermark: True,
-        changing_simulator,
-        0,
-        "liveness",
+        simulator,
+        2,
+        "acknowledged means committed",
     ),
     Bug(
         "a snapshot is used before it is whole",
         rules,
         "snapshot_is_whole",
         lambda position, piece: position * 2 >= piece.size,
-        changing_simulator,
-        6,
+        simulator,
+        4,
         "liveness",
     ),
     Bug(
@@ -287,9 +268,9 @@ BUGS = (
         rules,
         "needs_snapshot",
         lambda log, offset, last_epoch: False,
-        changing_simulator,
-        1,
-        "log matching",
+        simulator,
+        4,
+        "state machine safety",
     ),
 )
 

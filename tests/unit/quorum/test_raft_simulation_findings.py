@@ -1,5 +1,4 @@
-"""What the simulator found, each as the few events that matter. The rest are scenario files: lost_pre_vote, moved_only_voter,
-download_from_another."""
+"""What the simulator found, as the few events that matter. The rest are scenario files: lost_pre_vote, moved_only_voter."""
 
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.messages import FetchRequest, VoteRequest, VoteResponse
