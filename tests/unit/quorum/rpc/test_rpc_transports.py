@@ -252,7 +252,7 @@ def test_a_server_does_not_read_what_it_has_no_room_to_answer(run: Callable[[Sce
         replies: list[tuple[Any, Callable[[Any], None]]] = []
         server = await bench.serve(lambda request, reply: replies.append((request, reply)))
         channel = bench.channel(server.port)
-        first = [ask(channel, 1, timeout_ms=300) for _ in range(OUTSTANDING_MAX)]
+        first = [ask(channel, 1, timeout_ms=1500) for _ in range(OUTSTANDING_MAX)]
         assert await asyncio.gather(*first) == [None] * OUTSTANDING_MAX  # forgotten by the client, not by the server
         await until(lambda: len(replies) == OUTSTANDING_MAX)  # a busy machine still delivers what was sent
         more = ask(channel, 5)
