@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 def key(node: int) -> ReplicaKey:
-    return ReplicaKey(node, bytes([node]) * 16)
+    """Of a node; nobody has a negative number."""
+    return ReplicaKey(node, bytes([node]) * 16 if node >= 0 else None)
 
 
 def endpoint(node: int) -> Endpoint:
@@ -26,7 +27,8 @@ def endpoint(node: int) -> Endpoint:
 
 
 def voter_set(*nodes: int) -> VoterSet:
-    return VoterSet.of(Voter(key(node), endpoint(node)) for node in nodes)
+    """As a configuration names them: without directories."""
+    return VoterSet.of(Voter(ReplicaKey(node), endpoint(node)) for node in nodes)
 
 
 class OneCore:
@@ -78,6 +80,20 @@ class OneCore:
         request = self.state.inflight[peer, kind.__name__]
         return self.tell(ResponseReceived(peer, request, response))
 
+    def grant(self, peer: int) -> list[Instruction]:
+        return self.answer(VoteRequest, peer, VoteResponse(epoch=self.state.epoch, granted=True))
+
+    def refuse(self, peer: int) -> list[Instruction]:
+        return self.answer(VoteRequest, peer, VoteResponse(epoch=self.state.epoch, granted=False))
+
+    def late_answer(self, peer: int, request: Request, response: Response) -> list[Instruction]:
+        """To a question that it may have forgotten."""
+        return self.tell(ResponseReceived(peer, request, response))
+
+    def waiting(self, kind: type[Request]) -> list[int]:
+        """Whom it has asked and not heard from."""
+        return [peer for peer, name in self.state.inflight if name == kind.__name__]
+
     def sync(self) -> list[Instruction]:
         return self.tell(LogSynced(self.state.log.end))
 
@@ -87,8 +103,8 @@ class OneCore:
             self.expire(Timer.ELECTION)
         for _ in range(2):
             for peer in granting:
-                if (peer, VoteRequest.__name__) in self.state.inflight:
-                    self.answer(VoteRequest, peer, VoteResponse(epoch=self.state.epoch, granted=True))
+                if peer in self.waiting(VoteRequest):
+                    self.grant(peer)
         assert self.role == "Leader"
         return self
 
