@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
+from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
 
@@ -65,6 +66,16 @@ def _kill(loop: SimulationLoop, name: str) -> Callable[[], None]:
     """kill -9, and a restart at the end."""
     loop.nodes[name].kill()
     return _down(loop, loop.nodes[name])
+
+
+def _wipe(loop: SimulationLoop, name: str, path: str) -> Callable[[], None]:
+    """kill -9, and a restart at the end without the directory ``path``."""
+    node = loop.nodes[name]
+    node.kill()
+    disk = SimulatedDisk(node.platter)
+    if disk.exists(path):
+        disk.remove_tree(path)
+    return _down(loop, node)
 
 
 def _crash(loop: SimulationLoop, name: str) -> Callable[[], None]:
@@ -173,6 +184,7 @@ def _repair(loop: SimulationLoop, name: str, mend: Callable[[], None]) -> None:
 
 KINDS: dict[str, Begin] = {
     "kill": _kill,
+    "wipe": _wipe,
     "crash": _crash,
     "crash-in-disk-operation": _crash_in_disk_operation,
     "pause": _pause,
@@ -240,6 +252,7 @@ def _arguments(rng: Random, nodes: Sequence[str], kind: str) -> tuple[Argument, 
         "clock-jump": (one, rng.choice((-3_600_000, -1000, 1000, 3_600_000))),
         "slow-disk": (one, rng.choice((3, 30, 300))),
         "full-disk": (one, rng.choice((0, 1000, 100_000))),
+        "wipe": (one, "/data"),
         "broken-disk": (one, "/", rng.choice(("sync", "write", "read", "rename"))),
     }
     return arguments.get(kind, (one,))

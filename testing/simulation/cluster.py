@@ -33,13 +33,16 @@ SETTINGS = {
     "log.retention.check.interval.ms": "700",
     "log.segment.bytes": "1048576",
     "log.segment.delete.delay.ms": "500",
+    "metadata.log.max.record.bytes.between.snapshots": "600",
+    "metadata.max.retention.bytes": "1",  # one snapshot, and the log since the one before it
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
 }
 
 
 class SimulatedCluster:
-    """Nodes ``node-1`` to ``node-N``, each controller and broker. `start` switches them on; faults may then hit them."""
+    """Nodes ``node-1`` to ``node-N``, each controller and broker, and then plain brokers. `start` switches them on; faults may
+    then hit them."""
 
     def __init__(
         self,
@@ -47,13 +50,15 @@ class SimulatedCluster:
         nodes: int = 3,
         settings: Mapping[str, str] | None = None,
         directories: Sequence[str] = (DATA,),
+        plain_brokers: int = 0,
     ) -> None:
         """``settings``: Kafka's names, for every node, on top of `SETTINGS`. The first directory has the metadata log too."""
         self.loop = loop
         self.directories = directories
         self.nodes: dict[int, SimulatedNode] = {
-            number: loop.create_node(f"node-{number}") for number in range(1, nodes + 1)
+            number: loop.create_node(f"node-{number}") for number in range(1, nodes + plain_brokers + 1)
         }
+        self.voters = tuple(self.nodes)[:nodes]
         self.servers: dict[int, Server] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}
@@ -68,11 +73,13 @@ class SimulatedCluster:
 
     def _config(self, number: int, settings: Mapping[str, str]) -> ServerConfig:
         host = self.nodes[number].name
-        voters = ",".join(f"{each}@{node.name}:{CONTROLLER_PORT}" for each, node in self.nodes.items())
+        voters = ",".join(f"{each}@{self.nodes[each].name}:{CONTROLLER_PORT}" for each in self.voters)
+        listeners = f"PLAINTEXT://{host}:{CLIENT_PORT}"
+        votes = number in self.voters
         texts = {
-            "process.roles": "broker,controller",
+            "process.roles": "broker,controller" if votes else "broker",
             "node.id": str(number),
-            "listeners": f"PLAINTEXT://{host}:{CLIENT_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+            "listeners": f"{listeners},CONTROLLER://{host}:{CONTROLLER_PORT}" if votes else listeners,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "log.dirs": ",".join(self.directories),

@@ -11,9 +11,13 @@ from typing import NamedTuple
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
 from ottla.log.cleaner_worker import Outcome
+from ottla.proto.metadata_pb2 import MetadataRecord
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.records import decode
+from ottla.quorum.metadata.transactions import Transactions
 from ottla.quorum.metadata.views import PartitionView
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.raft.election_state import ElectionState
@@ -43,11 +47,14 @@ class Batch(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """What the logs of all nodes did: segments rolled, cleanings that removed something, segments forgotten."""
+    """What all nodes did: segments rolled, cleanings that removed something, segments forgotten, snapshots of the metadata taken
+    and installed."""
 
     rolled: int = 0
     cleaned: int = 0
     forgotten: int = 0
+    snapshots: int = 0
+    installed: int = 0
 
 
 class Invariants:
@@ -125,6 +132,27 @@ class Invariants:
     def metadata_loaded(self, node: int, next_offset: int) -> None:
         """The node starts from what its store holds, or from a snapshot."""
         self._metadata_next[node] = next_offset
+
+    def metadata_wiped(self, node: int) -> None:
+        """A plain broker's election state is no vote: it may be forgotten."""
+        self._votes.pop(node, None)
+
+    def snapshot_taken(self) -> None:
+        self.storage = self.storage._replace(snapshots=self.storage.snapshots + 1)
+
+    def snapshot_installed(self, node: int, image: MetadataImage) -> None:
+        """Whoever catches up from a snapshot must know what the others read in the log."""
+        self.storage = self.storage._replace(installed=self.storage.installed + 1)
+        if image != self._image_at(image.offset):
+            self.violated("a snapshot is what the log says", f"node {node} was given another image at {image.offset}")
+
+    def _image_at(self, offset: int) -> MetadataImage:
+        image, transactions = MetadataImage(), Transactions[MetadataRecord]()
+        for base in sorted(base for base in self._metadata_log if base <= offset):
+            for record in map(decode, self._metadata_log[base][2]):
+                for each in transactions.take(record, record):
+                    image.apply(each, MetadataDelta())
+        return image
 
     # --- partitions
 
@@ -268,7 +296,8 @@ class Invariants:
     def check_at_rest(self, topic_id: bytes) -> None:
         """The faults are over and everyone has everything: all replicas hold the same batches, all nodes the same image."""
         for key in [key for key in self._committed if key[0] == topic_id]:
-            for node in self.cluster.nodes:
+            view = self._view(key)
+            for node in view.replicas if view is not None else ():
                 replica = self._replica(node, key)
                 if key in self._compacted and replica is not None:
                     self._check_compacted(node, replica, key)

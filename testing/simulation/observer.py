@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla.broker.directories import METADATA_DIRECTORY
 from ottla.broker.replication.partition import Partition
 from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.log import Log
@@ -13,9 +14,11 @@ from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.node import QuorumNode
+from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.testing.simulation.invariants import Invariants
 
 After = Callable[..., None]
+Hook = tuple[type, str, After]
 
 
 @contextmanager
@@ -26,29 +29,13 @@ def observed(invariants: Invariants) -> Iterator[None]:
     def node() -> int:
         return cluster.number_of(loop.current_process.node)
 
-    def truncated(log: Log, result: object, offset: int) -> None:
-        if log.topic_id is not None:
-            invariants.truncated(node(), (log.topic_id, log.partition.partition), log.log_end_offset)
-
     def led(partition: Partition, result: bool, *args: object, **kwargs: object) -> None:
         if result:
             invariants.partition_led(node(), partition)
 
-    def loaded(loader: MetadataLoader, result: object, *args: object) -> None:
-        invariants.metadata_loaded(node(), loader.next_offset)
-
-    hooks: list[tuple[type, str, After]] = [
-        (QuorumNode, "_follow_leadership", lambda quorum, result: invariants.quorum_changed(node(), quorum)),
-        (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
-        (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
-        (Log, "truncate_to", truncated),
-        (Log, "truncate_fully_and_start_at", truncated),
-        (Log, "delete_old_segments", lambda log, result, now_ms: invariants.forgotten(len(result))),
-        (Segment, "create_files", lambda segment, result: invariants.segment_created(segment.base_offset)),
-        (LogCleaner, "install", lambda cleaner, result, task, outcome: invariants.cleaned(result, outcome)),
-        (MetadataLoader, "__init__", loaded),
-        (MetadataLoader, "on_snapshot", loaded),
-        (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),
+    hooks: list[Hook] = [
+        *_quorum_hooks(invariants, node),
+        *_log_hooks(invariants, node),
         (Partition, "_committed", lambda partition, result, leader: invariants.high_watermark_moved(node(), partition)),
         (
             Partition,
@@ -69,6 +56,49 @@ def observed(invariants: Invariants) -> Iterator[None]:
 
         stack.enter_context(patch.object(MetadataLoader, "_publish", published))
         yield
+
+
+def _quorum_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]:
+    def loaded(loader: MetadataLoader, result: object, *args: object) -> None:
+        invariants.metadata_loaded(node(), loader.next_offset)
+
+    def installed(loader: MetadataLoader, result: object, *args: object) -> None:
+        loaded(loader, result)
+        invariants.snapshot_installed(node(), loader.image)
+
+    return [
+        (QuorumNode, "_follow_leadership", lambda quorum, result: invariants.quorum_changed(node(), quorum)),
+        (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
+        (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
+        (MetadataLoader, "__init__", loaded),
+        (MetadataLoader, "on_snapshot", installed),
+        (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),
+        (SnapshotFiles, "freeze_taken", lambda files, result, *args: invariants.snapshot_taken()),
+    ]
+
+
+def _log_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]:
+    """Of the partitions' logs: the metadata log is the quorum's."""
+
+    def truncated(log: Log, result: object, offset: int) -> None:
+        if log.topic_id is not None:
+            invariants.truncated(node(), (log.topic_id, log.partition.partition), log.log_end_offset)
+
+    def forgotten(log: Log, result: list[int], now_ms: int) -> None:
+        if log.topic_id is not None:
+            invariants.forgotten(len(result))
+
+    def created(segment: Segment, result: object) -> None:
+        if METADATA_DIRECTORY not in segment.path:
+            invariants.segment_created(segment.base_offset)
+
+    return [
+        (Log, "truncate_to", truncated),
+        (Log, "truncate_fully_and_start_at", truncated),
+        (Log, "delete_old_segments", forgotten),
+        (Segment, "create_files", created),
+        (LogCleaner, "install", lambda cleaner, result, task, outcome: invariants.cleaned(result, outcome)),
+    ]
 
 
 def _followed(method: Callable[..., Any], after: After) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from ottla.runtime.simulation.faults import KINDS, Fault, generate
 from ottla.testing.simulation.cluster import SimulatedCluster
 
 POWER_CUTS = ("crash", "crash-in-disk-operation")
-STOPS = ("kill", *POWER_CUTS)
+STOPS = ("kill", "wipe", *POWER_CUTS)
 # Stops and cuts are what leads change hands by; the rest makes their timing odd.
 WEIGHTED_KINDS = (
     *("kill", "kill", "kill", "crash", "crash", "crash-in-disk-operation", "pause", "pause"),
@@ -32,10 +32,13 @@ def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
 class Faults:
     """Applies faults at their times, except stops that no replication could survive."""
 
-    def __init__(self, cluster: SimulatedCluster, metadata: Callable[[], MetadataImage]) -> None:
-        """``metadata`` answers the newest committed image."""
+    def __init__(
+        self, cluster: SimulatedCluster, metadata: Callable[[], MetadataImage], on_wipe: Callable[[int], None]
+    ) -> None:
+        """``metadata`` answers the newest committed image; ``on_wipe`` is told whose metadata is gone."""
         self._cluster = cluster
         self._metadata = metadata
+        self._on_wipe = on_wipe
         self._loop = cluster.loop
         self._suspect: tuple[int, int, int] | None = None  # whose power was cut: (node, broker epoch, life)
         self._armed: int | None = None  # will lose power in a disk operation
@@ -50,6 +53,8 @@ class Faults:
             self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
             return
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
+        if fault.kind == "wipe":
+            self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
         end = KINDS[fault.kind](self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 

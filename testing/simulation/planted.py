@@ -18,10 +18,13 @@ from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
 from ottla.log.cleaner_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import KEY, ElectionStore
+from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.runtime.simulation.faults import Fault
 
 _SECTION = KeyMap.section
+_COPY_TO = ImageSnapshots.copy_to
 
 Patch = tuple[Any, str, Callable[..., Any]]
 
@@ -55,6 +58,7 @@ def _split(time_ms: int, node: int, duration_ms: int) -> tuple[Fault, ...]:
 
 SPLITS = (*_split(200, 1, 3000), *_split(4500, 2, 3000))
 POWER_CUTS = tuple(Fault(300 + 2500 * number, "crash", (f"node-{number + 1}",), 200) for number in range(3))
+AWAY = (Fault(500, "isolate", ("node-3",), 4000),)
 SLOW = (Fault(100, "slow-link", ("node-1", "node-2", 10.0, 50.0), 1000),)
 
 
@@ -76,6 +80,13 @@ def _keeps_its_branch(diverging: Diverging, log_end_offset: int, *_: object) -> 
 
 def _forgets(store: ElectionStore, state: ElectionState) -> None:
     store._store.write([(KEY, msgspec.msgpack.encode(state))], durable=False)
+
+
+def _leaves_a_setting_out(snapshots: ImageSnapshots, path: str) -> OffsetAndEpoch | None:
+    place, copy = _COPY_TO(snapshots, path), snapshots._open_store(path)
+    copy.write([], [key for key, _ in copy.scan(b"g")][:1], durable=True)
+    copy.close()
+    return place
 
 
 def _counts_twice(*offsets: int, **known: Any) -> int:
@@ -128,6 +139,14 @@ BUGS = (
         1,
         POWER_CUTS,
         ("votes are remembered", "one quorum leader an epoch"),
+    ),
+    PlantedBug(
+        "leave a setting out of snapshots",
+        "ImageSnapshots.copy_to: a snapshot has all that was committed before it",
+        ((ImageSnapshots, "copy_to", _leaves_a_setting_out),),
+        1,
+        AWAY,
+        ("a snapshot is what the log says",),
     ),
     PlantedBug(
         "count a follower twice",

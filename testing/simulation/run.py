@@ -37,6 +37,8 @@ class Totals(NamedTuple):
     rolled: int = 0
     cleaned: int = 0
     forgotten: int = 0
+    snapshots: int = 0
+    installed: int = 0
 
     def plus(self, other: "Totals") -> "Totals":
         """Both together."""
@@ -46,7 +48,8 @@ class Totals(NamedTuple):
         a_second = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
         return (
             f"{self.seeds} seeds, {self.acknowledged} records acknowledged, {self.virtual_s / 3600:.2f} virtual hours "
-            f"({self.rolled} segments rolled, {self.forgotten} forgotten, {self.cleaned} cleanings) "
+            f"({self.rolled} segments rolled, {self.forgotten} forgotten, {self.cleaned} cleanings, "
+            f"{self.snapshots} snapshots taken, {self.installed} installed) "
             f"in {self.cpu_s:.0f} s of CPU: {a_second:.0f} virtual hours an hour, "
             f"{self.cpu_s / max(1, self.seeds):.2f} s a seed"
         )
@@ -60,7 +63,17 @@ def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
         run = Totals()
         try:
             result = run_seed(seed)
-            run = Totals(0, result.virtual_s, 0.0, result.acknowledged, result.rolled, result.cleaned, result.forgotten)
+            run = Totals(
+                0,
+                result.virtual_s,
+                0.0,
+                result.acknowledged,
+                result.rolled,
+                result.cleaned,
+                result.forgotten,
+                result.snapshots,
+                result.installed,
+            )
         except SimulationFailure as failure:
             failures.append(Failed(seed, failure.invariant, str(failure)))
         totals = totals.plus(run._replace(seeds=1, cpu_s=time.process_time() - began_s))

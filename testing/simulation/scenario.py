@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
+from ottla.broker.directories import METADATA_DIRECTORY
 from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.simulation.faults import Fault, last_end_ms
 from ottla.runtime.simulation.loop import DeadlockError, LivelockError, SimulationLoop, TimeLimitError
 from ottla.runtime.simulation.run import run_on
 from ottla.testing.simulation.client import Client
-from ottla.testing.simulation.cluster import SimulatedCluster
+from ottla.testing.simulation.cluster import DATA, SimulatedCluster
 from ottla.testing.simulation.invariants import Invariants, InvariantViolation
 from ottla.testing.simulation.observer import observed
 from ottla.testing.simulation.plan import Faults, draw
@@ -29,6 +30,7 @@ from ottla.testing.simulation.workload import (
     read_partition,
 )
 
+NODES = 3
 FAULTS_UNTIL_MS = 6000
 HEAL_S = 20.0
 LIMIT_S = 90.0
@@ -44,7 +46,8 @@ EVENTS_SHOWN = 120
 class RunResult(NamedTuple):
     """``digest`` and ``events`` are the trace's: equal for equal runs. Times in seconds.
 
-    ``rolled`` and ``forgotten`` segments, and cleanings that removed something, on all nodes.
+    ``rolled`` and ``forgotten`` segments, cleanings that removed something, snapshots of the metadata that were taken and that
+    were installed, on all nodes.
     """
 
     seed: int
@@ -54,6 +57,8 @@ class RunResult(NamedTuple):
     rolled: int
     cleaned: int
     forgotten: int
+    snapshots: int
+    installed: int
     virtual_s: float
     healed_s: float
 
@@ -74,10 +79,21 @@ class SimulationFailure(Exception):
         return self.error.invariant if isinstance(self.error, InvariantViolation) else type(self.error).__name__
 
 
+def plain_brokers_of(seed: int) -> int:
+    """Every fourth cluster has a broker that is no controller."""
+    return int(seed % 4 == 0)
+
+
 def faults_of(seed: int) -> list[Fault]:
-    """The faults that belong to a seed."""
+    """The faults that belong to a seed. A plain broker loses its metadata once: a voter's memory is not its own to lose."""
     rng = Random(f"{seed}/faults")
-    return draw(rng, ["node-1", "node-2", "node-3"], FAULTS_UNTIL_MS)
+    names = [f"node-{number}" for number in range(1, NODES + plain_brokers_of(seed) + 1)]
+    faults = draw(rng, names, FAULTS_UNTIL_MS)
+    for name in names[NODES:]:
+        duration_ms = rng.randint(1, 1500)
+        time_ms = rng.randint(0, FAULTS_UNTIL_MS - duration_ms)
+        faults.append(Fault(time_ms, "wipe", (name, f"{DATA}/{METADATA_DIRECTORY}"), duration_ms))
+    return sorted(faults, key=lambda fault: fault.time_ms)
 
 
 def run_seed(
@@ -110,7 +126,7 @@ class _Run:
         self.healed_s = 0.0
         self._loop = loop
         self._faults = faults
-        self._cluster = SimulatedCluster(loop)
+        self._cluster = SimulatedCluster(loop, NODES, plain_brokers=plain_brokers_of(loop.seed))
         self.invariants = Invariants(self._cluster)
         self._clients: list[Client] = []
         self._producers: list[SimulatedProducer] = []
@@ -187,7 +203,7 @@ class _Run:
             self.invariants.violated("users get answers a correct cluster gives", str(error) or repr(error))
 
     async def _weather(self) -> None:
-        faults = Faults(self._cluster, lambda: self.invariants.metadata)
+        faults = Faults(self._cluster, lambda: self.invariants.metadata, self.invariants.metadata_wiped)
         self.invariants.on_metadata.append(faults.metadata_changed)
         faults.schedule(self._faults)
         await asyncio.sleep(last_end_ms(self._faults) / 1000 + 0.001)
@@ -268,7 +284,9 @@ class _Run:
             assert server is not None
             assert server.broker is not None
             for topic in self._topics_written():
-                for index in topic.partitions:
+                for index, view in topic.partitions.items():
+                    if number not in view.replicas:
+                        continue
                     log = server.broker.replicas.partitions[topic.id, index].log
                     if log.high_watermark != self.invariants.committed_end(topic.id, index):
                         return f"{topic.name}-{index} on {number} is at {log.high_watermark}"

@@ -14,7 +14,7 @@ from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_
 
 SEEDS = 400  # about 100 s on two busy cores
 LIMIT_S = 900
-ROLLED_FORGOTTEN_CLEANED = ("segments rolled", "forgotten", "cleanings")
+TOLD = ("segments rolled", "forgotten", "cleanings", "snapshots taken", "installed")
 
 
 def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> None:
@@ -22,12 +22,14 @@ def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> N
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     told = " ".join(run.stdout.split())
-    rolled, forgotten, cleanings = (
-        int(found[1]) for what in ROLLED_FORGOTTEN_CLEANED if (found := re.search(rf"(\d+) {what}", told)) is not None
+    rolled, forgotten, cleanings, snapshots, installed = (
+        int(found[1]) for what in TOLD if (found := re.search(rf"(\d+) {what}", told)) is not None
     )
     assert rolled > 20 * SEEDS
     assert forgotten > SEEDS
     assert cleanings > 5 * SEEDS
+    assert snapshots > 20 * SEEDS
+    assert installed > SEEDS
 
 
 @pytest.mark.parametrize("seed", [3, 17, 101])

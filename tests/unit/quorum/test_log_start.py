@@ -1,0 +1,79 @@
+"""What a crash may leave undone between log and snapshots, and how a start makes them fit."""
+
+import pytest
+
+from ottla.log.batch import headers
+from ottla.log.records import Record, encode_batch
+from ottla.quorum.log_start import LogStartError, align_log, log_summary
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from ottla.testing.quorum.memory import MemoryLog
+
+
+def snapshots(*places: tuple[int, int]) -> SnapshotFiles:
+    disk = SimulatedDisk(Platter.seeded(1))
+    disk.make_directories("/metadata")
+    files = SnapshotFiles(disk, "/metadata")
+    for place in places:
+        files.add(OffsetAndEpoch(*place), SnapshotDescription(0, 0))
+    return files
+
+
+def log(start: int, *epochs: int) -> MemoryLog:
+    """One record of each epoch from ``start`` on."""
+    made = MemoryLog()
+    made.log_start_offset = start
+    for offset, epoch in enumerate(epochs, start):
+        batch = bytes(encode_batch([Record(offset, 0, None, b"x")], base_offset=offset, leader_epoch=epoch))
+        assert next(headers(batch))[1].base_offset == offset
+        made.append_as_follower(batch, epoch)
+    return made
+
+
+def test_a_log_from_the_beginning_needs_no_snapshot() -> None:
+    whole = log(0, 1, 1, 2)
+    align_log(whole, None)
+    assert (whole.log_start_offset, whole.log_end_offset) == (0, 3)
+
+
+def test_a_log_shorter_than_a_snapshot_goes_on_after_it() -> None:
+    """The snapshot was received whole, and then the node died; or it was taken of what was not synced."""
+    short = log(0, 1, 1)
+    align_log(short, files := snapshots((5, 1)))
+    assert (short.log_start_offset, short.log_end_offset) == (5, 5)
+    assert log_summary(short, files).last_epoch == 1
+
+
+def test_a_log_of_older_epochs_than_a_snapshot_is_another_story() -> None:
+    """It is longer than the committed one, and nothing of it above the snapshot ever was committed."""
+    diverged = log(0, 1, 1, 1, 1)
+    align_log(diverged, snapshots((2, 3)))
+    assert (diverged.log_start_offset, diverged.log_end_offset) == (2, 2)
+
+
+def test_a_log_that_goes_on_after_its_snapshots_is_left_as_it_is() -> None:
+    fitting = log(0, 1, 1, 2, 2, 3)
+    align_log(fitting, snapshots((2, 1), (4, 2)))
+    assert (fitting.log_start_offset, fitting.log_end_offset) == (0, 5)
+
+
+def test_an_empty_log_after_a_snapshot_is_left_as_it_is() -> None:
+    empty = log(4)
+    align_log(empty, files := snapshots((4, 2)))
+    assert log_summary(empty, files).last_epoch == 2
+
+
+def test_a_log_begins_where_a_snapshot_ends_not_where_its_segment_does() -> None:
+    rest = log(1, 1, 1, 2, 2)
+    align_log(rest, files := snapshots((3, 1), (4, 2)))
+    assert rest.log_start_offset == 3
+    summary = log_summary(rest, files)
+    assert (summary.start, summary.base_epoch, summary.snapshot) == (3, 1, OffsetAndEpoch(4, 2))
+
+
+@pytest.mark.parametrize("files", [None, snapshots(), snapshots((2, 1))], ids=["no directory", "none", "too old"])
+def test_a_log_whose_beginning_nobody_has_is_refused(files: SnapshotFiles | None) -> None:
+    with pytest.raises(LogStartError, match="begins at 3"):
+        align_log(log(3, 1, 1), files)
