@@ -35,6 +35,11 @@ class KeyValueStore(Protocol):
         """A compact, durable copy in a new file, that the same kind of store opens. Includes every earlier write."""
         ...
 
+    def restore(self, path: str) -> None:
+        """Holds what the copy in the file at ``path`` does, and nothing else, durably. The file stays as it is. After a crash in
+        between the store is as it was before or afterwards."""
+        ...
+
     def close(self) -> None:
         """Makes earlier writes durable and lets go of the file."""
         ...

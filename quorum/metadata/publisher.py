@@ -106,7 +106,7 @@ class MetadataLoader:
         self._check_features(image)
         delta = MetadataDelta.between(self.image, image)
         self._transactions.forget()
-        self._store.replace(image)
+        self._store.restore(store_path, image)
         self.image.become(image)
         self._publish(delta)
 

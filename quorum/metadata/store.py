@@ -101,6 +101,11 @@ class ImageStore:
         position = (_OFFSET_KEY, _OFFSET.pack(_FORMAT, image.offset, image.epoch))
         self._store.write([position], durable=True)
 
+    def restore(self, path: str, image: MetadataImage) -> None:
+        """Makes the store hold what the snapshot at ``path`` does: ``image``, but for where that stands."""
+        self._store.restore(path)
+        self.write(MetadataDelta(), image)
+
     def sync(self) -> None:
         """Makes what was written durable; on any thread."""
         self._store.sync()

@@ -105,6 +105,13 @@ class SimulatedStore:
     def copy_to(self, path: str) -> None:
         self._disk.write_atomically(path, _encode(dict(self._values)))
 
+    def restore(self, path: str) -> None:
+        self._writes += 1
+        self._values, self._waiting = {}, {}
+        self._disk.write_atomically(self._path, self._disk.read_bytes(path))
+        self._file = self._disk.open(self._path)
+        self._size = self._replay()
+
     def close(self) -> None:
         self.sync()
         self._file.close()

@@ -155,4 +155,7 @@ class MemoryStore:
     def copy_to(self, path: str) -> None:
         raise NotImplementedError
 
+    def restore(self, path: str) -> None:
+        raise NotImplementedError
+
     def close(self) -> None: ...

@@ -107,6 +107,30 @@ def test_a_failed_commit_says_so_and_keeps_the_changes(store: LmdbStore) -> None
     store.clear()
 
 
+def test_a_copy_is_restored_whole_and_goes_its_own_way(store: LmdbStore, tmp_path: Path) -> None:
+    store.write([(b"a", b"1"), (b"b", b"2")], durable=True)
+    path = tmp_path / "copy"
+    store.copy_to(str(path))
+    before = path.read_bytes()
+    store.write([(b"c", b"3")], [b"a"], durable=True)
+    store.write([(b"d", b"4")], durable=False)
+    store.restore(str(path))
+    assert list(store.scan()) == [(b"a", b"1"), (b"b", b"2")]
+    store.write([(b"e", b"5")], durable=True)
+    assert [key for key, _ in store.scan()] == [b"a", b"b", b"e"]
+    assert path.read_bytes() == before
+
+
+def test_what_was_restored_is_there_after_a_restart(tmp_path: Path) -> None:
+    source, target = LmdbStore(str(tmp_path / "source")), LmdbStore(str(tmp_path / "target"))
+    source.write([(b"a", b"1")], durable=True)
+    source.copy_to(str(tmp_path / "copy"))
+    target.write([(b"b", b"2")], durable=True)
+    target.restore(str(tmp_path / "copy"))
+    target.close()
+    assert list(LmdbStore(str(tmp_path / "target")).scan()) == [(b"a", b"1")]
+
+
 def test_looking_into_a_copy_does_not_change_it(store: LmdbStore, tmp_path: Path) -> None:
     """Snapshots are told by their checksums."""
     store.write([(b"a", b"1")], durable=True)

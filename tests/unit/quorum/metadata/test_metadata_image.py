@@ -21,8 +21,10 @@ Record = pb.MetadataRecord
 class DictStore:
     """A `KeyValueStore` in memory."""
 
-    def __init__(self, pairs: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(self, pairs: Iterable[tuple[bytes, bytes]] = (), files: "dict[str, DictStore] | None" = None) -> None:
+        """``files``: what may be restored."""
         self.pairs = dict(pairs)
+        self.files = files or {}
 
     def get(self, key: bytes) -> bytes | None:
         return self.pairs.get(key)
@@ -41,6 +43,9 @@ class DictStore:
         self.pairs.clear()
 
     def copy_to(self, path: str) -> None: ...
+
+    def restore(self, path: str) -> None:
+        self.pairs = dict(self.files[path].pairs)
 
     def close(self) -> None: ...
 
@@ -337,7 +342,7 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
 def test_a_snapshot_replaces_what_was_there() -> None:
     files = {"received": DictStore()}
     ImageStore(files["received"]).replace(build([topic(5), partition(5, 0)]))
-    store = DictStore()
+    store = DictStore(files=files)
     loader, recorder = MetadataLoader(store, lambda path: files[path]), Recorder()
     loader.on_commit(batch(0, SOME))
     image = loader.image
