@@ -9,6 +9,7 @@ from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.instructions import LeaderChanged
 
 READ_BYTES = 1 << 20  # delivered in one go before the loop gets its turn
+TURN_RECORDS = 500  # and as many records as this: they may be ten thousand partitions of one topic
 KEPT_RECORDS_MAX = 100_000  # a leader keeps what it appended until it commits, to tell it without reading it back
 
 
@@ -61,15 +62,19 @@ class CommitDelivery:
         self.forget_kept()
 
     def deliver(self) -> None:
-        """What is committed and not told yet; after ``READ_BYTES`` the loop gets its turn first."""
+        """What is committed and not told yet; after ``READ_BYTES`` or ``TURN_RECORDS`` the loop gets its turn first."""
+        told = 0
         while self.next_offset < self.high_watermark:
+            if told >= TURN_RECORDS:
+                self._call_soon()
+                return
             if self._kept and self._kept[0].base_offset == self.next_offset:
-                self._tell(self._take_kept())
+                batch = self._take_kept()
+                told += len(batch.records)
+                self._tell(batch)
             else:
                 self._deliver_from_log()
-                if self.next_offset < self.high_watermark:
-                    self._call_soon()
-                    return
+                told = TURN_RECORDS
         self._on_delivered()
 
     def _take_kept(self) -> CommittedBatch:

@@ -6,15 +6,16 @@ leadership ends the state is dropped with everything that was not committed, and
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.causes import cause_of
 from ottla.quorum.controller.attempts import Attempts
-from ottla.quorum.controller.batches import into_batches
+from ottla.quorum.controller.batches import Batch, into_batches
 from ottla.quorum.controller.decisions import cluster, features
-from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.controller.decisions.decision import Decision, Record
 from ottla.quorum.controller.decisions.elections import rebalance_leaders
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, check_records
 from ottla.quorum.controller.decisions.retries import answer_again
@@ -34,6 +35,8 @@ _SUSPICION_MS = 500
 """A broken stream says that the process may be dead; a live broker is heard from again within this time."""
 _ELECTIONS_PER_REBALANCE_MAX = 1000
 _EARLY_REQUESTS_MAX = 10_000
+_SERIES_PAUSE_MS = 10
+"""How often to ask whether a large transaction is through."""
 _FENCING_STEP = 500
 """Partitions that a dead broker is taken out of in one go: about 15 ms."""
 
@@ -65,6 +68,15 @@ class _Waiting(NamedTuple):
     response: rpc.ControllerResponse
 
 
+class _Series(NamedTuple):
+    """The batches of one transaction that wait for their turns of the loop, and what follows the last of them."""
+
+    batches: deque[Batch]
+    cause: str
+    conclude: Callable[[], None]
+    reply: Reply
+
+
 class _ReplayError(Exception):
     """What was decided cannot be applied or appended; the state was given up for it."""
 
@@ -88,7 +100,8 @@ class Controller:
         self._settings = settings
         self._state: ControllerState | None = None
         self._epoch = -1
-        self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came while this node leads and is not active yet
+        self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came when they could not be decided on yet
+        self._series: _Series | None = None
         self._stopped = False
         self._waiting: deque[_Waiting] = deque()
         self._appended_offset = -1  # of the last record that this leadership appended
@@ -151,6 +164,9 @@ class Controller:
             timer.cancel()
         self._active_timers.clear()
         self._attempts.forget_answers()
+        series, self._series = self._series, None
+        if series is not None:
+            series.reply(self._not_controller())
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.reply(self._not_controller())
@@ -174,10 +190,12 @@ class Controller:
     def handle(self, request: rpc.ControllerRequest, reply: Reply) -> None:
         """Answers when what was decided is committed: at once, later, or never after `stop`."""
         state = self._state
-        if state is None and self._is_about_to_be_active:
+        if (state is None or self._series is not None) and self._may_wait:
+            if state is not None and request.WhichOneof("body") == "broker_heartbeat":
+                _note_contact(state, request.broker_heartbeat, self._timers.now_ms())
             self._early.append((request, reply))
             return
-        if state is None or not self._quorum.is_leader:
+        if state is None or self._series is not None or not self._quorum.is_leader:
             reply(self._not_controller())
             return
         earlier = self._attempts.answer(request.request_id)
@@ -185,7 +203,7 @@ class Controller:
             self._answer_at(earlier[0], reply, earlier[1])
             return
         try:
-            response, offset = self._carry_out(state, request)
+            self._carry_out(state, request, reply)
         except KafkaError as error:
             reply(rpc.ControllerResponse(error_code=error.code, error_message=error.message))
         except NotLeaderError:
@@ -195,23 +213,60 @@ class Controller:
         except Exception:  # a decider's bug, before anything was changed
             _logger.exception("%s failed", request.WhichOneof("body"))
             reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
-        else:
-            self._answer_at(offset, reply, response)
 
     @property
-    def _is_about_to_be_active(self) -> bool:
-        """Elected, and waiting for the first commit of the epoch: a moment, which is shorter than the callers' pause."""
+    def _may_wait(self) -> bool:
+        """This node is elected and waits for the first commit of its epoch, or a transaction is being appended, which lets
+        nothing come between its records: a moment, which is shorter than the callers' pause."""
         return self._quorum.is_leader and not self._stopped and len(self._early) < _EARLY_REQUESTS_MAX
 
-    def _carry_out(self, state: ControllerState, request: rpc.ControllerRequest) -> tuple[rpc.ControllerResponse, int]:
-        """Decides and appends; the response, and the offset whose commit lets it go."""
+    def _carry_out(self, state: ControllerState, request: rpc.ControllerRequest, reply: Reply) -> None:
+        """Decides, appends, and answers when that is committed; a transaction is appended over several turns of the loop.
+        Raises KafkaError, NotLeaderError, _ReplayError: then nothing was answered."""
         name = request.WhichOneof("body") or ""
         now_ms = self._timers.now_ms()
         if name == "broker_heartbeat":
             # Whatever comes of it and however late it is, it is a sign of life.
             _note_contact(state, request.broker_heartbeat, now_ms)
         decision = decide(state, name, request, self._quorum.next_offset, now_ms)
-        offset = self._append(state, decision.records, atomic=decision.atomic, cause=cause_of(name, request))
+        cause = cause_of(name, request)
+        batches = self._into_batches(state, decision.records, atomic=decision.atomic, cause=cause)
+
+        def conclude() -> None:
+            self._answer_at(self._appended_offset, reply, self._conclude(state, name, request, decision, now_ms))
+
+        if decision.atomic and len(batches) > 1:
+            self._series = _Series(deque(batches), cause, conclude, reply)
+            self._active_timers["series"] = self._timers.call_later_ms(0, self._continue_series)
+        else:
+            self._append_batches(state, batches, cause)
+            conclude()
+
+    def _continue_series(self) -> None:
+        """A batch in each turn: in between, the node votes, fetches and is fetched from."""
+        state, series = self._state, self._series
+        if state is None or series is None:
+            return
+        self._series = None  # from here on its failure is answered here
+        try:
+            self._append_batches(state, [series.batches.popleft()], series.cause)
+        except NotLeaderError:
+            series.reply(self._not_controller())
+        except _ReplayError:
+            series.reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            if series.batches:
+                self._series = series
+                self._active_timers["series"] = self._timers.call_later_ms(0, self._continue_series)
+                return
+            series.conclude()
+        self._take_up_early()
+
+    def _conclude(
+        self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any], now_ms: int
+    ) -> rpc.ControllerResponse:
+        """What follows from an append, and the response."""
+        offset = self._appended_offset
         if name == "broker_heartbeat" and cluster.shutdown_begins(state, request.broker_heartbeat.broker_id):
             state.sessions.begin_shutdown(request.broker_heartbeat.broker_id, offset)
         elif name == "register_broker":
@@ -223,27 +278,30 @@ class Controller:
         getattr(response, name).CopyFrom(decision.response)
         if decision.records:
             self._attempts.keep(request.request_id, offset, response)
-        return response, offset
+        return response
 
-    def _append(self, state: ControllerState, records: list[Record], *, atomic: bool, cause: str) -> int:
-        """Applies and appends. The offset that must be committed before the outcome may be told: without records too,
-        for what was decided on may not be committed yet. Raises KafkaError, and then nothing has changed; NotLeaderError or
-        _ReplayError, and then this is not the active controller any more."""
+    def _into_batches(self, state: ControllerState, records: list[Record], *, atomic: bool, cause: str) -> list[Batch]:
+        """Raises KafkaError for what may not be written."""
         settings = self._settings
         check_records(records, features.metadata_version(state))
-        batches = into_batches(
+        return into_batches(
             records,
             atomic=atomic,
             records_max=settings.records_per_batch_max,
             bytes_max=settings.batch_bytes_max,
             name=cause,
         )
+
+    def _append_batches(self, state: ControllerState, batches: Iterable[Batch], cause: str) -> None:
+        """Applies and appends. Then ``_appended_offset`` must be committed before the outcome may be told: without batches
+        too, for what was decided on may not be committed yet. Raises NotLeaderError or _ReplayError, and then this is not
+        the active controller any more."""
         try:
-            # Applied first: what cannot be applied must never get into the log, where it would stop every node.
-            for record in records:
-                state.replay(record)
             for batch in batches:
-                self._appended_offset = self._quorum.append(batch, self._epoch, cause)
+                # Applied first: what cannot be applied must never get into the log, where it would stop every node.
+                for record in batch.records:
+                    state.replay(record)
+                self._appended_offset = self._quorum.append(batch.encoded, self._epoch, cause)
         except NotLeaderError:
             self._deactivate()
             raise
@@ -251,7 +309,6 @@ class Controller:
             _logger.exception("cannot append what was decided: %s", cause)
             self._give_up()
             raise _ReplayError from error
-        return self._appended_offset
 
     def _give_up(self) -> None:
         """The state is not to be trusted any more: it is dropped, and somebody else shall lead."""
@@ -345,6 +402,9 @@ class Controller:
         """Step by step, for a broker may have ten thousand partitions: the first of them have other leaders before the
         last are decided on, and what else the node has to do gets its turn in between."""
         state = self._state
+        if self._series is not None:
+            self._active_timers["fencing"] = self._timers.call_later_ms(_SERIES_PAUSE_MS, self._fence_expired)
+            return
         if state is None or (step := cluster.fence_first_expired(state, self._timers.now_ms(), _FENCING_STEP)) is None:
             return
         if step.is_last:
@@ -354,14 +414,15 @@ class Controller:
 
     def _rebalance(self) -> None:
         state = self._state
-        if state is not None:
+        if state is not None and self._series is None:
             records = rebalance_leaders(state, _ELECTIONS_PER_REBALANCE_MAX)
             self._append_own(state, records, "leaders return to the first replicas")
 
     def _append_own(self, state: ControllerState, records: list[Record], cause: str) -> bool:
         """False when that was not possible: another controller will do it."""
         try:
-            self._append(state, records, atomic=False, cause=cause)
+            batches = self._into_batches(state, records, atomic=False, cause=cause)
+            self._append_batches(state, batches, cause)
         except (NotLeaderError, _ReplayError):
             return False
         except KafkaError as error:

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
-from ottla.quorum.metadata.transactions import Transactions
+from ottla.quorum.metadata.transactions import DraftedTransactions
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.key_value import KeyValueStore
 
@@ -28,8 +27,8 @@ class MetadataPublisher(Protocol):
 class MetadataLoader:
     """`QuorumListener` that keeps the image and its store at the last committed record, and tells the publishers.
 
-    Records of a transaction wait for its end: the image and the store stay where they were before it began, so that a
-    restart in the middle reads it from its beginning again.
+    Records of a transaction are applied to a draft until its end: the image and the store stay where they were before it
+    began, so that a restart in the middle reads it from its beginning again.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class MetadataLoader:
         self._check_features(self.image)
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
-        self._transactions: Transactions[pb.MetadataRecord] = Transactions()
+        self._transactions = DraftedTransactions()
 
     @property
     def next_offset(self) -> int:
@@ -74,13 +73,8 @@ class MetadataLoader:
 
     def on_commit(self, batch: CommittedBatch) -> None:
         """Raises UnreadableRecordError or KafkaError (UNSUPPORTED_VERSION): then this node cannot follow the log any more."""
-        delta = MetadataDelta()
-        for data in batch.records:
-            record = decode(data)
-            for each in self._transactions.take(record, record):
-                self.image.apply(each, delta)
-        if self._transactions.is_open:
-            assert delta.is_empty, "the controller gives a transaction batches of its own"
+        delta = self._transactions.apply(self.image, map(decode, batch.records))
+        if delta is None:
             return
         if delta.features:
             self._check_features(self.image)

@@ -34,17 +34,32 @@ def check_by_hand(state: ControllerState, replicas: Sequence[int], replication_f
         raise _impossible(f"the assignment {list(replicas)} has not {replication_factor} replicas as the others have")
 
 
-def new_partition(state: ControllerState, topic_id: bytes, index: int, replicas: Sequence[int]) -> Record:
-    """A partition whose active replicas are in sync, led by the first of them. Raises KafkaError
-    (INVALID_REPLICA_ASSIGNMENT) when there is none."""
+def new_partitions(
+    state: ControllerState, topic_id: bytes, first_index: int, assignments: Iterable[Sequence[int]]
+) -> list[Record]:
+    """Partitions whose active replicas are in sync, led by the first of them. Raises KafkaError
+    (INVALID_REPLICA_ASSIGNMENT) where there is none."""
+    models: dict[tuple[int, ...], Record] = {}  # by replicas: what ten thousand partitions have in common is made once
+    records = []
+    for index, replicas in enumerate(map(tuple, assignments), first_index):
+        model = models.get(replicas)
+        if model is None:
+            model = models[replicas] = _new_partition(state, topic_id, replicas)
+        record = Record()
+        record.CopyFrom(model)
+        record.partition.partition_id = index
+        records.append(record)
+    return records
+
+
+def _new_partition(state: ControllerState, topic_id: bytes, replicas: tuple[int, ...]) -> Record:
+    """Partition 0."""
     isr = tuple(each for each in replicas if state.is_active(each))
     if not isr:
         raise _impossible(f"all brokers of the assignment {list(replicas)} are fenced or shutting down")
     directories = tuple(state.directory_for_new_replica(each) for each in replicas)
-    view = PartitionView(
-        tuple(replicas), isr, leader=isr[0], leader_epoch=0, partition_epoch=0, directories=directories
-    )
-    return partition_record(topic_id, index, view)
+    view = PartitionView(replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0, directories=directories)
+    return partition_record(topic_id, 0, view)
 
 
 def _impossible(message: str) -> KafkaError:

@@ -57,7 +57,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Topic settings as this node's file has them, for topics that do not set them."""
     config_rules: ConfigRules = NoConfigRules()
     partitions_per_request_max: int = 10_000
-    records_per_batch_max: int = 1000
+    records_per_batch_max: int = 500
     batch_bytes_max: int = 1 << 20
     rebalance_interval_ms: int = (
         300_000  # leader.imbalance.check.interval.seconds; 0: auto.leader.rebalance.enable=false

@@ -3,7 +3,7 @@
 from ottla.log.topic_names import TOPIC_NAME_LENGTH_MAX, is_valid_topic_name
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.controller.decisions.assignments import check_by_hand, new_partition, placed
+from ottla.quorum.controller.decisions.assignments import check_by_hand, new_partitions, placed
 from ottla.quorum.controller.decisions.configs import check_values
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
 from ottla.quorum.controller.decisions.state import ControllerState
@@ -80,7 +80,7 @@ def _create(state: ControllerState, topic: _NewTopic, result: rpc.CreateTopicsRe
     topic_id = random_id(state.rng)
     records = [Record(topic=pb.Topic(name=topic.name, topic_id=topic_id))]
     records += [config_record(TOPIC_RESOURCE, topic.name, name, value) for name, value in configs.items()]
-    records += [new_partition(state, topic_id, index, replicas) for index, replicas in enumerate(assignments)]
+    records += new_partitions(state, topic_id, 0, assignments)
     result.topic_id = topic_id
     result.num_partitions, result.replication_factor = len(assignments), len(assignments[0])
     result.configs.extend(rpc.TopicConfig(name=name, value=value) for name, value in configs.items())
@@ -214,4 +214,4 @@ def _more_partitions(state: ControllerState, asked: rpc.CreatePartitionsRequest.
             check_by_hand(state, replicas, factor)
     else:
         assignments = placed(state, more, factor)
-    return [new_partition(state, topic.id, present + index, each) for index, each in enumerate(assignments)]
+    return new_partitions(state, topic.id, present, assignments)

@@ -339,6 +339,39 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
     assert (list(loader.image.topics_by_name), loader.next_offset) == (["topic-1"], 4)
 
 
+def test_an_aborted_change_of_what_was_there_leaves_it_as_it_was() -> None:
+    store = DictStore()
+    loader = MetadataLoader(store)
+    loader.on_commit(batch(0, SOME))
+    before = loader.image.fork()
+    loader.on_commit(batch(20, [begin(), partition(1, 7), change(1, 0, leader=3), config("retention.ms", None)]))
+    assert loader.image == before, "not before its end"
+    loader.on_commit(batch(24, [abort()]))
+    assert loader.image == before
+    loader.on_commit(batch(25, [change(1, 0, leader=2)]))
+    assert loader.image.topics_by_name["topic-1"].partitions[0].leader == 2
+    assert MetadataLoader(store).image == loader.image
+
+
+def test_a_transaction_comes_to_the_same_as_its_records_alone() -> None:
+    store, parts = DictStore(), [[begin(), *SOME[:4]], SOME[4:8], [*SOME[8:], end()]]
+    loader = MetadataLoader(store)
+    held = loader.image
+    offset = 0
+    for records in parts:
+        loader.on_commit(batch(offset, records))
+        offset += len(records)
+    assert loader.image == build(SOME)
+    assert loader.image is held, "whoever holds the image keeps it"
+    assert MetadataLoader(store).image == loader.image
+
+
+@pytest.mark.parametrize("records", [[begin(), begin()], [end()], [abort()]])
+def test_marks_that_make_no_transaction_are_unreadable(records: list[Record]) -> None:
+    with pytest.raises(UnreadableRecordError):
+        MetadataLoader(DictStore()).on_commit(batch(0, records))
+
+
 def test_a_snapshot_replaces_what_was_there() -> None:
     files = {"received": DictStore()}
     ImageStore(files["received"]).replace(build([topic(5), partition(5, 0)]))

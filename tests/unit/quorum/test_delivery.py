@@ -1,0 +1,49 @@
+"""How much the application is told before the loop gets its turn."""
+
+from collections.abc import Callable
+
+from ottla.quorum.batches import encode_values
+from ottla.quorum.delivery import TURN_RECORDS, CommitDelivery
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
+from ottla.testing.quorum.memory import MemoryLog
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.told: list[CommittedBatch] = []
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        self.told.append(batch)
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
+
+    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None: ...
+
+
+def large_batches(count: int) -> list[CommittedBatch]:
+    size = TURN_RECORDS
+    return [CommittedBatch(at * size, (at + 1) * size - 1, 1, 0, [b"x"] * size) for at in range(count)]
+
+
+def test_what_a_leader_appended_is_told_over_several_turns() -> None:
+    listener, turns, ends = Listener(), list[Callable[[], None]](), list[int]()
+    delivery = CommitDelivery(
+        MemoryLog(), listener, 0, lambda: turns.append(delivery.deliver), lambda: ends.append(len(listener.told))
+    )
+    batches = large_batches(3)
+    delivery.keep(batches)
+    delivery.commit(3 * TURN_RECORDS)
+    assert len(listener.told) == 1
+    while turns:
+        turns.pop()()
+    assert listener.told == batches
+    assert ends == [3], "only then everything was told"
+
+
+def test_small_batches_are_told_in_one_turn() -> None:
+    listener, log = Listener(), MemoryLog()
+    delivery = CommitDelivery(log, listener, 0, lambda: None, lambda: None)
+    for offset in range(20):
+        log.append_as_follower(bytes(encode_values([b"x"], offset, 1, 0, "")), 1)
+    delivery.commit(20)
+    assert len(listener.told) == 20
