@@ -186,11 +186,19 @@ def test_a_bomb_is_refused_when_records_must_be_walked() -> None:
         b"\x7e\x00\x00\x00\x02a\x00",
         b"\x0e\x00\x00\x00\x02a\x00\x00\x00",
         b"\x0a\x00\x00\x00\x02a\x00",
+        b"\x0a\x00\x00\x00\x02a",  # five bytes, as it says; no record has fewer than six
     ],
 )
 def test_records_that_do_not_fit_their_header_are_refused_when_walked(block: bytes) -> None:
     header = read_header(encode_batch([Record(0, NOW, b"k", b"")]))
     assert refusal(assemble_batch(header, block), COMPACTED).code is ErrorCode.INVALID_RECORD
+
+
+def test_a_record_that_passes_the_end_of_its_batch_is_named() -> None:
+    header = read_header(encode_batch([Record(0, NOW, b"k", b"")]))
+    error = refusal(assemble_batch(header, b"\x7e\x00\x00\x00\x02a\x00"), COMPACTED)
+    assert isinstance(error, RecordError)
+    assert error.batch_index == 0
 
 
 def test_log_append_time_is_stamped_in_place_and_sealed() -> None:
@@ -298,6 +306,15 @@ def test_a_follower_takes_gaps_but_never_offsets_that_go_back() -> None:
         with pytest.raises(KafkaError) as caught:
             validate_follower_batches(data, end)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_takes_no_batch_that_ends_before_it_begins() -> None:
+    batch = placed(10)
+    HEADER.pack_into(batch, 0, *read_header(batch)._replace(last_offset_delta=-1))
+    reseal(batch)
+    with pytest.raises(KafkaError) as caught:
+        validate_follower_batches(batch, 10)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_follower_checks_every_crc() -> None:
