@@ -41,7 +41,7 @@ def validate_client_batch(
 
     On LogAppendTime topics ``view`` (writable) is stamped with ``now_ms`` and its CRC made anew; the header returned is the
     one after that. Base offset and leader epoch are for the log to stamp. Raises KafkaError: CORRUPT_MESSAGE,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_RECORD (RecordError names the record), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
+    INVALID_RECORD (old formats too; RecordError names the record), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE.
     """
     size = len(view)
@@ -218,7 +218,7 @@ def validate_follower_batches(
 def _refuse_shape(view: Buffer) -> NoReturn:
     if len(view) > MAGIC_AT and view[MAGIC_AT] in (0, 1):
         message = f"message format {view[MAGIC_AT]} is no longer supported; use record batches (version 2)"
-        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
+        raise RecordError(message)  # as ProduceRequest.validateRecords says it
     if len(view) == 0:
         raise RecordError("no batch where exactly one was expected")
     if len(view) < HEADER_BYTES:
