@@ -70,6 +70,7 @@ class Broker:
             WakeQueue(asyncio.get_running_loop()),
             host.sync_later,
         )
+        self.storage.moves.on_moved = self.replicas.log_moved
         self._scrubbing = Scrubbing(self.storage.manager.logs, ScrubSettings.of(config), timers, self.replicas.damaged)
         self.storage.when_damaged(self._scrubbing.look_at)
         self.lifecycle = BrokerLifecycle(
@@ -98,6 +99,7 @@ class Broker:
             producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
+            moves=self.storage.moves,
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
         )

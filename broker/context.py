@@ -8,6 +8,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 
 if TYPE_CHECKING:
+    from ottla.broker.moves import DirectoryMoves
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
     from ottla.broker.replication.replica_manager import ReplicaManager
@@ -31,5 +32,6 @@ class BrokerContext:
     producer_ids: "ProducerIds"
     quorum_view: "QuorumView"
     logs: "LogManager"
+    moves: "DirectoryMoves"
     node_id: int
     cluster_id: str

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
+from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
 from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, log_config
@@ -77,6 +78,8 @@ class Storage:
         )
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
         self.manager.on_directory_failed = self._directory_failed
+        speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
+        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._forget_cleaning, speed)
         self._expiring: list[TopicPartition] = []
         self._cleaning = self._prepare_cleaning(start_cleaner)
         for root in self.manager.roots:
@@ -254,6 +257,7 @@ class Storage:
             timer.cancel()
         self._expiring.clear()
         self._new_logs.close()
+        self.moves.close()
         if self._cleaning is not None:
             await self._cleaning.stop()
         await self._removals.close(drop_waiting=True)  # the next start finds what is left

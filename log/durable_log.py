@@ -131,6 +131,11 @@ class DurableLog:
         self._old_bytes = sum(segment.size for segment in segments[:-1])
         self.places.clear()
 
+    @property
+    def generation(self) -> int:
+        """Another one after every truncation."""
+        return self._generation
+
     def truncated(self) -> None:
         """Something below the log end went: what others remember of it is void."""
         self._generation += 1
@@ -145,6 +150,11 @@ class DurableLog:
 
     def set_epochs(self, entries: EpochEntries) -> None:
         self.epochs = LeaderEpochCache(entries, self._on_epochs)
+
+    def adopt_epochs(self, entries: EpochEntries) -> None:
+        """Takes another log's epochs over."""
+        self.set_epochs(entries)
+        self._epochs_changed = True
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
         """A batch of this epoch is in the log at this offset."""

@@ -12,13 +12,14 @@ from random import Random
 
 import msgspec
 
-from ottla.log import roots
+from ottla.log import moves, roots
 from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CleanShutdown, offset_table
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX, OpenFiles
 from ottla.log.log import Log
+from ottla.log.moves import FutureLog
 from ottla.log.names import TopicPartition
 from ottla.log.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
 from ottla.log.saved_offsets import SavedOffsets
@@ -89,11 +90,18 @@ class LogManager:
             try:
                 self._locks.append(roots.lock(self.disk, path))
                 root.directory_id = identities.check(self.disk, path)
+            except OSError as error:
+                self._log_failure(root, error)
+        working = [root for root in self.roots if root.failure is None]
+        moves.settle(self.disk, [root.path for root in working])
+        for root in working:
+            try:
                 self._open_root(root, now_ms, config_of or (lambda partition: self._defaults))
             except OSError as error:
                 self._log_failure(root, error)
             except StorageError:
                 pass  # the directory noted its failure already
+        for root in self.roots:
             root.on_failure = self._on_failure
         if all(root.failure for root in self.roots):
             raise LogDirectoryError(f"no log directory works: {self.roots[0].failure}")
@@ -235,6 +243,55 @@ class LogManager:
     def strays(self, is_ours: Callable[[TopicPartition, bytes | None], bool]) -> list[Log]:
         """Logs of which ``is_ours(partition, topic id)`` says no: once, when the metadata was read after the start."""
         return [log for log in self.logs.values() if not is_ours(log.partition, log.topic_id)]
+
+    def begin_move(self, log: Log, root: DirectoryState, now_ms: int) -> FutureLog:
+        """A copy of the log begins in another directory. Raises StorageError."""
+        if not root.writable:
+            root.refuse()
+        name = roots.retired_name(log.partition, self._rng.randbytes(16).hex(), roots.FUTURE_SUFFIX)
+        start = log.log_start_offset
+        copy = Log.open(
+            self.disk, f"{root.path}/{name}", log.partition, log.config,
+            now_ms=now_ms, log_start_offset=start, files=self._files, root=root,
+        )  # fmt: skip
+        assert log.topic_id is not None
+        copy.set_topic_id(log.topic_id)
+        root.partitions += 1
+        return FutureLog(log, copy)
+
+    def end_move(self, move: FutureLog, now_ms: int) -> None:
+        """Gives the copy up: its files go with `purge`. Nothing is raised: it may be for its disk's sake."""
+        copy = move.copy
+        copy.root.forget(copy)
+        self._guarded(copy.root, copy.abandon)
+        self._condemned.append((now_ms, copy.directory, copy.root))
+
+    def finish_move(self, move: FutureLog, now_ms: int) -> Log:
+        """The copy takes the log's place. Raises StorageError, and then the log is as it was."""
+        source, copy = move.source, move.copy
+        root, partition = copy.root, source.partition
+        target = f"{root.path}/{partition}"
+        move.complete()
+        try:
+            moves.mark(self.disk, source.directory, copy.directory, target)
+        except OSError as error:
+            raise source.root.failed(error) from error
+        try:
+            self.disk.rename(copy.directory, target)
+            self.disk.sync_directory(root.path)
+            log = Log.open(
+                self.disk, target, partition, source.config, now_ms=now_ms, log_start_offset=source.log_start_offset,
+                high_watermark=source.high_watermark, clean_shutdown=True, files=self._files, root=root,
+            )  # fmt: skip
+        except (OSError, StorageError) as error:
+            with suppress(OSError):
+                moves.unmark(self.disk, source.directory)
+            raise root.failed(error) if isinstance(error, OSError) else error from error
+        log.producers = source.producers  # it also knows producers whose batches are gone
+        root.forget(copy)
+        self.delete(partition, now_ms)
+        self._add(log)
+        return log
 
     def _rename(self, log: Log, suffix: str) -> str:
         log.abandon()

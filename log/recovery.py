@@ -62,10 +62,13 @@ def recover(
 def _sweep(disk: Disk, directory: str) -> list[str]:
     """Finishes or undoes what a crash interrupted; returns the names that remain."""
     names = disk.list_directory(directory)
-    for name in names:
+    interrupted = [name for name in names if name.endswith((DELETED, ".tmp", CLEANED_SUFFIX, SWAP_SUFFIX))]
+    if not interrupted:
+        return names
+    for name in interrupted:
         if name.endswith((DELETED, ".tmp")):
             disk.unlink(f"{directory}/{name}")
-    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in interrupted):
         recover_swaps(disk, directory)
     return disk.list_directory(directory)
 

@@ -70,7 +70,10 @@ def check_presence(disk: Disk, path: str) -> None:
 
 
 class Found(NamedTuple):
-    """What lies in a directory: partitions and their paths, and directories that were condemned before a restart."""
+    """What lies in a directory: partitions and their paths, and directories that were condemned before a restart.
+
+    An unfinished copy of a log that was being moved is condemned too.
+    """
 
     partitions: dict[TopicPartition, str]
     condemned: list[str]
@@ -82,7 +85,7 @@ def find(disk: Disk, root: str) -> Found:
     condemned = []
     for name in disk.list_directory(root):
         path = f"{root}/{name}"
-        if name.endswith(DELETE_SUFFIX) and "." in name and disk.is_directory(path):
+        if name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)) and "." in name and disk.is_directory(path):
             condemned.append(path)
             continue
         topic, dash, number = name.rpartition("-")

@@ -39,6 +39,10 @@ def _describe(broker: BrokerContext, wanted: _Wanted | None) -> list[DescribeLog
     for log in logs:
         if log is not None:
             found[log.root].setdefault(log.partition.topic, []).append(_partition(log))
+    for name, move in broker.moves.under_way.items():
+        if wanted is None or (name.topic, name.partition) in wanted:
+            future = DescribeLogDirsPartition(name.partition, move.copy.size_bytes, move.lag, is_future_key=True)
+            found[move.copy.root].setdefault(name.topic, []).append(future)
     return [_result(broker, root, topics) for root, topics in found.items()]
 
 

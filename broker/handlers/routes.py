@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers import (
     alter_configs,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -33,6 +34,7 @@ RoutesOf = Callable[[BrokerContext], list[Route]]
 
 HANDLERS: tuple[RoutesOf, ...] = (
     alter_configs.routes,
+    alter_replica_log_dirs.routes,
     create_partitions.routes,
     create_topics.routes,
     delete_records.routes,

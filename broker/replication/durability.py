@@ -29,6 +29,12 @@ class Durability:
         if not running:
             self._next(log)
 
+    def moved(self, log: PartitionLog) -> None:
+        """Another log took this one's place, with everything in it stable."""
+        on_stable = self._waiting.pop(log, None)
+        if on_stable is not None:
+            on_stable(log.log_end_offset)
+
     def _next(self, log: PartitionLog) -> None:
         ticket = log.unsynced()
         if ticket is None:
@@ -38,12 +44,12 @@ class Durability:
 
     def _synced(self, log: PartitionLog, ticket: SyncTicket, error: OSError | None) -> None:
         if error is not None:
-            del self._waiting[log]
+            self._waiting.pop(log, None)
             if not log.abandoned:
                 log.root.failed(error)
             return
         if log.abandoned:
-            del self._waiting[log]
+            self._waiting.pop(log, None)
             return
         log.mark_synced(ticket)
         if log.recovery_point < log.log_end_offset:

@@ -20,7 +20,7 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.healing import Healing
 from ottla.broker.replication.partition import Partition, PartitionEvents
-from ottla.broker.replication.ports import LogStore
+from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.topic_config import TOPIC_RESOURCE, log_config
@@ -83,7 +83,7 @@ class ReplicaManager:
         self._image: MetadataImage | None = None
         self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
-        durability = Durability(sync_later)
+        self._durability = durability = Durability(sync_later)
         self._healing = Healing(controller, self.node_id, self._epoch, timers)
         self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
@@ -308,6 +308,17 @@ class ReplicaManager:
         partition = self.partitions.get((name.topic, name.partition))
         if partition is not None:
             self._healing.found(partition, damage)
+
+    def log_moved(self, old: PartitionLog, new: PartitionLog) -> None:
+        """The partition's log lies in another directory now."""
+        name = new.partition
+        partition = self.partitions.get((name.topic, name.partition))
+        view = self._view(name.topic, name.partition)
+        if partition is not None and partition.log is old:
+            partition.log = new
+            self._durability.moved(old)
+            if view is not None:
+                self._tell_directory(partition, view)
 
     def led_count(self) -> int:
         """How many partitions this broker leads: what a controlled shutdown waits for. Costs a look at each."""

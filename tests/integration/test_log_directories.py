@@ -2,6 +2,8 @@
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import NewTopic as KafkaNewTopic
 
 from ottla.testing.cluster import Cluster
 from ottla.testing.processes import wait_for
@@ -41,3 +43,32 @@ def test_the_loss_of_a_directory_costs_its_partitions_only() -> None:
             index for index in range(PARTITIONS) if index not in lost
         ]
         assert list(second.iterdir()) == []
+
+
+def test_a_replica_moves_to_another_directory_for_a_client_that_asks() -> None:
+    with Cluster(nodes=1, log_directories=2) as cluster:
+        servers = cluster.bootstrap_servers.split(",")
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_topics([KafkaNewTopic(TOPIC, 1, 1)])
+        producer = KafkaProducer(bootstrap_servers=servers)
+        for number in range(100):
+            producer.send(TOPIC, b"%d" % number, partition=0)
+        producer.flush()
+        directories = cluster.log_directories(1)
+        (source,) = (path for path in directories if (path / f"{TOPIC}-0").exists())
+        (target,) = (path for path in directories if path != source)
+
+        admin.alter_replica_log_dirs({(TOPIC, 0, 1): str(target)})
+
+        wait_for((target / f"{TOPIC}-0").exists, "the replica to be there")
+        wait_for(lambda: not (source / f"{TOPIC}-0").exists(), "the replica to be gone here")
+        producer.send(TOPIC, b"100", partition=0)
+        producer.close()
+        consumer = KafkaConsumer(TOPIC, bootstrap_servers=servers, group_id=None, auto_offset_reset="earliest")
+        found: list[bytes] = []
+        while len(found) < 101:
+            for batch in consumer.poll(10_000).values():
+                found += [record.value for record in batch]
+        consumer.close()
+        admin.close()
+        assert found == [b"%d" % number for number in range(101)]

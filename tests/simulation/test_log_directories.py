@@ -4,6 +4,12 @@ import asyncio
 
 import pytest
 
+from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.broker.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
 from ottla.broker.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -11,6 +17,8 @@ from ottla.broker.wire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.broker.wire.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.broker.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.names import TopicPartition
@@ -22,6 +30,7 @@ from ottla.testing.simulation.workload import PRODUCE_VERSION, check_history, re
 from tests.simulation.conftest import Rig, play
 
 FIRST, SECOND = "/data", "/more"
+THIRD = "/third"
 TWO = (FIRST, SECOND)
 TOPIC, PARTITIONS = "flights", 4
 
@@ -215,3 +224,102 @@ def test_a_node_ends_when_the_metadata_logs_directory_is_lost(paths: list[str]) 
         rig.loop.unhandled.clear()  # the failure itself
 
     play(scenario, directories=TWO)
+
+
+async def move(rig: Rig, broker: int, path: str, *indexes: int) -> list[int]:
+    """The errors of the answers."""
+    topic = AlterReplicaLogDirTopic(TOPIC, list(indexes))
+    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [topic])])
+    answer = await rig.client().call(rig.cluster.brokers[broker - 1], request, AlterReplicaLogDirsResponse)
+    return [each.error_code for result in answer.results for each in result.partitions]
+
+
+@pytest.mark.parametrize("flush", ["false", "true"])
+@pytest.mark.parametrize("seed", range(2))
+def test_replicas_move_to_another_directory_under_load(seed: int, flush: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        producers = [rig.produce(TOPIC, index, 0.005) for index in range(PARTITIONS)]
+        await rig.goes_on(*producers)
+        for broker in (1, 2):  # a leader and a follower
+            moving = in_directory(rig, broker, FIRST)
+            assert await move(rig, broker, SECOND, *moving) == [0] * len(moving)
+            await rig.until(lambda broker=broker: len(in_directory(rig, broker, SECOND)) == PARTITIONS)  # type: ignore[misc]  # bound now
+        await rig.goes_on(*producers)
+        ids = {number: rig.server(number).broker.storage.manager.roots[1].directory_id for number in (1, 2)}  # type: ignore[union-attr]  # every node is a broker
+        await rig.until(
+            lambda: all(told(rig, number, index) == ids[number] for number in (1, 2) for index in range(PARTITIONS))
+        )
+        assert all(rig.view(TOPIC, index).leader_epoch == 0 for index in range(PARTITIONS)), "nobody noticed"
+        for number in (1, 2):
+            await rig.restart(number)
+            assert len(in_directory(rig, number, SECOND)) == PARTITIONS
+        await rig.until(lambda: all(len(rig.view(TOPIC, index).isr) == 3 for index in range(PARTITIONS)))
+        await rig.goes_on(*producers)
+        for user in rig.users:
+            user.cancel()
+        for producer in producers:
+            found = await read_partition(rig.client(), TOPIC, producer.history.partition)
+            check_history(producer.history, found)
+
+    play(scenario, seed, directories=TWO, settings={"ottla.flush.before.ack": flush})
+
+
+def test_moves_that_cannot_be_are_refused() -> None:
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        (there, *_) = in_directory(rig, 1, SECOND)
+        assert await move(rig, 1, "/nowhere", there) == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert await move(rig, 1, SECOND, there, 99) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        rig.cluster.nodes[1].platter.fail(SECOND)
+        await rig.until(lambda: 1 not in rig.view(TOPIC, there).isr)
+        (other, *_) = (index for index in range(PARTITIONS) if index != there and 1 in rig.view(TOPIC, index).isr)
+        assert await move(rig, 1, SECOND, other) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await move(rig, 1, FIRST, there) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    play(scenario, directories=TWO)
+
+
+def test_a_move_is_seen_and_may_be_taken_back() -> None:
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        (index, *_) = in_directory(rig, 1, FIRST)
+        await rig.goes_on(rig.produce(TOPIC, index))
+        assert await move(rig, 1, SECOND, index) == [0]
+        answer = await rig.client().call(
+            rig.cluster.brokers[0],
+            DescribeLogDirsRequest([DescribableLogDirTopic(TOPIC, [index])]),
+            DescribeLogDirsResponse,
+        )
+        seen = {
+            result.log_dir: [(each.is_future_key, each.offset_lag > 0) for each in topic.partitions]
+            for result in answer.results
+            for topic in result.topics
+        }
+        assert seen == {FIRST: [(False, False)], SECOND: [(True, True)]}
+        assert await move(rig, 1, FIRST, index) == [0]
+        await asyncio.sleep(2)
+        assert place(rig, 1, index) == FIRST
+        left = SimulatedDisk(rig.cluster.nodes[1].platter).list_directory(SECOND)
+        assert not [name for name in left if name.endswith("-future")]
+
+    play(scenario, directories=TWO, settings={"replica.alter.log.dirs.io.max.bytes.per.second": "1000"})
+
+
+@pytest.mark.parametrize("path", TWO)
+def test_a_directory_that_fails_during_a_move_ends_it(path: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        # Of a follower, and away from the metadata log's directory or to a third one, so that the node lives on.
+        moving = in_directory(rig, 3, SECOND)
+        producers = [rig.produce(TOPIC, index, 0.01) for index in moving]
+        await rig.goes_on(*producers)
+        assert await move(rig, 3, THIRD, *moving) == [0] * len(moving)
+        rig.cluster.nodes[3].platter.fail(THIRD if path == FIRST else SECOND)
+        lost = [] if path == FIRST else moving
+        await asyncio.sleep(8)
+        assert [index for index in moving if 3 not in rig.view(TOPIC, index).isr] == lost
+        await rig.goes_on(*producers)
+        assert rig.cluster.lives[3] == 1
+
+    play(scenario, directories=(FIRST, SECOND, THIRD))

@@ -112,6 +112,7 @@ class Site:
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
             logs=cast(Any, None),
+            moves=cast(Any, SimpleNamespace(under_way={})),
             node_id=1,
             cluster_id="the-cluster",
         )

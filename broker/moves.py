@@ -1,0 +1,143 @@
+"""AlterReplicaLogDirs at work: copies logs to other directories in slices, one after the other, and exchanges them.
+
+A slice is small, so that requests have their turn between two. What was copied is synced on a thread before the exchange, which
+itself takes the milliseconds of a few small syncs.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ottla.log.log import Log, SyncTicket
+from ottla.log.manager import LogManager
+from ottla.log.moves import FutureLog
+from ottla.log.names import TopicPartition
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.sync_later import SyncLater
+from ottla.runtime.timers import LoopTimers
+
+SLICE_BYTES = 512 << 10
+PAUSE_MS = 2
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryMoves:
+    """The moves under way, by partition. ``before_exchange`` is told of the partition, ``on_moved`` the old and the new log."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        timers: LoopTimers,
+        wall_ms: Callable[[], int],
+        before_exchange: Callable[[TopicPartition], None],
+        bytes_per_second_max: int,
+    ) -> None:
+        self.under_way: dict[TopicPartition, FutureLog] = {}
+        self.on_moved: Callable[[Log, Log], None] = lambda old, new: None
+        self._manager = manager
+        self._timers = timers
+        self._wall_ms = wall_ms
+        self._before_exchange = before_exchange
+        self._pause_ms = max(PAUSE_MS, SLICE_BYTES * 1000 // max(bytes_per_second_max, 1))
+        self._sync_later = SyncLater()
+        self._synced: dict[FutureLog, None] = {}
+        self._ticking = self._closed = False
+
+    def request(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """Begins a move to the directory of that path; to where the log is already, it gives one up that is under way."""
+        root = next((each for each in self._manager.roots if each.path == path), None)
+        if root is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        log = self._manager.logs.get(partition)
+        if root.failure is not None or partition in self._manager.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if log is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        move = self.under_way.get(partition)
+        if move is not None and move.copy.root is root:
+            return ErrorCode.NONE
+        if move is not None:
+            self._end(move)
+        if log.root is root:
+            return ErrorCode.NONE
+        try:
+            self.under_way[partition] = self._manager.begin_move(log, root, self._wall_ms())
+        except KafkaError as error:
+            return error.code
+        self._tick_soon()
+        return ErrorCode.NONE
+
+    def close(self) -> None:
+        """What is not finished is given up: the next start removes it."""
+        self._closed = True
+        for move in list(self.under_way.values()):
+            self._end(move)
+        self._sync_later.close()
+
+    def _tick_soon(self) -> None:
+        if not self._ticking and not self._closed and self.under_way:
+            self._ticking = True
+            self._timers.call_later_ms(self._pause_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if self._closed or not self.under_way:
+            return
+        move = next(iter(self.under_way.values()))
+        try:
+            waits = self._advance(move)
+        except KafkaError as error:
+            logger.warning("Moving %s to %s: %s", move.source.partition, move.copy.root.path, error.message)
+            self._end(move)
+            waits = False
+        if not waits:
+            self._tick_soon()
+
+    def _advance(self, move: FutureLog) -> bool:
+        """One step. Whether the next one comes with the end of a sync. Raises KafkaError."""
+        if move.source.abandoned:
+            self._end(move)
+        elif move.copy_some(SLICE_BYTES):
+            if move in self._synced:
+                self._exchange(move)
+                return False
+            # What comes after this sync is little enough to be synced with the exchange.
+            self._synced[move] = None
+            return self._sync(move)
+        return False
+
+    def _sync(self, move: FutureLog) -> bool:
+        ticket = move.copy.unsynced()
+        if ticket is not None:
+            self._sync_later.sync(ticket.file, partial(self._was_synced, move, ticket))
+        return ticket is not None
+
+    def _was_synced(self, move: FutureLog, ticket: SyncTicket, error: OSError | None) -> None:
+        if self._closed or move.copy.abandoned:
+            self._tick_soon()
+            return
+        if error is not None:
+            move.copy.root.failed(error)
+            self._end(move)
+        else:
+            move.copy.mark_synced(ticket)
+            if self._sync(move):  # its next segment
+                return
+        self._tick_soon()
+
+    def _exchange(self, move: FutureLog) -> None:
+        old, partition = move.source, move.source.partition
+        self._before_exchange(partition)
+        new = self._manager.finish_move(move, self._wall_ms())
+        self._forget(move)
+        logger.info("Moved %s from %s to %s", partition, old.root.path, new.root.path)
+        self.on_moved(old, new)
+
+    def _end(self, move: FutureLog) -> None:
+        self._forget(move)
+        self._manager.end_move(move, self._wall_ms())
+
+    def _forget(self, move: FutureLog) -> None:
+        self._synced.pop(move, None)
+        self.under_way.pop(move.source.partition, None)
