@@ -24,19 +24,20 @@ def into_batches(
     its end, and the next controller aborts it if this one does not get there. Raises KafkaError (POLICY_VIOLATION) for
     a record that is too large for any batch.
     """
-    batches = _cut(records, records_max, bytes_max)
+    pairs = [(record, record.SerializeToString()) for record in records]
+    batches = _cut(pairs, records_max, bytes_max)
     if not atomic or len(batches) <= 1:
         return batches
     begin = Record(begin_transaction=pb.BeginTransaction(name=name))
     end = Record(end_transaction=pb.EndTransaction())
-    return _cut([begin, *records, end], records_max, bytes_max)
+    marks = [(each, each.SerializeToString()) for each in (begin, end)]
+    return _cut([marks[0], *pairs, marks[1]], records_max, bytes_max)
 
 
-def _cut(records: Sequence[Record], records_max: int, bytes_max: int) -> list[Batch]:
+def _cut(pairs: Sequence[tuple[Record, bytes]], records_max: int, bytes_max: int) -> list[Batch]:
     batches: list[Batch] = []
     room = 0
-    for record in records:
-        data = record.SerializeToString()
+    for record, data in pairs:
         if len(data) > bytes_max:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"a metadata record of {len(data)} bytes is too large")
         if not batches or len(batches[-1].records) == records_max or len(data) > room:

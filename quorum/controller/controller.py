@@ -21,6 +21,7 @@ from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, ch
 from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide
+from ottla.quorum.controller.series import Series
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.rpc.transport import Conversation, Reply
@@ -68,15 +69,6 @@ class _Waiting(NamedTuple):
     response: rpc.ControllerResponse
 
 
-class _Series(NamedTuple):
-    """The batches of one transaction that wait for their turns of the loop, and what follows the last of them."""
-
-    batches: deque[Batch]
-    cause: str
-    conclude: Callable[[], None]
-    reply: Reply
-
-
 class _ReplayError(Exception):
     """What was decided cannot be applied or appended; the state was given up for it."""
 
@@ -101,7 +93,7 @@ class Controller:
         self._state: ControllerState | None = None
         self._epoch = -1
         self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came when they could not be decided on yet
-        self._series: _Series | None = None
+        self._series: Series | None = None
         self._stopped = False
         self._waiting: deque[_Waiting] = deque()
         self._appended_offset = -1  # of the last record that this leadership appended
@@ -164,12 +156,15 @@ class Controller:
             timer.cancel()
         self._active_timers.clear()
         self._attempts.forget_answers()
-        series, self._series = self._series, None
-        if series is not None:
-            series.reply(self._not_controller())
+        self._fail_series(self._not_controller())
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.reply(self._not_controller())
+
+    def _fail_series(self, response: rpc.ControllerResponse) -> None:
+        series, self._series = self._series, None
+        if series is not None:
+            series.fail(response)
 
     def stop(self) -> None:
         """Answers nothing any more but NOT_CONTROLLER."""
@@ -236,31 +231,30 @@ class Controller:
             self._answer_at(self._appended_offset, reply, self._conclude(state, name, request, decision, now_ms))
 
         if decision.atomic and len(batches) > 1:
-            self._series = _Series(deque(batches), cause, conclude, reply)
-            self._active_timers["series"] = self._timers.call_later_ms(0, self._continue_series)
+            self._begin_series(state, batches, cause, conclude, reply)
         else:
             self._append_batches(state, batches, cause)
             conclude()
 
-    def _continue_series(self) -> None:
-        """A batch in each turn: in between, the node votes, fetches and is fetched from."""
-        state, series = self._state, self._series
-        if state is None or series is None:
-            return
-        self._series = None  # from here on its failure is answered here
-        try:
-            self._append_batches(state, [series.batches.popleft()], series.cause)
-        except NotLeaderError:
-            series.reply(self._not_controller())
-        except _ReplayError:
-            series.reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
-        else:
-            if series.batches:
-                self._series = series
-                self._active_timers["series"] = self._timers.call_later_ms(0, self._continue_series)
-                return
-            series.conclude()
-        self._take_up_early()
+    def _begin_series(
+        self, state: ControllerState, batches: list[Batch], cause: str, conclude: Callable[[], None], reply: Reply
+    ) -> None:
+        """What else is asked meanwhile waits for its end."""
+
+        def append(batch: Batch) -> bool:
+            try:
+                self._append_batches(state, [batch], cause)
+            except (NotLeaderError, _ReplayError):
+                self._take_up_early()
+                return False
+            return True
+
+        def finish() -> None:
+            self._series = None
+            conclude()
+            self._take_up_early()
+
+        self._series = Series(batches, append, self._timers, finish, reply)
 
     def _conclude(
         self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any], now_ms: int
@@ -313,6 +307,7 @@ class Controller:
     def _give_up(self) -> None:
         """The state is not to be trusted any more: it is dropped, and somebody else shall lead."""
         epoch = self._epoch
+        self._fail_series(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         self._deactivate()
         self._quorum.resign(epoch)
 

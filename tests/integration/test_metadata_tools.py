@@ -112,3 +112,22 @@ def test_a_dead_controller_is_named_in_one_line(bereaved: ProcessCluster) -> Non
     assert result.returncode == 1
     assert "no controller answers there" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_history_begins_with_the_snapshot_once_the_log_was_compacted() -> None:
+    small = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.max.retention.bytes": "1"}
+    with ProcessCluster(nodes=1, settings=small) as cluster:
+        source = ("-b", cluster.bootstrap_servers)
+        names = (f"topic-{number}" for number in range(100))
+        while not list(cluster.node(1).home.glob("data/__cluster_metadata-0/*.log.deleted")):
+            created = ottla("topics", "create", next(names), "--partitions", "20", *source)
+            assert created.returncode == 0, created.stderr
+        for where in (source, ("-d", str(cluster.node(1).home / "data"))):
+            first = printed("blame", "topic-0/0", *where)[0]
+            assert first["what"] == "so it was in the snapshot; what came before is gone"
+            begins = first["offset"]
+            assert "topic-0" in printed("at", str(begins), *where)["topics"]
+            refused = ottla("metadata", "at", str(begins - 1), *where)
+            assert refused.returncode == 1
+            assert f"the log has {begins} to " in refused.stderr
+            assert f"a snapshot ends at {begins}; what was before is gone" in refused.stderr
