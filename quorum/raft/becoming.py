@@ -69,7 +69,10 @@ def fail_change(state: RaftState, old: Role) -> None:
     """Whether the change of voters will be committed is for the next leader to see."""
     if isinstance(old, Leader) and old.change is not None and old.change.token is not None:
         fields = state.response_fields(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        state.emit(Respond(old.change.token, VoterChangeResponse(**fields)))
+        message = (
+            "the leadership moved on before the change was committed: see ottla quorum describe whether it was made"
+        )
+        state.emit(Respond(old.change.token, VoterChangeResponse(message=message, **fields)))
 
 
 def become_unattached(

@@ -106,7 +106,7 @@ def _check_survives(state: RaftState, role: Leader, voters: VoterSet) -> None:
     silent = [voter.key.id for voter in voters.voters if voter.key not in (state.key, *in_touch)]
     if not rules.quorum_survives(len(voters) - len(silent), len(voters)):
         what = f"of the voters {_names(voters.ids())} most have to be there; {_names(silent)} did not fetch lately"
-        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"{what}: start them first")
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"{what}: start them, then try again")
 
 
 def _names(nodes: Iterable[int]) -> str:

@@ -247,9 +247,18 @@ def test_a_change_that_could_not_be_committed_is_refused() -> None:  # ours; etc
     leader.wait(FETCH_TIMEOUT_MS)
     leader.fetches(key(2))  # node 3 is gone
 
-    assert refused(leader.removes(key(2)), ErrorCode.REQUEST_TIMED_OUT, "1, 3", "start them first")
+    assert refused(leader.removes(key(2)), ErrorCode.REQUEST_TIMED_OUT, "1, 3 most", "start them")
     assert leader.removes(key(3)) is None
     assert leader.voters == (1, 2)
+
+
+def test_who_waits_for_a_change_is_told_when_the_leader_goes() -> None:
+    leader = LeadingReplica(static(1, 2, 3))
+    token = object()
+    leader.handle(RequestReceived(RemoveVoterRequest(voter=key(3), **ADMINISTRATOR), token))
+    leader.handle(TimerExpired(Timer.CHECK_QUORUM))
+
+    assert refused(leader.answers[token], ErrorCode.NOT_LEADER_OR_FOLLOWER, "whether it was made")
 
 
 def test_only_the_leader_changes_voters() -> None:  # kraft.md 1.4
