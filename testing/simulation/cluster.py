@@ -51,14 +51,18 @@ class SimulatedCluster:
         settings: Mapping[str, str] | None = None,
         directories: Sequence[str] = (DATA,),
         plain_brokers: int = 0,
+        joining: int = 0,
     ) -> None:
-        """``settings``: Kafka's names, for every node, on top of `SETTINGS`. The first directory has the metadata log too."""
+        """``settings``: Kafka's names, for every node, on top of `SETTINGS`. The first directory has the metadata log too.
+        ``joining``: so many of ``nodes``, the last, are controllers that do not vote yet, and find the quorum by bootstrap
+        servers."""
         self.loop = loop
         self.directories = directories
         self.nodes: dict[int, SimulatedNode] = {
             number: loop.create_node(f"node-{number}") for number in range(1, nodes + plain_brokers + 1)
         }
-        self.voters = tuple(self.nodes)[:nodes]
+        self.voters = tuple(self.nodes)[: nodes - joining]
+        self.joining = tuple(self.nodes)[nodes - joining : nodes]
         self.servers: dict[int, Server] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}
@@ -73,18 +77,20 @@ class SimulatedCluster:
 
     def _config(self, number: int, settings: Mapping[str, str]) -> ServerConfig:
         host = self.nodes[number].name
-        voters = ",".join(f"{each}@{self.nodes[each].name}:{CONTROLLER_PORT}" for each in self.voters)
+        controllers = {each: f"{self.nodes[each].name}:{CONTROLLER_PORT}" for each in self.voters}
+        quorum = {"controller.quorum.voters": ",".join(f"{each}@{place}" for each, place in controllers.items())}
+        if number in self.joining:
+            quorum = {"controller.quorum.bootstrap.servers": ",".join(controllers.values())}
         listeners = f"PLAINTEXT://{host}:{CLIENT_PORT}"
-        votes = number in self.voters
+        is_controller = number in (*self.voters, *self.joining)
         texts = {
-            "process.roles": "broker,controller" if votes else "broker",
+            "process.roles": "broker,controller" if is_controller else "broker",
             "node.id": str(number),
-            "listeners": f"{listeners},CONTROLLER://{host}:{CONTROLLER_PORT}" if votes else listeners,
+            "listeners": f"{listeners},CONTROLLER://{host}:{CONTROLLER_PORT}" if is_controller else listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
             "log.dirs": ",".join(self.directories),
         }
-        return ServerConfig({**settings, **texts}, host)
+        return ServerConfig({**settings, **texts, **quorum}, host)
 
     @property
     def brokers(self) -> list[tuple[str, int]]:
