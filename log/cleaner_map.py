@@ -40,15 +40,11 @@ class KeyMap:
         self.capacity = max(buffer_bytes // ENTRY_BYTES, 1)
         self.keys: dict[bytes, int] = {}
         self.tombstones: list[int] = []
-        self.ordinal = 0  # of the next record
+        self.ordinal = 0  # of the next record; moved on behind each batch, whether its keys were noted or not
 
     def has_room_for(self, count: int) -> bool:
         """Whether ``count`` more keys fit. One batch always fits an empty map: otherwise nothing would ever be cleaned."""
         return not self.keys or len(self.keys) + count <= self.capacity
-
-    def skip(self, count: int) -> None:
-        """Goes past the records of a batch, whether their keys were noted or not."""
-        self.ordinal += count
 
     def section(self, first_offset: int, end_offset: int) -> DirtySection:
         fates = bytearray(self.ordinal)

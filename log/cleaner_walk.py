@@ -11,10 +11,12 @@ from ottla.log.records import RecordError, read_varint
 _SHIFT_END = 35  # a length is an int32: five bytes
 
 
-def note_keys(block: bytes, count: int, keymap: KeyMap) -> None:
-    """Puts the key of each record into the map with its ordinal (`KeyMap.skip` then moves on). Keyless records are passed over: they do not survive."""
+def note_keys(block: bytes, count: int, keymap: KeyMap, at: int, size: int) -> None:
+    """Puts the key of each record of ``block[at:size]`` into the map with its ordinal (the caller then moves that on).
+
+    Keyless records are passed over: they do not survive.
+    """
     keys, tombstones, ordinal = keymap.keys, keymap.tombstones, keymap.ordinal
-    at, size = 0, len(block)
     try:
         for current in range(ordinal, ordinal + count):
             byte = block[at]

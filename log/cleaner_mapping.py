@@ -1,0 +1,88 @@
+"""The first pass of compaction: reads the dirty part and notes the last occurrence of each key."""
+
+from crc32c import crc32c
+
+from ottla.log.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, check_crc, read_header
+from ottla.log.cleaner_job import CleaningJob, Pace
+from ottla.log.cleaner_map import DirtySection, KeyMap
+from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces
+from ottla.log.cleaner_transactions import TransactionTracker
+from ottla.log.cleaner_walk import note_keys
+from ottla.log.records import read_end_marker, records_block
+from ottla.log.transactions import AbortedTransaction
+from ottla.runtime.disk import Disk
+from ottla.runtime.errors import KafkaError
+
+_UNLIKE = UNLIKE | COMPRESSION_MASK
+
+
+class Mapping:
+    """Fills a map until the dirty part ends, or the map is full."""
+
+    def __init__(self, disk: Disk, job: CleaningJob, aborted: list[AbortedTransaction], pace: Pace) -> None:
+        self._disk = disk
+        self._job = job
+        self._pace = pace
+        self._map = KeyMap(job.dedupe_buffer_bytes)
+        # A transaction that ended before the dirty part would otherwise seem to go on in it.
+        self._transactions = TransactionTracker(entry for entry in aborted if entry.last_offset >= job.first_dirty)
+        self._unreadable: set[int] = set()
+        self._full_at = -1
+
+    def section(self) -> tuple[DirtySection, set[int]]:
+        """The map, and the base offsets of batches whose records cannot be read: they are kept as they are.
+
+        Raises CorruptBatchError.
+        """
+        first_dirty = self._job.first_dirty
+        end_offset = first_dirty
+        for segment in self._job.segments:
+            if segment.next_offset <= first_dirty:
+                continue
+            pieces = Pieces(self._disk, self._job.path(segment), self._pace)
+            for piece in pieces:
+                pieces.used = self._note_batches(piece)
+                if self._full_at >= 0:
+                    return self._map.section(first_dirty, self._full_at), self._unreadable
+            end_offset = segment.next_offset
+        return self._map.section(first_dirty, end_offset), self._unreadable
+
+    def _note_batches(self, piece: bytes) -> int:
+        """How many bytes of whole batches there were. Stops where the map is full."""
+        keymap, first_dirty = self._map, self._job.first_dirty
+        view, end, at = memoryview(piece), len(piece), 0
+        while end - at >= HEADER_BYTES:
+            base_offset, length, magic, crc, attributes, delta, _, _, count = FIELDS(piece, at)
+            following = at + LOG_OVERHEAD + length
+            if length < LENGTH_MIN or magic != 2:
+                read_header(piece, at)  # raises, and says why
+            if following > end:
+                break
+            if crc32c(view[at + CRC_START : following]) != crc:
+                check_crc(piece, read_header(piece, at), at)  # raises, and says more
+            if base_offset + delta >= first_dirty:
+                if not keymap.has_room_for(count):
+                    self._full_at = base_offset
+                    break
+                if attributes & _UNLIKE:
+                    self._note(read_header(piece, at), view[at:following])
+                else:
+                    try:
+                        note_keys(piece, count, keymap, at + HEADER_BYTES, following)
+                    except KafkaError:
+                        self._unreadable.add(base_offset)
+                keymap.ordinal += count
+            at = following
+        return at
+
+    def _note(self, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            marker = read_end_marker(batch, header)
+            if marker is not None:
+                self._transactions.marker_is_empty(header, committed=marker.committed)
+        elif not self._transactions.is_aborted(header):
+            try:
+                block = bytes(records_block(batch, header, self._job.inflated_bytes_max))
+                note_keys(block, header.records_count, self._map, 0, len(block))
+            except KafkaError:
+                self._unreadable.add(header.base_offset)
