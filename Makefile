@@ -6,7 +6,7 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum simulate log-model model proto clean
+.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum bench-log simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -74,6 +74,10 @@ simulate: setup ## many seeds of the quorum core and of the whole cluster; SEEDS
 
 consensus: setup ## the model checker and the planted bugs
 	pytest -q tests/model
+
+bench-log: setup ## the log's figures beside their goals, and what cleaning does to produce; see docs/benchmarks.md
+	$(BIN)/python -m tests.benchmarks.bench_log
+	$(BIN)/python -m tests.benchmarks.bench_cleaning
 
 log-model: setup ## a million random steps of logs against a list; a failure prints the command that replays it
 	$(BIN)/python -m ottla.testing.log.run --steps $(or $(STEPS),1000000)

@@ -1,19 +1,21 @@
-"""What a log can take and give on this machine: ``python tests/benchmarks/bench_log.py [directory]``.
+"""What a log can take and give on this machine, beside its goals, as one table in Markdown.
 
-Writes about 3 GB below ``directory`` (a temporary one by default) and removes them. Targets: 16 KB batches 1.0 GB/s, 100 B
-batches 150,000 appends/s, reading from page cache 2 GB/s, recovery 1 GB/s, append p99.9 2 ms under sustained load,
-10,000 clean partitions opened in 4 s, 4 KB of memory for each idle one.
+    python -m tests.benchmarks.bench_log [--directory /var/tmp] [--rounds 3] [--only append,read,...]
+
+Writes up to 3 GB below ``directory`` and removes them. Rates are the best of the rounds, times the least: other work on the
+machine only ever makes them worse.
 """
 
+import argparse
 import gc
-import resource
-import sys
-import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter, perf_counter_ns, process_time
+from tracemalloc import get_traced_memory, start, stop
+from typing import NamedTuple
 
 from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
@@ -22,12 +24,35 @@ from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.real_disk import RealDisk
+from tests.benchmarks.bench_log_pieces import compaction
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("bench", 0)
 PARTITIONS = 10_000
-ROUNDS = 3
 HEADER = 16  # what the leader stamps; put back before each append, as a new request would bring it
+READ_BYTES = 1 << 20
+TAIL_APPENDS = 120_000
+
+
+class Row(NamedTuple):
+    """A measured figure; ``goal`` 0 for none. ``at_least``: a rate, otherwise a time or a size."""
+
+    what: str
+    figure: float
+    unit: str
+    goal: float = 0.0
+    at_least: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        met = self.figure >= self.goal if self.at_least else self.figure <= self.goal
+        goal, verdict = (f"{sign} {_number(self.goal)}", "yes" if met else "**no**") if self.goal else ("", "")
+        return f"| {self.what} | {_number(self.figure)} {self.unit} | {goal} | {verdict} | {self.note} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
 
 
 def batch_of(size: int) -> bytearray:
@@ -44,79 +69,88 @@ def fill(log: Log, size: int, total_bytes: int) -> tuple[float, float]:
     batch = batch_of(size)
     fresh, view, count = bytes(batch[:HEADER]), memoryview(batch), total_bytes // size
     append = log.append_as_leader
-    start, cpu = perf_counter(), process_time()
+    began, cpu = perf_counter(), process_time()
     for _ in range(count):
         batch[:HEADER] = fresh
         append(view, 0, NOW_MS)
-    return count / (perf_counter() - start), (process_time() - cpu) / count
+    return count / (perf_counter() - began), (process_time() - cpu) / count
 
 
-def appending(root: Path) -> None:
-    for size, total_bytes in ((100, 20 << 20), (1024, 100 << 20), (16384, 600 << 20)):
+def appending(root: Path, rounds: int) -> Iterator[Row]:
+    for size, total_bytes in ((16384, 600 << 20), (100, 20 << 20), (1024, 100 << 20)):
         best, least = 0.0, 1.0
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             log = open_log(root / "bench-0")
             rate, cpu = fill(log, size, total_bytes)
             log.abandon()
             rmtree(root / "bench-0")
             best, least = max(best, rate), min(least, cpu)
-        print(f"append {size:6d} B   {best:10,.0f} /s  {best * size / 1e6:8.0f} MB/s   {least * 1e6:5.1f} us CPU each")
+        note = f"{least * 1e6:.1f} us CPU each"
+        if size == 16384:
+            yield Row("append of 16 KB batches", best * size / 1e6, "MB/s", 1000, note=note)
+        else:
+            yield Row(f"append of {size} B batches", best, "/s", 150_000 if size == 100 else 0, note=note)
 
 
-def tail(root: Path) -> None:
+def tail(root: Path, rounds: int) -> Iterator[Row]:
     """Append times under sustained load, with the pacing on."""
     log = open_log(root / "bench-0")
     batch = batch_of(16384)
     fresh, view = bytes(batch[:HEADER]), memoryview(batch)
     times = []
-    for _ in range(120_000):
+    for _ in range(TAIL_APPENDS):
         batch[:HEADER] = fresh
-        start = perf_counter_ns()
+        began = perf_counter_ns()
         log.append_as_leader(view, 0, NOW_MS)
-        times.append(perf_counter_ns() - start)
-    times.sort()
-    marks = [
-        (name, times[int(len(times) * share)] / 1e3) for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
-    ]
-    print(
-        "append tail, 2 GB  "
-        + "  ".join(f"{name} {time:.0f} us" for name, time in marks)
-        + f"  max {times[-1] / 1e6:.1f} ms"
-    )
+        times.append(perf_counter_ns() - began)
     log.abandon()
     rmtree(root / "bench-0")
+    times.sort()
+    p50, p99, p999 = (times[int(len(times) * share)] / 1e6 for share in (0.5, 0.99, 0.999))
+    note = f"p50 {p50 * 1e3:.0f} us, p99 {p99 * 1e3:.0f} us, max {times[-1] / 1e6:.0f} ms; 2 GB without a pause"
+    yield Row("append of 16 KB, p99.9", p999, "ms", 2, at_least=False, note=note)
 
 
-def reading_and_recovery(root: Path) -> None:
-    for size, total_bytes in ((100, 30 << 20), (16384, 600 << 20)):
+def reading_and_recovery(root: Path, rounds: int) -> Iterator[Row]:
+    for size, total_bytes, name in ((16384, 600 << 20, "16 KB"), (100, 30 << 20, "100 B")):
         log = open_log(root / "bench-0")
         fill(log, size, total_bytes)
-        best = max(read_all(log) for _ in range(ROUNDS))
+        read = max(read_all(log) for _ in range(rounds))
         total = log.size_bytes
         log.abandon()
         times = []
-        for _ in range(ROUNDS):
-            start = perf_counter()
+        for _ in range(rounds):
+            began = perf_counter()
             again = open_log(root / "bench-0")
-            times.append(perf_counter() - start)
+            times.append(perf_counter() - began)
             again.abandon()
         unchecked = read_all(open_log(root / "bench-0", clean=True))
-        print(
-            f"batches of {size:6d} B   read {best / 1e6:6.0f} MB/s   first read after a start {unchecked / 1e6:6.0f} MB/s"
-            f"   recovery {total / min(times) / 1e6:6.0f} MB/s"
-        )
         rmtree(root / "bench-0")
+        goal = size == 16384
+        note = f"page cache; the first read after a start, which checks CRCs: {unchecked / 1e6:,.0f} MB/s"
+        yield Row(f"sequential read, {name} batches", read / 1e6, "MB/s", 2000 * goal, note=note)
+        yield Row(f"recovery, {name} batches", total / min(times) / 1e6, "MB/s", 1000 * goal)
 
 
 def read_all(log: Log) -> float:
     """Bytes a second, a megabyte a read."""
-    start, offset = perf_counter(), log.log_start_offset
+    began, offset = perf_counter(), log.log_start_offset
     while offset < log.log_end_offset:
-        offset = log.read(offset, 1 << 20).next_offset
-    return log.size_bytes / (perf_counter() - start)
+        offset = log.read(offset, READ_BYTES).next_offset
+    return log.size_bytes / (perf_counter() - began)
 
 
-def many_partitions(root: Path) -> None:
+def compacting(root: Path, rounds: int) -> Iterator[Row]:
+    for batch_records, key_count in ((140, 300_000), (140, 1000), (1, 300_000)):
+        measured = compaction(batch_records, key_count, rounds)
+        note = (
+            f"{measured.kept:.0%} kept, {measured.cpu_mb_s:.0f} MB per CPU second; a worker process, its start included"
+        )
+        what = f"compaction, {batch_records} records a batch, {key_count:,} keys"
+        yield Row(what, measured.mb_s, "MB/s", 50, note=note)
+
+
+def many_partitions(root: Path, rounds: int) -> Iterator[Row]:
     disk = RealDisk()
     MetaProperties("c", 1, bytes(15) + b"\x09").write(disk, str(root))
     settings = ManagerSettings(cluster_id="c", node_id=1)
@@ -127,43 +161,49 @@ def many_partitions(root: Path) -> None:
         return manager
 
     manager, config = open_all(), LogConfig()
-    start = perf_counter()
     for number in range(PARTITIONS):
         log = manager.get_or_create(TopicPartition("bench", number), config, bytes(16), now_ms=NOW_MS)
         log.append_as_leader(batch_of(300), 0, NOW_MS)
-    created = perf_counter() - start
-    start = perf_counter()
     manager.close()
-    closed = perf_counter() - start
+    times = []
+    for _ in range(rounds):
+        gc.collect()
+        began = perf_counter()
+        manager = open_all()
+        times.append(perf_counter() - began)
+        manager.close()
+    del manager, log
     gc.collect()
-    start = perf_counter()
+    start()
     manager = open_all()
-    opened = perf_counter() - start
+    gc.collect()
+    memory = get_traced_memory()[0] / PARTITIONS / 1024
+    stop()
     manager.close()
-    del manager
-    gc.collect()
-    tracemalloc.start()
-    manager = open_all()
-    gc.collect()
-    memory = tracemalloc.get_traced_memory()[0] / PARTITIONS
-    tracemalloc.stop()
-    start = perf_counter()
-    manager.delete_old_segments(NOW_MS)
-    retention = perf_counter() - start
-    print(
-        f"{PARTITIONS} partitions: created with a batch each {created:.1f} s, closed {closed:.1f} s, opened clean {opened:.2f} s, "
-        f"{memory:.0f} B of memory each, a round of retention {retention * 1e3:.0f} ms, "
-        f"{manager._files.count} files open (limit {resource.getrlimit(resource.RLIMIT_NOFILE)[0]})"
-    )
+    yield Row(f"opening {PARTITIONS:,} clean partitions", min(times), "s", 4, at_least=False)
+    yield Row("memory of an idle partition", memory, "KB", 4, at_least=False, note="Python's own count, after opening")
+
+
+PARTS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
+    "append": appending,
+    "tail": tail,
+    "read": reading_and_recovery,
+    "compaction": compacting,
+    "partitions": many_partitions,
+}
 
 
 def main() -> None:
-    with TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else "/var/tmp") as name:
-        root = Path(name)
-        appending(root)
-        tail(root)
-        reading_and_recovery(root)
-        many_partitions(root)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_log")
+    parser.add_argument("--directory", default="/var/tmp")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"of {','.join(PARTS)}")
+    options = parser.parse_args()
+    print("| what | measured | goal | met | |\n|---|---:|---:|---|---|")
+    for name in options.only.split(","):
+        with TemporaryDirectory(dir=options.directory) as root:
+            for row in PARTS[name](Path(root), options.rounds):
+                print(row, flush=True)
 
 
 if __name__ == "__main__":
