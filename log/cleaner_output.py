@@ -11,6 +11,7 @@ from ottla.runtime.disk import Buffer, Disk
 
 CLEANED_SUFFIX = ".cleaned"
 FLUSH_BYTES = 1 << 20
+WRITE_BACK_BYTES = 8 << 20
 
 _INDEX_ENTRY = Struct(">ii")
 _TIME_INDEX_ENTRY = Struct(">qi")
@@ -42,6 +43,7 @@ class SegmentWriter:
         self._indexed_timestamp = -1
         self._latest_offset = base_offset
         self.size_bytes = 0
+        self._written_back = 0
         self.largest_timestamp = -1
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
@@ -82,6 +84,10 @@ class SegmentWriter:
         if self._pending:
             self._file.write_at([self._pending], self.size_bytes - len(self._pending))
             self._pending = bytearray()
+        if self.size_bytes - self._written_back >= WRITE_BACK_BYTES:
+            # So that the sync at the end is short: it would hold up the syncs of whoever serves.
+            self._file.start_writeback(self._written_back, self.size_bytes - self._written_back)
+            self._written_back = self.size_bytes
 
     def _write(self, suffix: str, data: bytes) -> None:
         file = self._disk.open(self._stem + suffix + CLEANED_SUFFIX, create=True)

@@ -10,13 +10,13 @@ import pytest
 
 from ottla.log.batch import read_header
 from ottla.log.cleaner import CleaningJob, clean
-from ottla.log.cleaner_output import CleanedSegment, SegmentWriter
+from ottla.log.cleaner_output import WRITE_BACK_BYTES, CleanedSegment, SegmentWriter
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import recover_swaps, swap_files
 from ottla.log.records import Record, encode_batch
 from ottla.log.transactions import AbortedTransaction, encode
 from ottla.runtime.disk import Buffer, Disk, File
-from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.real_disk import RealDisk, RealFile
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
@@ -207,6 +207,16 @@ def test_large_output_is_written_in_pieces(directory: Path) -> None:
     writer.finish([])
     assert writes[:2] == [0, 1_200_000]
     assert (directory / f"{0:020d}.log.cleaned").stat().st_size == 2_400_000
+
+
+def test_write_back_begins_long_before_the_sync(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(RealFile, "start_writeback", lambda _, offset, length: asked.append((offset, length)))
+    writer = SegmentWriter(RealDisk(), str(directory), 0, 4096)
+    for number in range(20):
+        writer.append(bytes(1 << 20), number, 1)
+    writer.finish([])
+    assert asked == [(0, WRITE_BACK_BYTES), (WRITE_BACK_BYTES, WRITE_BACK_BYTES)]
 
 
 def logs_of(disk: Disk) -> list[bytes]:
