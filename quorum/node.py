@@ -10,14 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum import messages_proto
 from ottla.quorum.accumulator import BatchAccumulator
-from ottla.quorum.batches import parse_batches
-from ottla.quorum.complaints import Complaints
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.delivery import CommitDelivery
 from ottla.quorum.describe import describe_quorum, description_to_proto
@@ -25,8 +22,9 @@ from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumDescription, QuorumListener
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_reading import answer_read
-from ottla.quorum.log_start import LogStartError, align_log, log_summary, voter_history
+from ottla.quorum.log_start import align_log, log_summary, voter_history
 from ottla.quorum.peers import Peers
+from ottla.quorum.questions import Questions
 from ottla.quorum.raft import instructions as do
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.events import (
@@ -34,25 +32,21 @@ from ottla.quorum.raft.events import (
     LogSynced,
     PeerDisconnected,
     ResignRequested,
-    ResponseReceived,
     ShutdownRequested,
-    SnapshotInstalled,
     Started,
     Ticked,
 )
-from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.membership import is_voter_change
-from ottla.quorum.raft.messages import FetchSnapshotResponse, Request, Response
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
-from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker, read_piece
+from ottla.quorum.snapshot_exchange import SnapshotExchange
+from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker
 from ottla.quorum.voter_changes import VoterChanges
 from ottla.runtime.clock_loop import loop_ms
-from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.sync_later import SyncLater
@@ -111,13 +105,11 @@ class QuorumNode:
         self._first_epoch = self._core.state.epoch  # what others tell of it, or of earlier ones, was a life before this
         self._peers = Peers(transport, self._peer_broken)
         self.voter_changes = VoterChanges(self._core.state, self._peers, transport, self._handle)
-        self._complaints = Complaints(self._core.state)
+        self._questions = Questions(settings, self._core.state, self._peers, self._handle, self._give_up)
         self.on_peer_broken: Callable[[int], None] | None = None
-        self._listener = listener
         self._delivery = CommitDelivery(log, listener, deliver_from, self._deliver_later, self._delivered)
+        self._exchange = SnapshotExchange(self._snapshots, log, listener, self._delivery)
         self._accumulator: BatchAccumulator | None = None
-        self._strangers: dict[int, None] = {}
-        self._asked: dict[tuple[int, type[Request]], do.SendRequest] = {}
         self._events: deque[Event] = deque()
         self._handling = False
         self._stopped = True
@@ -145,13 +137,7 @@ class QuorumNode:
         Raises LogStartError when that is damaged, OSError."""
         self._loop = asyncio.get_running_loop()
         self._stopped = False
-        if self._delivery.next_offset < self._log.log_start_offset:
-            snapshot = self._core.state.log.snapshot
-            assert self._snapshots is not None, "align_log saw to it"
-            assert snapshot is not None, "align_log saw to it"
-            if not self._snapshots.is_sound(snapshot):
-                raise LogStartError(f"{self._snapshots.path(snapshot)} is damaged, and the log begins after it")
-            self._tell_snapshot(snapshot)
+        self._exchange.begin(self._core.state.log.snapshot)
         if self._taker is not None:
             self._taker.start()
         self._handle(Started())
@@ -275,6 +261,9 @@ class QuorumNode:
     def _cannot_go_on(self, error: Exception) -> None:
         self._fail(QuorumFailure(f"the quorum node cannot go on: {error}"), error)
 
+    def _give_up(self, reason: str) -> None:
+        self._fail(QuorumFailure(reason))
+
     def _fail(self, failure: QuorumFailure, cause: BaseException | None = None) -> None:
         """Stops at once: what follows in the list would rely on what failed."""
         failure.__cause__ = cause
@@ -327,50 +316,6 @@ class QuorumNode:
 
     def _persist(self, instruction: do.PersistElection) -> None:
         self._election_store.save(instruction.state)
-
-    def _send(self, instruction: do.SendRequest) -> None:
-        """The core knows requests by their value; asked again in the same words, only the last asking is answered."""
-        peer, request = instruction.peer, instruction.request
-        self._asked[peer, type(request)] = instruction
-        self._peers.call(
-            peer,
-            instruction.endpoint,
-            messages_proto.request_to_proto(request),
-            lambda response: self._answered(instruction, response),
-            self.settings.request_timeout_ms,
-        )
-
-    def _answered(self, asked: do.SendRequest, message: Any) -> None:
-        """An answer that cannot be understood counts as none: it will be asked again."""
-        peer, request = asked.peer, asked.request
-        if self._asked.get((peer, type(request))) is not asked:
-            return
-        response: Response | None = None
-        if message is not None:
-            try:
-                response = messages_proto.response_from_proto(message, parse_batches)
-            except (ValueError, KafkaError) as error:
-                _logger.warning("answer of node %d to %s cannot be used: %s", peer, type(request).__name__, error)
-        if response is not None and response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            response = None  # a stranger's epoch and leader are nothing to us
-            self._meet_stranger(peer)
-        elif response is not None:
-            self._strangers.pop(peer, None)
-        if response is not None:
-            self._complaints.answered(peer, request, response)
-        self._handle(ResponseReceived(peer, request, response))
-
-    def _meet_stranger(self, peer: int) -> None:
-        """One of another cluster is their mistake; when most voters are, this node is the stranger, and cannot go on."""
-        if peer in self._strangers:
-            return
-        self._strangers[peer] = None
-        _logger.warning("node %d does not belong to this node's cluster %s", peer, self.settings.cluster_id)
-        known = len(self._core.state.voters.latest) or len(self.settings.bootstrap)
-        if len(self._strangers) * 2 > known:
-            names = ", ".join(str(each) for each in sorted(self._strangers))
-            mine = f"this node's log.dirs to cluster {self.settings.cluster_id}"
-            self._fail(QuorumFailure(f"voters {names} belong to another cluster, {mine}: give the right log.dirs"))
 
     def _respond(self, instruction: do.Respond) -> None:
         instruction.token(messages_proto.response_to_proto(instruction.response))
@@ -437,42 +382,13 @@ class QuorumNode:
             self._taker.committed(loop_ms(self._loop))
 
     def _read_snapshot(self, instruction: do.ReadSnapshotAndRespond) -> None:
-        """A file that nobody has read of late is read on a thread."""
-        read = partial(read_piece, self._snapshots, instruction.response, instruction.max_bytes)
-        reading = self._loop.run_in_executor(None, read)
-        reading.add_done_callback(lambda done: self._piece_read(instruction, done))
-
-    def _piece_read(
-        self, instruction: do.ReadSnapshotAndRespond, done: "asyncio.Future[FetchSnapshotResponse]"
-    ) -> None:
-        if not self._stopped and not done.cancelled():
-            instruction.token(messages_proto.response_to_proto(done.result()))
-
-    def _store_chunk(self, instruction: do.StoreSnapshotChunk) -> None:
-        assert self._snapshots is not None, "who keeps no snapshots asks for none"
-        self._snapshots.receive(instruction.position, instruction.data)
+        self._exchange.give(instruction, lambda: self._stopped)
 
     def _install(self, instruction: do.InstallSnapshot) -> None:
-        assert self._snapshots is not None
-        snapshot = instruction.snapshot
-        description = SnapshotDescription(instruction.size, instruction.checksum, instruction.voters)
-        if not self._snapshots.keep_received(snapshot, description):
-            _logger.warning("the snapshot at %d arrived damaged; it is fetched again", snapshot.offset)
-            self._events.appendleft(SnapshotInstalled(None))
-            return
-        self._log.truncate_fully_and_start_at(snapshot.offset)
-        self._snapshots.remove_older(snapshot)
-        self._tell_snapshot(snapshot)
-        self._events.appendleft(SnapshotInstalled(snapshot, instruction.voters))
-
-    def _tell_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        assert self._snapshots is not None
-        _logger.info("the metadata is taken from the snapshot at %d", snapshot.offset)
-        self._delivery.restart_at(snapshot.offset)
-        self._listener.on_snapshot(self._snapshots.path(snapshot), snapshot.offset, snapshot.epoch)
+        self._events.appendleft(self._exchange.install(instruction))
 
     def _fault(self, instruction: do.Fault) -> None:
-        self._fail(QuorumFailure(f"{instruction.kind}: {instruction.detail}"))
+        self._give_up(f"{instruction.kind}: {instruction.detail}")
 
     def _deliver_later(self) -> None:
         self._loop.call_soon(self._deliver)
@@ -521,7 +437,7 @@ def _resolve(waiter: "asyncio.Future[Any]", result: Any = None) -> None:
 
 _PERFORM: dict[type[Any], Callable[[QuorumNode, Any], None]] = {
     do.PersistElection: QuorumNode._persist,
-    do.SendRequest: QuorumNode._send,
+    do.SendRequest: lambda node, instruction: node._questions.ask(instruction),
     do.Respond: QuorumNode._respond,
     do.ReadAndRespond: QuorumNode._read_and_respond,
     do.AppendBatches: QuorumNode._append_batches,
@@ -531,7 +447,7 @@ _PERFORM: dict[type[Any], Callable[[QuorumNode, Any], None]] = {
     do.CommitAdvanced: QuorumNode._commit,
     do.LeaderChanged: QuorumNode._leader_changed,
     do.ReadSnapshotAndRespond: QuorumNode._read_snapshot,
-    do.StoreSnapshotChunk: QuorumNode._store_chunk,
+    do.StoreSnapshotChunk: lambda node, instruction: node._exchange.take(instruction),
     do.InstallSnapshot: QuorumNode._install,
     do.Fault: QuorumNode._fault,
 }
