@@ -79,6 +79,7 @@ class Broker:
                 heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
                 session_timeout_ms=config.integer("broker.session.timeout.ms"),
                 registration_timeout_ms=config.integer("initial.broker.registration.timeout.ms"),
+                directory_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
             ),
             channel,
             loader,

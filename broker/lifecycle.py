@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -49,6 +50,7 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int = 2_000
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 60_000
+    directory_failure_timeout_ms: int = 30_000
 
 
 class BrokerLifecycle:
@@ -83,6 +85,9 @@ class BrokerLifecycle:
         self._complaint = ""
         self._answered_ms = 0
         self._offline: list[bytes] = []
+        self._offline_sent = self._offline_told = (
+            0  # how many of them the heartbeat in flight names, and the controller knows
+        )
         self.caught_up = asyncio.Event()
         self.running = asyncio.Event()
         self.gone = asyncio.Event()
@@ -109,6 +114,18 @@ class BrokerLifecycle:
         """Tells the controller that these directories are lost, with the next heartbeat, which is now."""
         self._offline += [each for each in directory_ids if each not in self._offline]
         self._heartbeat_now()
+        check = partial(self._check_told, len(self._offline))
+        self._timers.call_later_ms(self._settings.directory_failure_timeout_ms, check)
+
+    def _check_told(self, count: int) -> None:
+        """A broker that cannot say what it lost goes on as leader of it: better it ends (log.dir.failure.timeout.ms)."""
+        if self._offline_told < count and not self._state.is_gone:
+            self.stop()
+            self._on_fatal(
+                KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "the controller could not be told that a log directory failed"
+                )
+            )
 
     def contact_lost(self) -> None:
         """The stream to the controller broke, or another controller was elected: it must hear from us at once."""
@@ -216,6 +233,7 @@ class BrokerLifecycle:
         body.want_fence = self._state.want_fence
         body.want_shut_down = self._state.want_shut_down
         body.offline_directories.extend(self._offline)
+        self._offline_sent = len(self._offline)
         self._in_flight = True
         self._again = False
         self._controller.call_back(request, self._heard, self._settings.session_timeout_ms // 2)
@@ -234,6 +252,7 @@ class BrokerLifecycle:
                 return
         elif response is not None:
             self._answered_ms = self._timers.now_ms()
+            self._offline_told = self._offline_sent
             told = response.broker_heartbeat
             state.heard(fenced=told.is_fenced, should_shut_down=told.should_shut_down)
         self._announce(before)

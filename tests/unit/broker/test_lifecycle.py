@@ -278,3 +278,30 @@ def test_lost_directories_are_told_at_once(world: World) -> None:
     world.run_up()
     world.lifecycle.directories_failed([b"d" * 16])
     assert list(world.controller.heartbeat().offline_directories) == [b"d" * 16]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_broker_that_cannot_say_what_it_lost_ends(world: World, answers: bool) -> None:
+    """Otherwise it would stay the leader of what it cannot read."""
+    world.run_up()
+    world.lifecycle.directories_failed([b"d" * 16])
+    if answers:
+        world.controller.heartbeat()
+    else:
+        world.controller.answer(None)
+    for _ in range(31):
+        world.timers.advance(1_000)
+        while world.controller.asked:
+            world.controller.answer(None)
+    assert len(world.fatal) == (0 if answers else 1)
+    assert world.lifecycle.gone.is_set() is not answers
+
+
+def test_a_heartbeat_that_left_before_does_not_count_as_told(world: World) -> None:
+    world.run_up()
+    world.timers.advance(2_000)
+    assert len(world.controller.asked) == 1
+    world.lifecycle.directories_failed([b"d" * 16])
+    assert not world.controller.heartbeat().offline_directories
+    world.timers.advance(30_001)
+    assert len(world.fatal) == 1
