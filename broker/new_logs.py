@@ -48,7 +48,7 @@ class NewLogs:
             return
         for root, logs in by_root.items():
             names = NamesSync(self._disk, [log.names_to_sync() for log in logs])
-            tickets = [(log, log.unsynced_names()) for log in logs]
+            tickets = [(log, log.unsynced_names(names)) for log in logs]
             self._sync_later.sync(names, partial(self._synced, root, tickets))
 
     def _synced(self, root: DirectoryState, tickets: list[tuple[Log, SyncTicket]], error: OSError | None) -> None:

@@ -48,6 +48,7 @@ class DurableLog:
         "_names_version",
         "_old_bytes",
         "_pinned",
+        "_shared_names",
         "_topic_id_unsynced",
         "_unsettled",
         "abandoned",
@@ -107,6 +108,7 @@ class DurableLog:
         """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
         self.abandoned = False  # closed or renamed: errors of its files tell nothing of the disk
         self._names_version = 0
+        self._shared_names: SyncTicket | None = None
         self._generation = 0
         self._pinned: tuple[CachedFile, ...] = ()
 
@@ -209,7 +211,8 @@ class DurableLog:
         if self.recovery_point >= self.log_end_offset:
             return None
         if self._names_unsynced:
-            return self.unsynced_names()
+            shared = self._shared_names
+            return shared if shared and shared.names_version == self._names_version else self.unsynced_names()
         segment = self.segment_of(self.recovery_point)
         end_offset = self.log_end_offset if segment is self.active else self._following(segment).base_offset
         self._pin(segment.handle)
@@ -217,10 +220,12 @@ class DurableLog:
         assert file is not None
         return SyncTicket(file, end_offset, self._generation)
 
-    def unsynced_names(self) -> SyncTicket:
-        """A sync of the log's names; it makes no record stable."""
-        sync = NamesSync(self.disk, [self.names_to_sync()])
-        return SyncTicket(sync, self.recovery_point, self._generation, self._names_version)
+    def unsynced_names(self, shared: NamesSync | None = None) -> SyncTicket:
+        """A sync of the log's names; it makes no record stable. ``shared``: one of many logs, for whoever else asks too."""
+        sync = shared or NamesSync(self.disk, [self.names_to_sync()])
+        ticket = SyncTicket(sync, self.recovery_point, self._generation, self._names_version)
+        self._shared_names = ticket if shared else None
+        return ticket
 
     def names_to_sync(self) -> UnsyncedNames:
         return UnsyncedNames(self.directory, self._topic_id_unsynced, self._directory_unsynced)
@@ -304,6 +309,7 @@ class DurableLog:
 
     def _names_synced(self) -> None:
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
+        self._shared_names = None
         self.note_must_sync()
 
     def names_changed(self, *, created: bool = False) -> None:

@@ -52,6 +52,9 @@ class Durability:
             self._waiting.pop(log, None)
             return
         log.mark_synced(ticket)
+        if not log.must_sync:  # its name was all that had to be durable
+            self._waiting.pop(log)(log.log_end_offset)
+            return
         if log.recovery_point < log.log_end_offset:
             self._waiting[log](log.recovery_point)
         self._next(log)

@@ -128,3 +128,22 @@ def test_a_log_that_was_deleted_meanwhile_needs_no_sync() -> None:
     ticket = create(manager).unsynced_names()
     manager.delete(NAME, 0)
     ticket.file.sync()
+
+
+def test_who_asks_for_one_log_shares_the_sync_of_many(make_batch: MakeBatch) -> None:
+    manager = manager_on(formatted(1))
+    logs = [create(manager, index) for index in range(ALL_AT_ONCE)]
+    names = NamesSync(manager.disk, [log.names_to_sync() for log in logs])
+    tickets = [log.unsynced_names(names) for log in logs]
+    logs[0].append_as_leader(make_batch(), 0, NOW_MS)
+    logs[1].append_as_leader(make_batch(), 0, NOW_MS)
+    logs[1].roll()  # another name
+    assert logs[0].unsynced() is tickets[0]
+    ticket = logs[1].unsynced()
+    assert ticket is not None
+    assert ticket.file is not names
+    names.sync()
+    for log, each in zip(logs, tickets, strict=True):
+        log.mark_synced(each)
+    assert [log.must_sync for log in logs[:3]] == [False, True, False]
+    assert logs[0].unsynced() is not tickets[0]
