@@ -6,11 +6,13 @@ violation is kept, and ends the run.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
 from ottla.log.cleaner_worker import Outcome
+from ottla.log.errors import DamagedLogError
 from ottla.proto.metadata_pb2 import MetadataRecord
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import CommittedBatch
@@ -174,7 +176,8 @@ class Invariants:
                 "a leader has every committed record",
                 f"{partition}: broker {node} leads epoch {epoch} from {end}, {committed} records were committed",
             )
-        self._check_compacted(node, partition, key)
+        with suppress(DamagedLogError):  # looked at again at rest, when it is healed
+            self._check_compacted(node, partition, key)
 
     def committed_end(self, topic_id: bytes, index: int) -> int:
         """The offset after the last record that any leader committed."""
@@ -193,7 +196,13 @@ class Invariants:
         self._high_watermarks[place] = high_watermark
         if partition.leader is not None:
             self._check_leader_may_commit(node, partition, key, high_watermark)
-        self._compare(place, partition, key, high_watermark)
+        start = max(self._compared.get(place, 0), partition.log.log_start_offset)
+        try:
+            self._compare(place, partition, key, start, high_watermark)
+            self._compared[place] = high_watermark
+        except DamagedLogError:  # given to nobody, and compared once it is healed; what is new stands behind it
+            with suppress(DamagedLogError):
+                self._compare(place, partition, key, max(start, self.committed_end(*key)), high_watermark)
 
     def _check_leader_may_commit(self, node: int, partition: Partition, key: PartitionKey, end: int) -> None:
         for epoch, start in reversed(self._epochs.get(key, ())):
@@ -225,10 +234,11 @@ class Invariants:
         server = self.cluster.running(node)
         return server.broker.replicas.partitions.get(key) if server is not None and server.broker is not None else None
 
-    def _compare(self, place: tuple[int, int, PartitionKey], partition: Partition, key: PartitionKey, end: int) -> None:
+    def _compare(
+        self, place: tuple[int, int, PartitionKey], partition: Partition, key: PartitionKey, start: int, end: int
+    ) -> None:
         """Replicas equal up to the high watermark, or a consumer reads something else after a change of leaders."""
         committed = self._committed.setdefault(key, [])
-        start = max(self._compared.get(place, 0), partition.log.log_start_offset)
         compacted = partition.log.config.compacted
         if compacted:
             self._compare_compacted(place[0], partition, key, start, end)
@@ -245,7 +255,6 @@ class Invariants:
                     return
             else:
                 committed.append(batch)
-        self._compared[place] = end
 
     def _compare_compacted(self, node: int, partition: Partition, key: PartitionKey, start: int, end: int) -> None:
         """Else a consumer reads another value of a key, or none, after a change of leaders."""

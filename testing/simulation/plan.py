@@ -3,18 +3,20 @@
 Kafka's design, and so ours, does not sync records before acknowledging them: replication is what makes them durable. A power
 cut takes the unsynced tail of its machine with it; when every in-sync replica has its power cut, what was acknowledged may
 be lost, as in Kafka. So power is cut only while all nodes are up and in sync, and until that machine left the ISRs that it
-was in (or is back in all of them), nobody else is stopped. kill -9 loses nothing that was written, so kills overlap freely.
+was in (or is back in all of them), nobody else is stopped. Bits rot under the same condition: two others have what was there. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.runtime.simulation.faults import KINDS, Fault, generate
+from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate
 from ottla.testing.simulation.cluster import SimulatedCluster
+from ottla.testing.simulation.rot import ROT, rot
 
 POWER_CUTS = ("crash", "crash-in-disk-operation")
-STOPS = ("kill", "wipe", *POWER_CUTS)
+LOSSES = (*POWER_CUTS, ROT)
+STOPS = ("kill", "wipe", *LOSSES)
 # Stops and cuts are what leads change hands by; the rest makes their timing odd.
 WEIGHTED_KINDS = (
     *("kill", "kill", "kill", "crash", "crash", "crash-in-disk-operation", "pause", "pause"),
@@ -27,6 +29,12 @@ FAULTS_MAX = 8
 def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
     """One to eight faults, all over by ``until_ms``."""
     return generate(rng, nodes, count=rng.randint(2, FAULTS_MAX), until_ms=until_ms, kinds=WEIGHTED_KINDS)
+
+
+def draw_rot(rng: Random, nodes: Sequence[str], until_ms: int) -> Fault:
+    """A bit of some log of some node, once there are logs."""
+    begin_ms = rng.randrange(until_ms // 4, until_ms - 1_000)
+    return Fault(begin_ms, ROT, (rng.choice(nodes), rng.random(), rng.randrange(8)), rng.randrange(50, 900))
 
 
 class Faults:
@@ -55,7 +63,8 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
-        end = KINDS[fault.kind](self._loop, *fault.args)
+        begin: Begin = rot if fault.kind == ROT else KINDS[fault.kind]
+        end = begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 
     def _end(self, fault: Fault, end: Callable[[], None]) -> None:
@@ -69,7 +78,7 @@ class Faults:
         if not self._is_cleared():
             return False
         self._suspect = None
-        if fault.kind not in POWER_CUTS:
+        if fault.kind not in LOSSES:
             return True
         if not self._all_in_sync():
             return False

@@ -19,7 +19,9 @@ from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.cluster import DATA, SimulatedCluster
 from ottla.testing.simulation.invariants import Invariants, InvariantViolation
 from ottla.testing.simulation.observer import observed
-from ottla.testing.simulation.plan import Faults, draw
+from ottla.testing.simulation.plan import Faults, draw, draw_rot
+from ottla.testing.simulation.rot import ROT, is_sound
+from ottla.testing.simulation.rot import SETTINGS as SCRUBBED
 from ottla.testing.simulation.topics import TopicUser
 from ottla.testing.simulation.workload import (
     BrokenPromise,
@@ -32,6 +34,7 @@ from ottla.testing.simulation.workload import (
 
 NODES = 3
 FAULTS_UNTIL_MS = 6000
+ROTTEN_ONE_IN = 4
 HEAL_S = 20.0
 LIMIT_S = 90.0
 TOPIC, PARTITIONS = "flights", 3
@@ -85,7 +88,8 @@ def plain_brokers_of(seed: int) -> int:
 
 
 def faults_of(seed: int) -> list[Fault]:
-    """The faults that belong to a seed. A plain broker loses its metadata once: a voter's memory is not its own to lose."""
+    """The faults that belong to a seed. A plain broker loses its metadata once: a voter's memory is not its own to lose. Disks
+    rot in one of four."""
     rng = Random(f"{seed}/faults")
     names = [f"node-{number}" for number in range(1, NODES + plain_brokers_of(seed) + 1)]
     faults = draw(rng, names, FAULTS_UNTIL_MS)
@@ -93,6 +97,9 @@ def faults_of(seed: int) -> list[Fault]:
         duration_ms = rng.randint(1, 1500)
         time_ms = rng.randint(0, FAULTS_UNTIL_MS - duration_ms)
         faults.append(Fault(time_ms, "wipe", (name, f"{DATA}/{METADATA_DIRECTORY}"), duration_ms))
+    rotting = Random(f"{seed}/rot")
+    if not rotting.randrange(ROTTEN_ONE_IN):
+        faults.append(draw_rot(rotting, names, FAULTS_UNTIL_MS))
     return sorted(faults, key=lambda fault: fault.time_ms)
 
 
@@ -126,7 +133,9 @@ class _Run:
         self.healed_s = 0.0
         self._loop = loop
         self._faults = faults
-        self._cluster = SimulatedCluster(loop, NODES, plain_brokers=plain_brokers_of(loop.seed))
+        self._rotten = any(fault.kind == ROT for fault in faults)
+        settings = SCRUBBED if self._rotten else None
+        self._cluster = SimulatedCluster(loop, NODES, settings=settings, plain_brokers=plain_brokers_of(loop.seed))
         self.invariants = Invariants(self._cluster)
         self._clients: list[Client] = []
         self._producers: list[SimulatedProducer] = []
@@ -213,6 +222,9 @@ class _Run:
         began_s = self._loop.time()
         await self._until(self._all_ready, "every node takes requests again", HEAL_S)
         await self._until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        if self._rotten:
+            await self._until(self._all_sound, "every replica is whole again", HEAL_S)
+            await self._until(self._all_in_sync, "every replica is in sync again", HEAL_S)
         self.healed_s = self._loop.time() - began_s
 
     async def _everyone_goes_on(self) -> None:
@@ -261,6 +273,16 @@ class _Run:
         servers = {number: self._cluster.running(number) for number in self._cluster.nodes}
         waiting = [number for number, server in servers.items() if server is None or not server.ready.is_set()]
         return f"nodes {waiting}" if waiting else ""
+
+    def _all_sound(self) -> str:
+        for number in self._cluster.nodes:
+            server = self._cluster.running(number)
+            assert server is not None
+            assert server.broker is not None
+            for (topic, index), log in server.broker.storage.manager.logs.items():
+                if not is_sound(log):
+                    return f"{topic}-{index} on {number} is damaged"
+        return ""
 
     def _all_in_sync(self) -> str:
         image = self.invariants.metadata

@@ -1,0 +1,72 @@
+"""A disk that lies: bits of a node's segments and indexes flip while it is down."""
+
+from collections.abc import Callable, Iterator
+
+from ottla.log.batch import LOG_OVERHEAD, MAGIC_AT, read_header
+from ottla.log.errors import DamagedLogError
+from ottla.log.log import Log
+from ottla.log.scrub import NOTHING
+from ottla.runtime.errors import KafkaError
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.faults import KINDS
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.platter import Platter
+from ottla.testing.simulation.cluster import DATA
+
+ROT = "rot"
+SETTINGS = {"ottla.log.scrub.interval.ms": "500", "ottla.log.scrub.bytes.per.second": "1000000000"}
+SUFFIXES = (".log", ".index", ".timeindex")
+PIECE_BYTES = 1 << 20
+
+
+def rot(loop: SimulationLoop, name: str, share: float, bit: int) -> Callable[[], None]:
+    """kill -9; the byte that lies at ``share`` of all that the node's partitions hold gets another bit; a restart at the end."""
+    end = KINDS["kill"](loop, name)
+    platter = loop.nodes[name].platter
+    sizes = list(_files(platter))
+    at = int(share * sum(size for _, size in sizes))
+    for path, size in sizes:
+        if at < size:
+            platter.flip(path, _with_a_witness(SimulatedDisk(platter).read_bytes(path), path, at), bit)
+            break
+        at -= size
+    return end
+
+
+def _files(platter: Platter) -> Iterator[tuple[str, int]]:
+    disk = SimulatedDisk(platter)
+    for partition in disk.list_directory(DATA):
+        path = f"{DATA}/{partition}"
+        if disk.is_directory(path) and partition.rpartition("-")[2].isdecimal() and not partition.startswith("__"):
+            for name in disk.list_directory(path):
+                if name.endswith(SUFFIXES):
+                    yield f"{path}/{name}", len(disk.read_bytes(f"{path}/{name}"))
+
+
+def _with_a_witness(data: bytes, path: str, position: int) -> int:
+    """``position``, or where the CRC or the magic begins: what a batch has before them nothing tells of in a compacted log."""
+    at = 0
+    while path.endswith(".log") and at + LOG_OVERHEAD < len(data):
+        following = at + read_header(data, at).size_bytes
+        if position < following:
+            return max(position, at + MAGIC_AT)
+        at = following
+    return position
+
+
+def is_sound(log: Log) -> bool:
+    """Whether every batch and index entry is what was written."""
+    offset = 0
+    try:
+        while (scrub := log.scrub_from(offset)) is not None:
+            over = False
+            while not over:
+                over = scrub.step(PIECE_BYTES)
+            if scrub.suspect != NOTHING or scrub.index_is_wrong:
+                return False
+            offset = scrub.following
+    except DamagedLogError:
+        return False
+    except (KafkaError, OSError):
+        return True  # it is being closed, or cut
+    return True
