@@ -1,20 +1,24 @@
-"""The faults a person can do something about, and how they are told."""
-
-from ottla.log.checkpoints import CheckpointError
-from ottla.log.roots import LogDirectoryError
-from ottla.runtime.errors import KafkaError
-from ottla.runtime.settings.definitions import SettingError
+"""The faults a person can do something about, and how they are told. Imports nothing that a command which goes well would not need."""
 
 
 class CommandError(Exception):
     """Something a command cannot do; the message is one line that says what to do next."""
 
 
-EXPECTED = (CommandError, SettingError, CheckpointError, LogDirectoryError, KafkaError, OSError)
+def expected() -> tuple[type[Exception], ...]:
+    """What any command may meet: the person can do something about it."""
+    from ottla.log.checkpoints import CheckpointError
+    from ottla.log.roots import LogDirectoryError
+    from ottla.runtime.errors import KafkaError
+    from ottla.runtime.settings.definitions import SettingError
+
+    return (CommandError, SettingError, CheckpointError, LogDirectoryError, KafkaError, OSError)
 
 
 def one_line(error: BaseException) -> str:
     """The fault in one line: Kafka's error by name, an OSError with its file."""
+    from ottla.runtime.errors import KafkaError
+
     if isinstance(error, KafkaError):
         detail = f": {error.message}" if error.message else ""
         return f"{error.code.name}{detail}"

@@ -52,8 +52,6 @@ def cli() -> None:
 
 def main() -> None:
     """Runs the command line and ends the process; an error that has a plain cause gets one line, not a traceback."""
-    from ottla.cli.failures import EXPECTED, one_line
-
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
@@ -63,7 +61,11 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except EXPECTED as error:
+    except Exception as error:
+        from ottla.cli.failures import expected, one_line
+
+        if not isinstance(error, expected()):
+            raise
         print(f"ottla: {one_line(error)}", file=sys.stderr)
         sys.exit(1)
 

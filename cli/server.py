@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.failures import EXPECTED, CommandError, one_line
+from ottla.cli.failures import CommandError, expected, one_line
 from ottla.runtime.settings.server import ServerConfig
 
 
@@ -32,9 +32,10 @@ def start(properties: Path) -> None:
     config = ServerConfig.load(properties)
     log_file = config.string("ottla.log.file")
     _log_to(log_file)
+    plain: tuple[type[Exception], ...] = (*expected(), *FAILURES)
     try:
         run_node(config)
-    except (*EXPECTED, *FAILURES) as error:
+    except plain as error:
         line = f"node {config.node_id} stopped: {one_line(error)}"
         if not _stderr_is(log_file):  # as under `ottla up`: main() writes the line there
             logging.getLogger("ottla.server").critical("%s", line)
