@@ -104,9 +104,9 @@ ottla.log.file={home / "server.log"}
 
     def how_it_ended(self) -> str:
         code = self.process.returncode if self.process else None
-        if code is None:
-            return ""
-        return f" by {signal.Signals(-code).name}" if code < 0 else f" with exit code {code}"
+        if code is None or code == 0:
+            return "ended"  # it was asked to, or is not this process's child
+        return f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     def last_log_line(self) -> str:
         with contextlib.suppress(OSError):

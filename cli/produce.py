@@ -62,7 +62,7 @@ def produce(
         raise CommandError(
             f"{tally.failed + left} records were not acknowledged: {tally.reason or 'no answer in 60 s'}"
         )
-    print(f"{tally.acknowledged} records acknowledged", file=sys.stderr)
+    print(f"{tally.acknowledged} record{'s' * (tally.acknowledged != 1)} acknowledged", file=sys.stderr)
 
 
 class _Tally:

@@ -105,7 +105,7 @@ def _watch(cluster: LocalCluster) -> None:
 
 def _report(node: LocalNode, before: int | None, now: int | None) -> None:
     if now is None:
-        line = f"node {node.node_id} (pid {before}) died{node.how_it_ended()}; log: {node.log_file}; start it again: ottla server start --config {node.properties}"
+        line = f"node {node.node_id} (pid {before}) {node.how_it_ended()}; log: {node.log_file}; start it again: ottla server start --config {node.properties}"
     else:
         line = f"node {node.node_id} is back (pid {now})"
     print(line, file=sys.stderr, flush=True)

@@ -143,7 +143,8 @@ class LogManager:
                 root=root,
             )
             self._add(log)
-        _logger.info("%s: %d logs after a %s shutdown", root.path, len(found.partitions), "clean" if clean else "hard")
+        if found.partitions:
+            _logger.info("%s: %d logs after a %s stop", root.path, len(found.partitions), "clean" if clean else "hard")
 
     def close(self, broker_epoch: int = -1) -> None:
         """Makes every log durable, writes the checkpoints, and marks each directory that could do so as cleanly shut."""
