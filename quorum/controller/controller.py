@@ -186,8 +186,6 @@ class Controller:
         """Answers when what was decided is committed: at once, later, or never after `stop`."""
         state = self._state
         if (state is None or self._series is not None) and self._may_wait:
-            if state is not None and request.WhichOneof("body") == "broker_heartbeat":
-                _note_contact(state, request.broker_heartbeat, self._timers.now_ms())
             self._early.append((request, reply))
             return
         if state is None or self._series is not None or not self._quorum.is_leader:

@@ -372,7 +372,7 @@ def test_nothing_comes_between_the_records_of_a_transaction() -> None:
     assert bench.answers[-1].error_code == ErrorCode.NONE
 
 
-def test_a_heartbeat_that_has_to_wait_counts_when_it_comes() -> None:
+def test_a_heartbeat_that_has_to_wait_counts_before_anybody_is_fenced() -> None:
     bench = Bench(records_per_batch_max=10, session_timeout_ms=9000).lead().commit()
     epoch = bench.broker(1)
     bench.loop.advance(8_990)
