@@ -83,7 +83,7 @@ log-model: setup ## a million random steps of logs against a list; a failure pri
 	$(BIN)/python -m ottla.testing.log.run --steps $(or $(STEPS),1000000)
 
 model: setup ## walks further: a million states of each scope
-	OTTLA_MODEL_STATES=1000000 pytest -q tests/model/test_model.py
+	$(BIN)/python -m ottla.testing.model.run
 
 proto: setup
 	tools/generate-proto

@@ -21,6 +21,10 @@ SCOPES: tuple[tuple[str, Bounds], ...] = (
         "a hand-over with loss and repetition",
         Bounds(epoch=2, start="led", campaigns=2, shutdowns=1, losses=1, duplicates=1),
     ),
+    (
+        "a campaign, a crash, loss and repetition around an append",
+        Bounds(epoch=2, start="led", campaigns=1, appends=1, crashes=1, losses=1, duplicates=1, records_per_fetch=1),
+    ),
     ("two epochs, a resignation", Bounds(epoch=3, start="led", campaigns=2, resignations=1, appends=1)),
 )
 DEEP = Bounds(
@@ -38,7 +42,7 @@ DEEP = Bounds(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--states", type=int, default=600_000, help="at most so many states of each scope")
+    parser.add_argument("--states", type=int, default=1_000_000, help="at most so many states of each scope")
     parser.add_argument("--walks", type=int, default=2000, help="random walks of 250 steps over a far larger scope")
     arguments = parser.parse_args()
     gc.disable()  # nothing here is cyclic, and there are millions of tuples

@@ -1,12 +1,10 @@
-"""The exhaustive checker over the production core. ``make model`` walks further: ``OTTLA_MODEL_STATES=1000000 pytest tests/model``."""
-
-import os
+"""The exhaustive checker over the production core. ``make model`` walks further: a million states of each scope."""
 
 import pytest
 
 from ottla.testing.raft.model import Bounds, ModelChecker
 
-STATES = int(os.environ.get("OTTLA_MODEL_STATES", "60000"))
+STATES = 60_000
 
 # Scopes of which everything is walked, and scopes of which the first STATES states are (breadth first).
 WHOLE = (
@@ -18,8 +16,10 @@ BEGINNINGS = (
     Bounds(epoch=2, start="led", campaigns=1, appends=1, crashes=1),
     Bounds(epoch=2, start="led", campaigns=2, shutdowns=1, losses=1, duplicates=1),
     Bounds(epoch=2, start="appended", campaigns=1, crashes=2),
+    Bounds(epoch=2, start="led", campaigns=1, appends=1, crashes=1, losses=1, duplicates=1, records_per_fetch=1),
 )
-"""Two rivals; a crash around an append; a hand-over with loss and repetition; crashes before anything is synced."""
+"""Two rivals; a crash around an append; a hand-over with loss and repetition; crashes before anything is synced; everything
+at once around an append."""
 
 
 @pytest.mark.parametrize(("bounds", "states"), WHOLE, ids=["one campaign", "appends under a campaign"])
@@ -30,7 +30,9 @@ def test_everything_that_can_happen_keeps_the_invariants(bounds: Bounds, states:
     assert checker.exhausted
 
 
-@pytest.mark.parametrize("bounds", BEGINNINGS, ids=["two campaigns", "crash and append", "hand-over", "unsynced"])
+@pytest.mark.parametrize(
+    "bounds", BEGINNINGS, ids=["two campaigns", "crash and append", "hand-over", "unsynced", "everything"]
+)
 def test_everything_near_the_beginning_keeps_the_invariants(bounds: Bounds) -> None:
     assert ModelChecker(bounds).run(limit=STATES) >= STATES
 
