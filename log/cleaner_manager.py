@@ -45,6 +45,10 @@ class CleanableLog(Protocol):
         """All but the active one, in order."""
         ...
 
+    def ensure_aborted(self) -> None:
+        """Makes sure that the transaction indexes can be believed: a worker reads their files."""
+        ...
+
     def install_cleaned(self, cleaned: CleanedSegment) -> None:
         """Runs `cleaner_swap.swap_files` and takes the new segment in place of ``replaced``; the old ones are unlinked
         after ``file.delete.delay.ms``, as if retention had removed them."""
@@ -157,6 +161,7 @@ class LogCleaner:
 
     def _job(self, log: CleanableLog, dirty: DirtyRange, now_ms: int) -> CleaningJob:
         config = log.config
+        log.ensure_aborted()
         return CleaningJob(
             directory=log.directory,
             segments=[segment for segment in log.closed_segments() if segment.base_offset < dirty.first_uncleanable],

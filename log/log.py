@@ -317,6 +317,14 @@ class Log(DurableLog):
         """Segments that may be cleaned, in order."""
         return cleaned.closed_segments(self)
 
+    def ensure_aborted(self) -> None:
+        """Makes transaction indexes anew that cannot be right. Raises StorageError."""
+        try:
+            for segment in self.segments:
+                aborted.ensure(self, segment)
+        except OSError as error:
+            raise self.root.failed(error) from error
+
     def install_cleaned(self, result: CleanedSegment) -> None:
         """Takes a cleaned segment in. Raises StorageError."""
         cleaned.install_cleaned(self, result)

@@ -8,7 +8,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
-from ottla.log.transactions import ENTRY_BYTES, AbortedTransaction
+from ottla.log.transactions import ENTRY_BYTES, AbortedTransaction, decode
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 
@@ -103,3 +103,14 @@ def test_a_cut_keeps_a_damaged_index_from_being_believed() -> None:
     log = open_log(disk, clean=True)
     log.truncate_to(END - 1)
     assert log.aborted_transactions(0, END) == EXPECTED
+
+
+def test_a_cleaning_finds_sound_indexes() -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    written(disk).close()
+    indexes = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
+    for name in indexes:
+        disk.open(f"{DIRECTORY}/{name}").truncate(ENTRY_BYTES + 1)
+    open_log(disk, clean=True).ensure_aborted()
+    found = [entry for name in indexes for entry in decode(disk.read_bytes(f"{DIRECTORY}/{name}"))]
+    assert found == EXPECTED

@@ -30,6 +30,7 @@ class FakeLog:
         self.config = config or LogConfig(cleanup_policy=("compact",))
         self.producers = ProducerStateManager()
         self.log_start_offset = 0
+        self.ensured = 0
         self.bases: list[int] = []
         disk.make_directories(self.directory)
         for _ in range(segments):
@@ -56,6 +57,9 @@ class FakeLog:
             SegmentInfo(base, following, self.size(base))
             for base, following in zip(self.bases, self.bases[1:], strict=False)
         ]
+
+    def ensure_aborted(self) -> None:
+        self.ensured += 1
 
     def install_cleaned(self, cleaned: CleanedSegment) -> None:
         swap_files(self.disk, self.directory, cleaned)
@@ -84,6 +88,7 @@ def test_a_due_log_is_cleaned_and_remembered(disk: Disk) -> None:
     assert cleaner.install(task, done(disk, task))
     cleaner.record(task)
     assert log.bases == [0, 30]
+    assert log.ensured == 1
     assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {log.partition: 30}
     assert cleaner_on(disk).next_task([log], NOW) is None
     log.roll()
