@@ -65,8 +65,9 @@ class SnapshotFiles:
         return self._descriptions.get(snapshot)
 
     def made_ms(self, snapshot: OffsetAndEpoch) -> int:
-        """When its bytes were written, since 1970."""
-        return self._disk.modified_ms(self.path(snapshot))
+        """When its bytes were written, since 1970; 0 when somebody removed them by hand."""
+        path = self.path(snapshot)
+        return self._disk.modified_ms(path) if self._disk.exists(path) else 0
 
     def path(self, snapshot: OffsetAndEpoch) -> str:
         return self._at(f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}")

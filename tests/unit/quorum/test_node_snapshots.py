@@ -272,6 +272,21 @@ def test_what_became_too_old_goes_without_a_new_snapshot() -> None:
     run(scenario)
 
 
+def test_a_snapshot_that_somebody_removed_does_not_end_the_node() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start(SnapshotLimits(2000, 0, RetentionLimits(max_ms=1_000_000)))
+        for _ in range(2):
+            await world.committed(leader, leader.append(20))
+            await asyncio.sleep(1)
+        first, second = leader.snapshots
+        SimulatedDisk(leader.platter).unlink(f"{DIRECTORY}/{first:020d}-0000000001.checkpoint")
+        last = leader.append(20)
+        await world.until(lambda: leader.snapshots == [second, last + 1])
+        assert leader.failures == []
+
+    run(scenario)
+
+
 def test_removed_segments_are_unlinked_after_a_while() -> None:
     async def scenario(world: World) -> None:
         leader = await with_snapshots(world)
