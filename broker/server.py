@@ -21,6 +21,7 @@ from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChanne
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
 from ottla.quorum.controller.decisions.state import ControllerSettings
+from ottla.quorum.controller.knocking import Knocker
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
@@ -72,6 +73,7 @@ class Server:
         self._channel: ControllerChannel | None = None
         self.quorum: QuorumNode | None = None
         self.controller: Controller | None = None
+        self._knocker: Knocker | None = None
         self.broker: Broker | None = None
         self._stopped = False
 
@@ -104,7 +106,8 @@ class Server:
         self._store_sync = StoreSync(loader, timers)
         if config.is_controller:
             settings = _controller_settings(config, identity)
-            self.controller = Controller(self.quorum, loader, host, timers, settings)
+            self._knocker = Knocker()
+            self.controller = Controller(self.quorum, loader, host, timers, settings, self._knocker)
             listener.controller = self.controller
             self.quorum.on_peer_broken = self.controller.peer_broken
         local = self.controller.handle if self.controller else None
@@ -181,6 +184,8 @@ class Server:
             self._channel.close()
         if self.controller:
             self.controller.stop()
+        if self._knocker:
+            await self._knocker.close()
         if self.quorum:
             await self.quorum.stop(graceful=True)
         if self._rpc_server:

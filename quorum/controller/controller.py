@@ -7,6 +7,7 @@ leadership ends the state is dropped with everything that was not committed, and
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ottla.proto import controller_pb2 as rpc
@@ -21,6 +22,7 @@ from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, ch
 from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide
+from ottla.quorum.controller.knocking import Knock
 from ottla.quorum.controller.series import Series
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -34,6 +36,8 @@ _logger = logging.getLogger(__name__)
 _SESSION_CHECKS_PER_TIMEOUT = 8
 _SUSPICION_MS = 500
 """A broken stream says that the process may be dead; a live broker is heard from again within this time."""
+_KNOCK_PAUSE_MS = 2000
+_KNOCKS_MAX = 100
 _ELECTIONS_PER_REBALANCE_MAX = 1000
 _EARLY_REQUESTS_MAX = 10_000
 _SERIES_PAUSE_MS = 10
@@ -83,13 +87,15 @@ class Controller:
         host: Host,
         timers: LoopTimers,
         settings: ControllerSettings,
+        knock: Knock | None = None,
     ) -> None:
-        """``loader`` must be told of a commit before this is."""
+        """``loader`` must be told of a commit before this is. ``knock``: at the door of brokers that are not heard from."""
         self._quorum = quorum
         self._loader = loader
         self._host = host
         self._timers = timers
         self._settings = settings
+        self._knock = knock
         self._state: ControllerState | None = None
         self._epoch = -1
         self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came when they could not be decided on yet
@@ -135,6 +141,8 @@ class Controller:
         _logger.info("active controller in epoch %d, from offset %d on", epoch, self._quorum.next_offset)
         self._checked_ms = now_ms
         self._repeat("sessions", self._check_pause_ms, self._check_sessions)
+        if self._knock is not None:
+            self._active_timers["knocking"] = self._timers.call_later_ms(_SUSPICION_MS, self._knock_at_silent)
         if self._settings.rebalance_interval_ms:
             self._repeat("rebalance", self._settings.rebalance_interval_ms, self._rebalance)
         if self._loader.in_transaction:
@@ -366,12 +374,25 @@ class Controller:
                 self._suspect(broker_id, epoch)
 
     def peer_broken(self, node_id: int) -> None:
-        """The quorum's connection to a node broke or was refused. That says something of a broker which has not been
+        """A connection to a node broke or was refused. That says something of a broker which has not been
         heard from in this leadership: one that lives speaks up as soon as it learns of the new controller."""
         state = self._state
         broker = state.image.brokers.get(node_id) if state is not None else None
         if state is not None and broker is not None and not state.sessions.was_heard(node_id):
             self._suspect(node_id, broker.epoch)
+
+    def _knock_at_silent(self) -> None:
+        """A broker that lives speaks up as soon as it learns of a new controller. Whoever has not is not fenced for that
+        (silence keeps its session); but where a connection is refused nobody lives."""
+        state = self._state
+        if state is None or self._knock is None:
+            return
+        unfenced = (each for each in state.image.brokers.values() if each.endpoints and not each.fenced)
+        silent = [each for each in unfenced if not state.sessions.was_heard(each.id)]
+        for broker in silent[:_KNOCKS_MAX]:
+            self._knock(broker.host, broker.port, partial(self.peer_broken, broker.id))
+        if silent:
+            self._active_timers["knocking"] = self._timers.call_later_ms(_KNOCK_PAUSE_MS, self._knock_at_silent)
 
     def _suspect(self, broker_id: int, epoch: int) -> None:
         """Ends the broker's session unless it is heard from within the grace."""

@@ -103,7 +103,9 @@ class Bench:
             host,
             LoopTimers(cast(asyncio.AbstractEventLoop, self.loop)),
             ControllerSettings(**settings),
+            lambda host, port, on_refused: self.knocked.append((port, on_refused)),
         )
+        self.knocked: list[tuple[int, Callable[[], None]]] = []
         self.answers: list[rpc.ControllerResponse] = []
 
     def lead(self, epoch: int = 1) -> "Bench":
@@ -145,7 +147,11 @@ class Bench:
     def broker(self, broker_id: int, handle: Callable[..., None] | None = None) -> int:
         """Registers and unfences a broker; its epoch."""
         registration = rpc.RegisterBrokerRequest(
-            broker_id=broker_id, cluster_id="c", incarnation_id=bytes([broker_id]) * 16, features=supported_ranges()
+            broker_id=broker_id,
+            cluster_id="c",
+            incarnation_id=bytes([broker_id]) * 16,
+            features=supported_ranges(),
+            endpoints=[pb.Endpoint(name="PLAINTEXT", host="h", port=9000 + broker_id)],
         )
         answers = self.ask(register_broker=registration)
         self.commit()
@@ -599,6 +605,39 @@ def test_after_a_change_of_controllers_a_refused_peer_that_was_never_heard_is_de
     bench.commit()
     assert (bench.is_fenced(1), bench.is_fenced(2)) == (True, False)
     assert bench.answers[-1].error_code == ErrorCode.NONE
+
+
+def test_a_new_controller_knocks_at_brokers_it_does_not_hear_from_and_believes_a_refusal() -> None:
+    """A plain broker has no connection to it whose end would tell: it would keep a whole session's time."""
+    bench = Bench().lead().commit()
+    for broker_id in (1, 2, 3, 4):
+        bench.broker(broker_id)
+    heard = bench.loader.image.brokers[4].epoch
+    bench.follow()
+    bench.lead(3)
+    bench.heartbeat(4, heard)
+    bench.loop.advance(500)
+    assert [port for port, _ in bench.knocked] == [9001, 9002, 9003], "not at the one that speaks"
+    bench.knocked[0][1]()  # refused
+    bench.knocked[1][1]()  # refused, but it is only late
+    bench.heartbeat(2, bench.loader.image.brokers[2].epoch)
+    bench.loop.advance(600)
+    bench.commit()
+    assert [bench.is_fenced(broker_id) for broker_id in (1, 2, 3, 4)] == [True, False, False, False]
+
+
+def test_a_refusal_that_comes_late_says_nothing_of_a_broker_that_was_heard_from() -> None:
+    bench = Bench().lead().commit()
+    epoch = bench.broker(1)
+    bench.follow()
+    bench.lead(3)
+    bench.loop.advance(500)
+    bench.heartbeat(1, epoch)
+    bench.knocked[0][1]()
+    bench.loop.advance(1500)
+    assert not bench.commit().is_fenced(1)
+    bench.loop.advance(2000)
+    assert len(bench.knocked) == 1, "who was heard from is left in peace"
 
 
 def test_leaders_return_to_the_first_replicas_now_and_then() -> None:
