@@ -19,6 +19,7 @@ from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.healing import Healing
+from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
@@ -41,18 +42,22 @@ JOIN_RETRY_MS = 500
 SESSION_EVICTION_MS = 120_000
 
 _Action = Callable[[], None]
-_Play = Callable[[Partition, PartitionView], None]
 
 logger = logging.getLogger(__name__)
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """A partition that is to be hosted here, as the image has it."""
+    """A partition that is to be hosted here, as the image has it. ``is_new``: this broker never had a log of it."""
 
     topic: str
     index: int
     topic_id: bytes
     view: PartitionView
+    is_new: bool
+
+    @property
+    def key(self) -> Key:
+        return self.topic_id, self.index
 
 
 class ReplicaManager:
@@ -88,11 +93,14 @@ class ReplicaManager:
         self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
         self._offline: dict[tuple[str | bytes, int], None] = {}
+        self._hosting = HostingQueue(timers, self._host_waiting)
+        self._started = False
         self._timers: list[Timer] = []
         self._lag_checked_ms = 0
 
     def start(self) -> None:
-        """Starts the timers."""
+        """From here on others are served: what changes at once for many partitions is taken in over turns of the loop."""
+        self._started = True
         self._lag_checked_ms = self.timers.now_ms()
         self._every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
         self._every(JOIN_RETRY_MS, self._retry_joins)
@@ -102,6 +110,7 @@ class ReplicaManager:
         """Stops fetching and asking. Requests still parked are answered or dropped by their connections."""
         for timer in self._timers:
             timer.cancel()
+        self._hosting.clear()
         self._fetchers.close()
         self._alter.close()
         self.cold_reads.close()
@@ -153,13 +162,28 @@ class ReplicaManager:
         for topic in delta.deleted_topics.values():
             for index in topic.partitions:
                 self._drop(topic.id, index)
-        leads, follows = self._sort(delta, image)
-        for replica in leads:
-            self._host(replica, image, self._lead)
-        for replica in follows:
-            self._host(replica, image, self._follow)
+        self._take_on(self._sort(delta, image))
         if delta.configs:
             self._apply_configs(delta, image)
+
+    def _take_on(self, replicas: list[Replica]) -> None:
+        """At once, unless they are many; one that waits goes on waiting, and is then what the image says."""
+        unknown = sum(replica.key not in self.partitions for replica in replicas)
+        many = self._started and unknown * CREATION_COST + len(replicas) * ROLE_COST > TURN_COST
+        for replica in replicas:
+            if many or replica.key in self._hosting:
+                self._hosting.add(replica.key, replica.is_new)
+            else:
+                self._host(replica)
+
+    def _host_waiting(self, key: Key, is_new: bool) -> int:
+        assert self._image is not None, "it came with an image"
+        replica = self._replica(key, self._image)
+        if replica is None:
+            return 0
+        known = key in self.partitions
+        self._host(msgspec.structs.replace(replica, is_new=is_new))
+        return ROLE_COST if known else CREATION_COST
 
     def _apply_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for broker_id in delta.brokers:
@@ -173,24 +197,30 @@ class ReplicaManager:
         if delta.brokers:
             self._retry_joins()
 
-    def _sort(self, delta: MetadataDelta, image: MetadataImage) -> tuple[list[Replica], list[Replica]]:
-        """What this broker leads and what it follows, of the partitions that changed; drops what it has no more."""
+    def _sort(self, delta: MetadataDelta, image: MetadataImage) -> list[Replica]:
+        """What this broker leads, then what it follows, of the partitions that changed; drops what it has no more."""
         leads: list[Replica] = []
         follows: list[Replica] = []
         for key in delta.partitions:
-            topic_id, index = key
-            topic = image.topics_by_id.get(topic_id)
-            view = topic.partitions.get(index) if topic is not None else None
-            if topic is None or view is None or self.node_id not in view.replicas:
-                if key in self.partitions or key in self._offline:
-                    self._drop(topic_id, index)
-            elif view.leader == self.node_id:
-                leads.append(Replica(topic.name, index, topic_id, view))
-            else:
-                follows.append(Replica(topic.name, index, topic_id, view))
-        return leads, follows
+            replica = self._replica(key, image)
+            if replica is not None:
+                (leads if replica.view.leader == self.node_id else follows).append(replica)
+            elif key in self.partitions or key in self._offline or key in self._hosting:
+                self._drop(*key)
+        return leads + follows
+
+    def _replica(self, key: Key, image: MetadataImage) -> Replica | None:
+        """None: this broker is not to host it."""
+        topic_id, index = key
+        topic = image.topics_by_id.get(topic_id)
+        view = topic.partitions.get(index) if topic is not None else None
+        if topic is None or view is None or self.node_id not in view.replicas:
+            return None
+        is_new = view.partition_epoch == 0 or self.node_id not in view.isr
+        return Replica(topic.name, index, topic_id, view, is_new)
 
     def _drop(self, topic_id: bytes, index: int) -> None:
+        self._hosting.discard((topic_id, index))
         self._offline.pop((topic_id, index), None)
         partition = self.partitions.pop((topic_id, index), None)
         if partition is None:
@@ -204,32 +234,32 @@ class ReplicaManager:
         except KafkaError as error:
             logger.error("Could not delete %s: %s", partition, error.message)
 
-    def _host(self, replica: Replica, image: MetadataImage, play: _Play) -> None:
+    def _host(self, replica: Replica) -> None:
         """Gives the replica its role, creating its log if there is none. A disk that fails costs this partition only."""
-        key = (replica.topic_id, replica.index)
-        partition = self.partitions.get(key)
+        view, partition = replica.view, self.partitions.get(replica.key)
         try:
             if partition is None:
-                partition = self._create(replica, image)
+                partition = self._create(replica)
             if partition.usable:  # else its directory failed: it is lost until the broker starts again
-                play(partition, replica.view)
-                self._tell_directory(partition, replica.view)
+                (self._lead if view.leader == self.node_id else self._follow)(partition, view)
+                self._tell_directory(partition, view)
         except KafkaError as error:
             logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
-            self._offline[key] = self._offline[replica.topic, replica.index] = None
+            self._offline[replica.key] = self._offline[replica.topic, replica.index] = None
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id
         if directory_id not in (ZERO_ID, view.directory_of(self.node_id)):
             self._assignments.submit(partition.topic_id, partition.index, directory_id)
 
-    def _create(self, replica: Replica, image: MetadataImage) -> Partition:
+    def _create(self, replica: Replica) -> Partition:
+        assert self._image is not None, "replicas come with an image"
         log = self._logs.get_or_create(
             TopicPartition(replica.topic, replica.index),
-            self._log_config(replica.topic, image),
+            self._log_config(replica.topic, self._image),
             replica.topic_id,
             replica.view.directory_of(self.node_id),
-            is_new=replica.view.partition_epoch == 0 or self.node_id not in replica.view.isr,
+            is_new=replica.is_new,
         )
         partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._events)
         self.partitions[replica.topic_id, replica.index] = partition

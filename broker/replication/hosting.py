@@ -1,0 +1,53 @@
+"""Replicas that wait for their role. Creating a log costs five files, about a millisecond: a topic of thousands of partitions must
+not keep the loop from heartbeats and votes meanwhile."""
+
+from collections.abc import Callable
+
+from ottla.runtime.timers import LoopTimers
+
+CREATION_COST = 20
+ROLE_COST = 1
+TURN_COST = 500
+"""What one turn of the loop takes on: 25 new logs or 500 changes of role, 15 to 30 ms."""
+
+Key = tuple[bytes, int]
+
+
+class HostingQueue:
+    """Asked for one after another in the order of their first mention, each as the metadata has it by then."""
+
+    def __init__(self, timers: LoopTimers, host: Callable[[Key, bool], int]) -> None:
+        """``host`` gives a replica its role and says what that cost; its second argument is what `add` was told."""
+        self._timers = timers
+        self._host = host
+        self._waiting: dict[Key, bool] = {}
+        self._planned = False
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._waiting
+
+    def add(self, key: Key, is_new: bool) -> None:
+        """``is_new``: it has no log yet. That stays true, whatever the metadata says of it before its turn comes."""
+        self._waiting[key] = self._waiting.get(key, False) or is_new
+        self._plan()
+
+    def discard(self, key: Key) -> None:
+        """It is not to be hosted here any more."""
+        self._waiting.pop(key, None)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def _plan(self) -> None:
+        if not self._planned:
+            self._planned = True
+            self._timers.call_later_ms(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._planned = False
+        cost = 0
+        while self._waiting and cost < TURN_COST:
+            key = next(iter(self._waiting))
+            cost += self._host(key, self._waiting.pop(key))
+        if self._waiting:
+            self._plan()
