@@ -100,7 +100,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first history (default 0)")
     parser.add_argument("--seed", type=int, metavar="S", help="this history alone")
     options = parser.parse_args(arguments)
-    logging.getLogger("ottla").setLevel(logging.ERROR)
     began_s = time.process_time()
     try:
         taken = run_history(options.seed) if options.seed is not None else run_many(options.steps, options.first)
@@ -114,4 +113,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("ottla").setLevel(logging.ERROR)  # damage is what it makes
     sys.exit(main())
