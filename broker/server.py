@@ -183,11 +183,13 @@ class Server:
         if self._channel:
             self._channel.close()
         if self.controller:
-            self.controller.stop()
+            self.controller.leave()
         if self._knocker:
             await self._knocker.close()
         if self.quorum:
             await self.quorum.stop(graceful=True)
+        if self.controller:
+            self.controller.stop()
         if self._rpc_server:
             await self._rpc_server.close()
         await self._transport.close()

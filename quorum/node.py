@@ -143,7 +143,8 @@ class QuorumNode:
         self._handle(Started())
 
     async def stop(self, graceful: bool) -> None:
-        """Leaves. Gracefully, a leader first sees a successor elected (or waits ``HAND_OVER_MS``)."""
+        """Leaves. Gracefully, a leader first commits what it appended and sees a successor elected (or waits
+        ``HAND_OVER_MS``)."""
         if self._stopped:
             return
         if graceful:
@@ -162,7 +163,9 @@ class QuorumNode:
     async def _wait_for_successor(self) -> None:
         """It may need this node's vote: stay until a new epoch shows up. The only voter has nobody to wait for."""
         state, deadline = self._core.state, self._loop.time() + HAND_OVER_MS / 1000
-        while isinstance(state.role, Resigned) and len(state.voters.latest) > 1 and self._loop.time() < deadline:
+        while (
+            isinstance(state.role, Leader | Resigned) and len(state.voters.latest) > 1 and self._loop.time() < deadline
+        ):
             waiter = self._loop.create_future()
             self._change_waiters.append(waiter)
             timer = self._loop.call_at(deadline, _resolve, waiter)
@@ -280,13 +283,15 @@ class QuorumNode:
         """Appends are taken exactly while the core leads; what waited for an epoch that is over is dropped."""
         role, accumulator = self._core.state.role, self._accumulator
         if isinstance(role, Leader):
-            if accumulator is None or accumulator.epoch != role.epoch:
+            if self._core.state.shutting_down:
+                self._accumulator = None
+            elif accumulator is None or accumulator.epoch != role.epoch:
                 end = self._core.state.log.end
                 self._accumulator = BatchAccumulator(role.epoch, end, self.settings.batch_bytes_max)
                 self._delivery.forget_kept()
             elif not accumulator:
                 accumulator.next_offset = self._core.state.log.end  # past what the core itself appended
-        elif accumulator is not None:
+        else:
             self._accumulator = None
             self._delivery.forget_kept()
         waiters, self._change_waiters = self._change_waiters, []

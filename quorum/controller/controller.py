@@ -121,7 +121,7 @@ class Controller:
         if is_own and self._state is not None and self._epoch == leader.epoch:
             return
         self._deactivate()
-        if is_own and self._quorum.is_leader:
+        if is_own and self._quorum.is_leader and not self._stopped:
             self._activate(leader.epoch)
         self._take_up_early()
 
@@ -174,6 +174,15 @@ class Controller:
         if series is not None:
             series.fail(response)
 
+    def leave(self) -> None:
+        """Decides nothing more, and begins nothing; what was decided is answered when it is committed."""
+        self._stopped = True
+        for timer in self._active_timers.values():
+            timer.cancel()
+        self._active_timers.clear()
+        self._fail_series(self._not_controller())
+        self._take_up_early()
+
     def stop(self) -> None:
         """Answers nothing any more but NOT_CONTROLLER."""
         self._stopped = True
@@ -196,7 +205,7 @@ class Controller:
         if (state is None or self._series is not None) and self._may_wait:
             self._early.append((request, reply))
             return
-        if state is None or self._series is not None or not self._quorum.is_leader:
+        if state is None or self._series is not None or self._stopped or not self._quorum.is_leader:
             reply(self._not_controller())
             return
         earlier = self._attempts.answer(request.request_id)

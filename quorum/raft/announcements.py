@@ -12,6 +12,7 @@ from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import UNKNOWN_OFFSET, Leader, Progress
 from ottla.quorum.raft.roles.prospective import Prospective
 from ottla.quorum.raft.roles.resigned import Resigned
+from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.transitions import Cause
@@ -99,19 +100,19 @@ def handle_end(state: RaftState, event: RequestReceived) -> None:
     if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == request.sender.id:
         role.leader_suspected = True
         if state.may_campaign:
-            longest_ms = state.settings.election_backoff_max_ms
-            state.arm(Timer.FETCH, succession_delay_ms(state.key, request.preferred, longest_ms))
+            state.arm(Timer.FETCH, succession_delay_ms(state.key, request.preferred, state.settings))
     state.respond(event.token, EndQuorumEpochResponse(**state.response_fields(error)))
 
 
-def succession_delay_ms(key: ReplicaKey, preferred: tuple[ReplicaKey, ...], longest_ms: int) -> int:
-    """The first of the ranking campaigns at once, each further one waits twice as long, the unranked longest."""
+def succession_delay_ms(key: ReplicaKey, preferred: tuple[ReplicaKey, ...], settings: RaftSettings) -> int:
+    """The first of the ranking campaigns at once, each further one waits twice as long, the unranked longest. Kafka's second
+    waits for half of election.backoff.max; PreVote makes it harmless to come too early, so ours waits for an election only."""
     rank = next((index for index, other in enumerate(preferred) if other.matches(key)), None)
     if rank is None:
-        return longest_ms
+        return settings.election_backoff_max_ms
     if rank == 0:
         return 0
-    return min(longest_ms, (longest_ms >> (len(preferred) - 1)) << (rank - 1))
+    return min(settings.election_backoff_max_ms, settings.succession_step_ms << min(rank - 1, 16))
 
 
 def handle_end_response(state: RaftState, event: ResponseReceived) -> None:

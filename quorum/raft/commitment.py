@@ -1,6 +1,6 @@
 """The high watermark: what is committed, and who is told (kraft.md 1.6)."""
 
-from ottla.quorum.raft import parking, rules, voter_tracking
+from ottla.quorum.raft import leaving, parking, rules, voter_tracking
 from ottla.quorum.raft.instructions import CommitAdvanced
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
@@ -16,6 +16,7 @@ def update_leader_high_watermark(state: RaftState) -> None:
         role.high_watermark_known = True
         raise_high_watermark(state, offset)
         voter_tracking.conclude_change(state, role)
+        leaving.hand_over_when_ready(state)
 
 
 def _acknowledged_ends(state: RaftState, role: Leader) -> list[int]:

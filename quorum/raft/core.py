@@ -14,6 +14,7 @@ from ottla.quorum.raft import (
     commitment,
     elections,
     fetching,
+    leaving,
     membership,
     parking,
     responses,
@@ -205,6 +206,7 @@ _TIMERS: dict[Timer, Callable[[RaftState], None]] = {
     Timer.BEGIN_QUORUM: announcements.begin_quorum_timeout,
     Timer.RETRY: _retry,
     Timer.PARKED: parking.parked_timeout,
+    Timer.HAND_OVER: leaving.waited_long_enough,
     Timer.UPDATE_VOTER: membership.update_timeout,
 }
 
@@ -244,13 +246,6 @@ def _disconnected(state: RaftState, event: Any) -> None:
         fetching.suspect_leader(state)
 
 
-def _shutdown(state: RaftState, event: Any) -> None:
-    """A leader hands over; a campaign is given up; a follower just goes on until the process ends."""
-    state.shutting_down = True
-    if isinstance(state.role, Leader):
-        becoming.become_resigned(state, Cause.SHUTDOWN)
-
-
 def _resign(state: RaftState, event: Any) -> None:
     if isinstance(state.role, Leader) and state.role.epoch == event.epoch:
         becoming.become_resigned(state, Cause.RESIGN)
@@ -265,7 +260,7 @@ _HANDLERS: dict[type, Callable[[RaftState, Any], None]] = {
     PeerDisconnected: _disconnected,
     AppendRequested: appending.handle_append,
     LogSynced: lambda state, event: commitment.handle_synced(state, event.end_offset),
-    ShutdownRequested: _shutdown,
+    ShutdownRequested: lambda state, event: leaving.shut_down(state),
     ResignRequested: _resign,
     SnapshotTaken: snapshots.handle_taken,
     SnapshotInstalled: snapshots.handle_installed,

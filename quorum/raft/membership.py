@@ -71,7 +71,7 @@ def _change(
 ) -> None:
     """Administrators know no epoch: theirs is not looked at."""
     role = state.role
-    if not isinstance(role, Leader):
+    if not isinstance(role, Leader) or state.shutting_down:
         fields = state.response_fields(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         message = f"node {state.key.id} does not lead the quorum: ask again in a moment"
         state.respond(event.token, VoterChangeResponse(message=message, **fields))

@@ -211,6 +211,12 @@ def has_quorum(heard_from: int, voters: int, leader_votes: bool) -> bool:
     return heard_from + (1 if leader_votes else 0) >= majority(voters)
 
 
+def may_hand_over(high_watermark: int, log_end: int) -> bool:
+    """A leader leaves when all it appended is committed: then somebody holds its whole log, whom nobody refuses a vote, and
+    nobody who waits for a commit is left without an answer (after dissertation 3.10)."""
+    return high_watermark >= log_end
+
+
 def leader_is_gone(request: Request, response: Response) -> bool:
     """The one we follow says it does not lead the epoch we ask about: it crashed or resigned."""
     return (

@@ -24,7 +24,7 @@ def handle_fetch(state: RaftState, event: RequestReceived) -> None:
         parking.park(state, request, event.token)
     elif not parking.redirect(state, request, event.token):
         _acknowledge(state, request)
-        if not isinstance(state.role, Leader | Follower):  # that was the commit a leaving leader waited for
+        if not isinstance(state.role, Leader | Follower):  # that was what a leaving leader waited for
             state.respond(event.token, FetchResponse(**state.response_fields(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
         elif parking.has_news(state, request) or request.max_wait_ms == 0:
             parking.answer(state, request, event.token)

@@ -12,4 +12,5 @@ class Timer(StrEnum):
     BEGIN_QUORUM = "begin-quorum"  # leader: remind voters that do not fetch
     RETRY = "retry"  # destinations that failed may be asked again
     PARKED = "parked"  # a waiting fetch has waited long enough
+    HAND_OVER = "hand-over"  # leader that leaves: not all it appended is committed yet
     UPDATE_VOTER = "update-voter"  # follower: compare own endpoint with the log's

@@ -45,8 +45,10 @@ from ottla.quorum.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Records,
+    RemoveVoterRequest,
     VoteRequest,
 )
+from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.raft_core import CLUSTER, OneCore, endpoint, key, voter_set
@@ -507,14 +509,50 @@ def test_reading_a_snapshot_is_contact_too() -> None:  # kraft.md 1.7
 def test_a_leader_that_leaves_ranks_its_successors_by_their_logs() -> None:  # KIP-595
     core = leader(1)
     core.fetch(3)
+    append(core)
     core.fetch(2, offset=1, last_epoch=1)
+    core.fetch(3)
     core.tell(ShutdownRequested())
+    core.sync()
 
     assert [successor.id for successor in core.asked(EndQuorumEpochRequest)[2].preferred] == [3, 2]
 
 
+def test_a_leader_leaves_when_all_it_appended_is_committed() -> (
+    None
+):  # D 3.10: the successor is brought up to date first
+    core = leader()
+    core.tell(ShutdownRequested())
+    assert (core.role, core.asked(EndQuorumEpochRequest)) == ("Leader", {})
+
+    core.fetch(3)
+    assert [type(each) for each in core.out if isinstance(each, CommitAdvanced | LeaderChanged)] == [
+        CommitAdvanced,
+        LeaderChanged,
+    ]
+    assert (core.role, core.state.election.leader_id) == ("Resigned", 1)
+    assert [successor.id for successor in core.asked(EndQuorumEpochRequest)[2].preferred] == [3, 2]
+
+
+def test_a_leader_that_cannot_commit_leaves_all_the_same() -> None:  # ours: nobody fetches, and the process is to end
+    core = leader()
+    core.tell(ShutdownRequested())
+    core.expire(Timer.HAND_OVER)
+
+    assert core.role == "Resigned"
+
+
+def test_a_leader_that_leaves_changes_no_voters() -> None:
+    core = leader()
+    core.tell(ShutdownRequested())
+    core.ask(RemoveVoterRequest(cluster_id=CLUSTER, epoch=-1, sender=key(-1), voter=key(2)))
+
+    assert core.found(Respond)[0].response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_farewell_is_said_until_it_is_acknowledged() -> None:  # KIP-595
     core = leader()
+    core.fetch(2)
     core.tell(ShutdownRequested())
     core.answer(EndQuorumEpochRequest, 2, EndQuorumEpochResponse(epoch=1))
     assert not core.asked(EndQuorumEpochRequest)
@@ -528,8 +566,9 @@ def test_successors_campaign_in_their_order() -> None:  # KIP-595
     first, second, third = key(1), key(2), key(3)
     ranking = (first, second, third)
 
-    delays = [succession_delay_ms(each, ranking, 1000) for each in (first, second, third, key(9))]
-    assert delays == [0, 250, 500, 1000]
+    settings = RaftSettings(cluster_id=CLUSTER)
+    delays = [succession_delay_ms(each, ranking, settings) for each in (first, second, third, key(9))]
+    assert delays == [0, 20, 40, 1000]
 
 
 def test_a_farewell_makes_the_first_successor_campaign_at_once() -> None:  # KIP-595

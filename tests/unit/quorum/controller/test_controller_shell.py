@@ -264,6 +264,26 @@ def test_a_lost_leadership_takes_what_was_pending_along() -> None:
     assert list(bench.loader.image.topics_by_name) == ["kept", "lost"]
 
 
+def test_a_controller_that_leaves_answers_what_it_decided_and_decides_no_more() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    before = bench.ask(**create("a"))
+    bench.controller.leave()
+    after = bench.ask(**create("b"))
+    assert ([each.error_code for each in after], before) == ([ErrorCode.NOT_CONTROLLER], [])
+
+    bench.commit()
+    assert before[0].create_topics.topics[0].error_code == ErrorCode.NONE
+
+
+def test_who_leaves_does_not_become_the_active_controller() -> None:
+    bench = Bench()
+    bench.controller.leave()
+    bench.lead()
+
+    assert not bench.controller.is_active
+
+
 def test_a_leadership_that_is_over_before_it_is_told_drops_the_state_too() -> None:
     bench = Bench().lead().commit()
     bench.broker(1)
