@@ -15,17 +15,17 @@ _FETCHES = (FetchRequest.__name__, FetchSnapshotRequest.__name__)
 
 
 def wanted_fetch(state: RaftState) -> None:
-    """One fetch at a time over all connections: two could bring the same records twice. Voters ask the leader only: their
-    fetches are acknowledgements, and their log is more than what is committed."""
+    """One fetch at a time over all connections: two could bring the same records twice. Voters ask the leader: their fetches are
+    acknowledgements, and their log is more than what is committed. Who takes itself for a voter and finds nobody where the
+    leader was asks anyone (kraft.md 1.5): it may have been removed, and the leader have moved since."""
     role = state.role
     if _is_fetching(state) or (isinstance(role, Follower) and role.download is not None):
         return
     offset = rules.fetch_offset(state.log)
     if offset is None:
         return
-    if state.is_voter and isinstance(role, Follower):
-        if state.may_send(role.leader_id, FetchRequest):
-            send_fetch(state, role.leader_id, role.endpoint, offset)
+    if state.is_voter and isinstance(role, Follower) and state.may_send(role.leader_id, FetchRequest):
+        send_fetch(state, role.leader_id, role.endpoint, offset)
         return
     source = observing.choose_informant(state) if state.is_voter else observing.choose_source(state)
     if source is not None:

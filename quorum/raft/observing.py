@@ -1,5 +1,6 @@
 """Whom an observer fetches from. Committed records are the same everywhere, so any voter in touch with the leader will do."""
 
+from ottla.quorum.raft import rules
 from ottla.quorum.raft.messages import FetchRequest
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.resigned import Resigned
@@ -28,8 +29,13 @@ def choose_source(state: RaftState) -> Voter | None:
 
 
 def choose_informant(state: RaftState) -> Voter | None:
-    """Whom a voter without a leader asks besides those it campaigns with: its voter set may be long out of date."""
-    return _draw(state) if isinstance(state.role, Unattached) and state.settings.bootstrap else None
+    """Whom a voter without a leader, or one that cannot reach the leader it was told of, asks besides those it campaigns
+    with: its voter set may be long out of date."""
+    role = state.role
+    lost = isinstance(role, Follower) and rules.may_look_elsewhere(
+        role.has_fetched, role.leader_id in state.backing_off
+    )
+    return _draw(state) if state.settings.bootstrap and (lost or isinstance(role, Unattached)) else None
 
 
 def _may_stay(state: RaftState, role: Follower, source: int) -> bool:

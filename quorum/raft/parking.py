@@ -19,8 +19,7 @@ def read_limit(state: RaftState, sender: ReplicaKey) -> int:
 
 
 def may_judge(state: RaftState, request: FetchRequest) -> bool:
-    """A follower's log is certain only below its high watermark: further on it cannot say who diverges."""
-    return isinstance(state.role, Leader) or request.offset <= state.high_watermark
+    return rules.may_judge(isinstance(state.role, Leader), request.offset, state.high_watermark)
 
 
 def exposed_high_watermark(state: RaftState) -> int:
@@ -48,10 +47,12 @@ def has_news(state: RaftState, request: FetchRequest) -> bool:
 
 
 def answer(state: RaftState, request: FetchRequest, token: Any) -> None:
-    """With what there is from the fetch offset on, be it nothing."""
-    fields = {"high_watermark": exposed_high_watermark(state), "log_start": state.log.start, **state.response_fields()}
+    """With what there is from the fetch offset on, be it nothing. Nothing is committed of a log that may diverge."""
+    judged = may_judge(state, request)
+    known = exposed_high_watermark(state) if judged else -1
+    fields = {"high_watermark": known, "log_start": state.log.start, **state.response_fields()}
     limit = read_limit(state, request.sender)
-    if limit > request.offset and may_judge(state, request):
+    if limit > request.offset and judged:
         state.emit(ReadAndRespond(token, FetchResponse(**fields), request.offset, limit, request.max_bytes))
     else:
         state.respond(token, FetchResponse(**fields))

@@ -144,6 +144,12 @@ def snapshot_is_whole(position: int, piece: FetchSnapshotResponse) -> bool:
     return position >= piece.size
 
 
+def may_look_elsewhere(has_fetched: bool, leader_failed: bool) -> bool:
+    """A voter asks others for the leader only when it never reached the one it was told of: an answer that is waited for
+    keeps it from fetching."""
+    return leader_failed and not has_fetched
+
+
 def may_ask_again(failures: int, is_voter: bool) -> bool:
     """A download goes on where it was when the connection comes back. Voters have only the leader to ask; who has a choice does
     not wait for one that is gone."""
@@ -191,6 +197,12 @@ def follower_high_watermark(leaders: int, log_end: int) -> int:
 def observer_limit(high_watermark: int) -> int:
     """Observers are given committed records only, by whomever: they never have to take one back."""
     return high_watermark
+
+
+def may_judge(leads: bool, offset: int, high_watermark: int) -> bool:
+    """A follower's log is certain only below its high watermark: further on it cannot say whose log diverges. A voter that was
+    removed, or a leader that removed itself, asks followers with records that may never be committed."""
+    return leads or offset <= high_watermark
 
 
 def may_serve_observers(has_fetched: bool, leader_suspected: bool) -> bool:

@@ -51,6 +51,7 @@ class Node:
     def __init__(self, node_id: int, disk: FaultyDisk, clock: DriftingClock) -> None:
         self.id = node_id
         self.key = key_of(node_id)
+        self.wipes = 0
         self.endpoint = endpoint_of(node_id)
         self.disk = disk
         self.clock = clock
@@ -74,6 +75,8 @@ class RaftCluster:
         observers: int = 0,
         spares: int = 0,
         *,
+        formatted: bool = False,
+        records_per_fetch: int = 64,
         weather: Weather | None = None,
         settings: RaftSettings | None = None,
     ) -> None:
@@ -81,23 +84,39 @@ class RaftCluster:
         self.settings = settings or RaftSettings(cluster_id=CLUSTER_ID)
         self.observer_settings = msgspec.structs.replace(self.settings, can_vote=False, fetch_from_any_voter=True)
         self.now_us = 0
+        self.is_fair = False  # the faults are over
         self.events = 0
         self.invariants = Invariants()
         self.promises = Promises()
-        self.static = VoterSet.of(Voter(ReplicaKey(node), endpoint_of(node)) for node in range(1, voters + 1))
+        self.formatted = formatted
+        self.records_per_fetch = records_per_fetch
+        self.static = VoterSet.of(
+            Voter(key_of(node) if formatted else ReplicaKey(node), endpoint_of(node)) for node in range(1, voters + 1)
+        )
         total = voters + observers + spares
         self.controllers = [*range(1, voters + 1), *range(voters + observers + 1, total + 1)]
         self.network = Network(self.rng, weather or Weather(), range(1, total + 1))
         low, high = self.network.weather.clock_rate
         self.nodes = {
-            node: Node(node, FaultyDisk(self.static), DriftingClock(self.rng.uniform(low, high)))
+            node: Node(node, self._first_disk(node), DriftingClock(self.rng.uniform(low, high)))
             for node in range(1, total + 1)
         }
-        self.disks: dict[int, Storage] = {node.id: node.disk for node in self.nodes.values()}
+        self.disks = dict[ReplicaKey, Storage]()
+        for node in self.nodes.values():
+            self._connect(node)
+        self.wiped_at_us = -1
         self.history = History()
         self.appended = 0
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
+
+    def _first_disk(self, node: int) -> FaultyDisk:
+        """Static voters stand in everyone's configuration; a formatted quorum is known to its first voters only."""
+        known = not self.formatted or self.static.get(node) is not None
+        return FaultyDisk(self.static if known else VoterSet())
+
+    def _connect(self, node: Node) -> None:
+        self.disks[node.key] = self.disks[ReplicaKey(node.id)] = node.disk
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -138,7 +157,9 @@ class RaftCluster:
         node.disk.recover()
         rng = Random(self.rng.getrandbits(64))
         settings = self.settings if node.id in self.controllers else self.observer_settings
-        node.replica = MemoryReplica(settings, node.key, node.endpoint, rng, node.disk)
+        node.replica = MemoryReplica(
+            settings, node.key, node.endpoint, rng, node.disk, max_records=self.records_per_fetch
+        )
         self.history.note(self.now_us, f"node {node.id} starts")
         self.deliver(node, node.life, Started())
 
@@ -154,6 +175,16 @@ class RaftCluster:
         self.history.note(self.now_us, f"node {node.id} stops at {node.disk.end}")
         if not silently:
             self._break_streams(node)
+
+    def wipe(self, node: Node, voters: VoterSet) -> None:
+        """Down, and its disk is another: it was formatted with ``voters``."""
+        self.stop(node, silently=True)
+        node.wipes += 1
+        node.key = key_of(node.id, node.wipes)
+        node.disk = FaultyDisk(voters)
+        self._connect(node)
+        self.invariants.forget_disk(node.id)
+        self.wiped_at_us = self.now_us
 
     def _break_streams(self, node: Node) -> None:
         for other in self.nodes.values():
@@ -348,7 +379,7 @@ class RaftCluster:
 
     def heal_everything(self) -> None:
         """Good weather from here on; clocks go on as they usually do."""
-        self.network.weather = FAIR
+        self.is_fair, self.network.weather = True, FAIR
         self.network.heal()
         for node in self.nodes.values():
             node.slow_disk, node.dies_after = False, None
@@ -357,8 +388,8 @@ class RaftCluster:
             self.start(node)
 
 
-def key_of(node: int) -> ReplicaKey:
-    return ReplicaKey(node, bytes([node]) * 16)
+def key_of(node: int, wipes: int = 0) -> ReplicaKey:
+    return ReplicaKey(node, bytes([node]) * 15 + bytes([node + 100 * wipes & 0xFF]))
 
 
 def endpoint_of(node: int) -> Endpoint:

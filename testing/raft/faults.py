@@ -14,6 +14,7 @@ class FaultKind(StrEnum):
     POWER_OFF = "power-off"  # the machine dies: as above, an unsynced truncation may be undone, and peers see nothing
     RESTART = "restart"
     SHUTDOWN = "shutdown"  # graceful, then the process ends
+    WIPE = "wipe"  # node: the machine dies, and comes back after a while with an empty disk
     PAUSE = "pause"  # node: runs nothing for a while, then all at once
     SLOW_DISK = "slow-disk"  # node: its syncs take long
     FAST_DISK = "fast-disk"
@@ -93,6 +94,18 @@ def _fault(rng: Random, kind: FaultKind, at_ms: int, until_ms: int, node: int, o
     if kind is FaultKind.CLOCK_JUMP:
         return (FaultEvent(at_ms, kind, node, amount=rng.choice((10_000, 1_000_000, 5_000_000))),)
     return (FaultEvent(at_ms, kind, node, amount=(until_ms - at_ms) * 1000),)
+
+
+def draw_wipes(rng: Random, controllers: Sequence[int], duration_ms: int, every_ms: int) -> list[FaultEvent]:
+    """Disks that are lost; the nodes come back on empty ones. Each waits for a moment at which it is within the promise
+    (`wiping.py`)."""
+    faults: list[FaultEvent] = []
+    at_ms = 500 + rng.randrange(every_ms)
+    while at_ms < duration_ms:
+        away_ms = 20 + rng.randrange(rng.choice(LENGTHS_MS))
+        faults.append(FaultEvent(at_ms, FaultKind.WIPE, rng.choice(controllers), amount=away_ms * 1000))
+        at_ms += 1 + rng.randrange(2 * every_ms)
+    return faults
 
 
 def draw_changes(rng: Random, controllers: Sequence[int], duration_ms: int, every_ms: int) -> list[FaultEvent]:

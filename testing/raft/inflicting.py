@@ -7,13 +7,14 @@ from ottla.quorum.raft.events import ShutdownRequested
 from ottla.quorum.raft.messages import AddVoterRequest, RemoveVoterRequest, Request
 from ottla.quorum.raft.voters import ReplicaKey
 from ottla.testing.raft.faults import FaultEvent, FaultKind
+from ottla.testing.raft.wiping import can_do_without, may_remove, wipe
 
 if TYPE_CHECKING:
     from ottla.testing.raft.cluster import Node, RaftCluster
     from ottla.testing.raft.memory import MemoryReplica
 
-LEAVING_US = 20_000
-"""How long a node that shuts down stays to hand over."""
+LEAVING_US = 19_000
+"""How long a node that shuts down stays to hand over; less than the shortest fault lasts, so that its restart comes after."""
 
 
 def inflict(cluster: "RaftCluster", fault: FaultEvent) -> None:
@@ -39,6 +40,10 @@ def _shut_down(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
     life = node.life
     cluster.deliver(node, life, ShutdownRequested())
     cluster.at(LEAVING_US, lambda: cluster.stop(node, silently=False) if node.life == life else None)
+
+
+def _wipe(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
+    wipe(cluster, node, fault.amount)
 
 
 def _pause(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
@@ -77,6 +82,8 @@ def _move(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
     leader = cluster.leader()
     if node.id == 1 or leader is None or leader.replica is None or _is_moving(cluster, leader.replica):
         return
+    if cluster.wiped_at_us >= 0 and not can_do_without(cluster, node):
+        return
     state = leader.replica.core.state
     if len(state.voters.latest) > 2 and 0 <= state.voters.latest_offset < state.high_watermark:
         cluster.stop(node, silently=False)
@@ -96,6 +103,8 @@ def _change_voters(cluster: "RaftCluster", node: "Node", change: FaultEvent) -> 
         return
     if change.kind is FaultKind.REMOVE_VOTER and _is_moving(cluster, leader.replica):
         return  # the two that are left might not find one another
+    if change.kind is FaultKind.REMOVE_VOTER and not may_remove(cluster, leader, node):
+        return
     fields: dict[str, Any] = {"cluster_id": cluster.settings.cluster_id, "epoch": 0, "sender": ReplicaKey(-1)}
     request: Request = RemoveVoterRequest(voter=node.key, **fields)
     if change.kind is FaultKind.ADD_VOTER:
@@ -109,6 +118,7 @@ _FAULTS: dict[FaultKind, Callable[["RaftCluster", "Node", FaultEvent], None]] = 
     FaultKind.POWER_OFF: _stop,
     FaultKind.RESTART: _restart,
     FaultKind.SHUTDOWN: _shut_down,
+    FaultKind.WIPE: _wipe,
     FaultKind.PAUSE: _pause,
     FaultKind.SLOW_DISK: _turn_disk,
     FaultKind.FAST_DISK: _turn_disk,

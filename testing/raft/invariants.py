@@ -1,11 +1,15 @@
 """What must hold after every event of a run. Each says what a user would lose without it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.quorum.raft.instructions import CommitAdvanced
 from ottla.quorum.raft.majority import majority
 from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.voters import ReplicaKey
 from ottla.testing.raft.memory import Entry, MemoryReplica, Storage, committed_range
+
+Disks = Mapping[ReplicaKey, Storage]
+"""Those that were lost too, as they were then; by the node id alone the one that a static voter has now."""
 
 
 class InvariantViolation(AssertionError):
@@ -38,10 +42,10 @@ class Invariants:
         self.forget_running(node)
         self.elections.pop(node, None)
 
-    def check(self, node: int, replica: MemoryReplica, storages: dict[int, Storage]) -> None:
+    def check(self, node: int, replica: MemoryReplica, disks: Disks) -> None:
         self._elections(node, replica)
         self._log_matching(node, replica)
-        self._commitment(node, replica, storages)
+        self._commitment(node, replica, disks)
 
     def _elections(self, node: int, replica: MemoryReplica) -> None:
         state, election = replica.core.state, replica.storage.election
@@ -88,7 +92,7 @@ class Invariants:
                 )
         self.checked[node] = (end, last_epoch)
 
-    def _commitment(self, node: int, replica: MemoryReplica, storages: dict[int, Storage]) -> None:
+    def _commitment(self, node: int, replica: MemoryReplica, disks: Disks) -> None:
         state, storage = replica.core.state, replica.storage
         before = self.high_watermarks.get(node, 0)
         if state.high_watermark < before:
@@ -103,7 +107,7 @@ class Invariants:
             self._compare_committed(node, storage, before, state.high_watermark)
             self.high_watermarks[node] = state.high_watermark
         if isinstance(state.role, Leader):
-            self._leader(node, replica, storages, grown=state.high_watermark > before)
+            self._leader(node, replica, disks, grown=state.high_watermark > before)
 
     def note_commits(self, node: int, storage: Storage, told: Iterable[object]) -> None:
         """Of a replica that died right after: others may have heard of it."""
@@ -123,7 +127,7 @@ class Invariants:
             raise InvariantViolation("state machine safety", story)
         self.committed.extend(found[shared:])
 
-    def _leader(self, node: int, replica: MemoryReplica, storages: dict[int, Storage], *, grown: bool) -> None:
+    def _leader(self, node: int, replica: MemoryReplica, disks: Disks, *, grown: bool) -> None:
         state, storage = replica.core.state, replica.storage
         assert isinstance(state.role, Leader)
         if state.epoch == max(self.leaders):
@@ -136,16 +140,17 @@ class Invariants:
                     "leader completeness", f"leader {node} of epoch {state.epoch} ends at {storage.end}"
                 )
         if grown and state.role.high_watermark_known:
-            self._on_majority(node, replica, storages)
+            self._on_majority(node, replica, disks)
             if state.high_watermark < self.exposed and state.epoch == max(self.leaders):
                 raise InvariantViolation("monotonic high watermark", f"leader {node} exposes {state.high_watermark}")
             self.exposed = max(self.exposed, state.high_watermark)
 
-    def _on_majority(self, node: int, replica: MemoryReplica, storages: dict[int, Storage]) -> None:
-        """What is committed survives the loss of any minority: it is on a majority of disks, synced."""
+    def _on_majority(self, node: int, replica: MemoryReplica, disks: Disks) -> None:
+        """What is committed survives the loss of any minority: it is, or was until one was lost, on a majority of disks,
+        synced."""
         state = replica.core.state
-        voters = state.voters.latest.ids()
-        holding = [voter for voter in voters if storages[voter].durable_end >= state.high_watermark]
+        voters = state.voters.latest.voters
+        holding = [voter.key.id for voter in voters if disks[voter.key].durable_end >= state.high_watermark]
         if len(holding) < majority(len(voters)):
             raise InvariantViolation(
                 "durable on a majority", f"high watermark {state.high_watermark}, durable on {holding}"

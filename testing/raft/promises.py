@@ -4,6 +4,7 @@ Each ends, once, and truly: "committed" only for what is, an error otherwise. A 
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.quorum.raft.instructions import CommitAdvanced, LeaderChanged
@@ -95,6 +96,10 @@ class Promises:
     def process_died(self, node: int) -> None:
         self._end_all(node, "process died")
         self._requests = {number: other for number, other in self._requests.items() if other.node != node}
+
+    def requests(self) -> Iterable[Waiting]:
+        """Those that arrived and are not answered."""
+        return self._requests.values()
 
     def open(self, before_us: int) -> list[Append | Waiting]:
         """What was asked before then and has not ended."""

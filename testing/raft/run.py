@@ -1,6 +1,7 @@
 """Runs seeds of the quorum's core: production cores on a simulated network, clock and disk.
 
 python -m ottla.testing.raft.run --seeds 10000         # many, on two processes
+python -m ottla.testing.raft.run --harsh --seeds 1000  # with more of everything that goes wrong
 python -m ottla.testing.raft.run --seed 17             # one again: its plan, the last events, and what went wrong
 python -m ottla.testing.raft.run --seed 17 --shrink    # with as few faults as still break it
 """
@@ -10,6 +11,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +20,18 @@ from rich.console import Console
 from ottla.runtime.simulation.faults import shrink
 from ottla.testing.raft.faults import FaultEvent
 from ottla.testing.raft.invariants import InvariantViolation
-from ottla.testing.raft.seeds import Outcome, Plan, RunFailure, cluster_of, plan_of, run_plan, run_seed
+from ottla.testing.raft.seeds import (
+    HARSH,
+    USUAL,
+    Outcome,
+    Plan,
+    RunFailure,
+    Severity,
+    cluster_of,
+    plan_of,
+    run_plan,
+    run_seed,
+)
 from ottla.testing.seed_search import Failed, chunks_of, search
 
 SHRINK_RUNS_MAX = 400
@@ -64,13 +77,13 @@ class Totals(NamedTuple):
         )
 
 
-def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
+def run_chunk(seeds: Sequence[int], severity: Severity = USUAL) -> tuple[Totals, list[Failed]]:
     """Runs seeds in this process."""
     totals, failures = Totals(), list[Failed]()
     for seed in seeds:
         began_s, outcome = time.process_time(), None
         try:
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, severity)
         except RunFailure as failure:
             failures.append(Failed(seed, failure.invariant, str(failure)))
         totals = totals.plus(_counted(outcome, time.process_time() - began_s))
@@ -118,7 +131,8 @@ def shrunk(plan: Plan) -> Plan:
 def tell(plan: Plan, write: Callable[[str], object]) -> bool:
     """One run in detail. True when nothing was wrong."""
     cluster = cluster_of(plan)
-    write(f"{plan.voters} voters, {plan.observers} observers, {plan.spares} spares, {plan.weather}")
+    kind = "formatted" if plan.formatted else "static"
+    write(f"{plan.voters} {kind} voters, {plan.observers} observers, {plan.spares} spares, {plan.weather}")
     try:
         outcome = run_plan(plan, cluster)
     except Exception as error:  # noqa: BLE001 - as above
@@ -136,14 +150,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, metavar="N", help="the first of them (default 1)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--seed", type=int, metavar="S", help="this seed alone")
+    parser.add_argument("--harsh", action="store_true", help="more of every fault than usual")
     parser.add_argument("--shrink", action="store_true", help="with --seed: drop the faults that do not matter")
     options = parser.parse_args(arguments)
+    severity = HARSH if options.harsh else USUAL
     console = Console(soft_wrap=True)
     if options.seed is not None:
-        plan = shrunk(plan_of(options.seed)) if options.shrink else plan_of(options.seed)
+        plan = plan_of(options.seed, severity)
+        plan = shrunk(plan) if options.shrink else plan
         return 0 if tell(plan, lambda line: console.print(line, markup=False, highlight=False)) else 1
     chunks = chunks_of(options.first, options.seeds)
-    totals, failures = search(run_chunk, chunks, Totals(), options.jobs, console, options.seeds)
+    totals, failures = search(
+        partial(run_chunk, severity=severity), chunks, Totals(), options.jobs, console, options.seeds
+    )
     console.print(str(totals), markup=False, highlight=False)
     if failures:
         names = ", ".join(str(failure.seed) for failure in failures)

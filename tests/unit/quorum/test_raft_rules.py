@@ -204,6 +204,12 @@ def test_observers_see_committed_records_only() -> None:  # ours
     assert rules.observer_limit(5) == 5
 
 
+def test_a_follower_judges_logs_up_to_its_high_watermark_and_a_leader_all() -> None:  # ours
+    assert rules.may_judge(leads=False, offset=5, high_watermark=5)
+    assert not rules.may_judge(leads=False, offset=6, high_watermark=5)
+    assert rules.may_judge(leads=True, offset=6, high_watermark=5)
+
+
 def test_a_follower_out_of_touch_serves_no_observers() -> None:  # ours
     assert rules.may_serve_observers(has_fetched=True, leader_suspected=False)
     assert not rules.may_serve_observers(has_fetched=False, leader_suspected=False)

@@ -248,3 +248,35 @@ def test_a_failing_seed_tells_how_to_see_it_again(monkeypatch: pytest.MonkeyPatc
 def test_a_plan_follows_from_its_seed() -> None:
     assert plan_of(3) == plan_of(3)
     assert plan_of(3) != plan_of(5)
+
+
+def quiet_cluster(*, formatted: bool) -> RaftCluster:
+    cluster = RaftCluster(1, 3, formatted=formatted, weather=FAIR)
+    cluster.start_all()
+    assert cluster.run_until(lambda: bool(cluster.append()), 1000)
+    cluster.run(1000)
+    return cluster
+
+
+def test_a_lost_disk_comes_back_as_another_replica() -> None:
+    cluster = quiet_cluster(formatted=True)
+    old = cluster.nodes[2].key
+    cluster.inflict(FaultEvent(0, FaultKind.WIPE, 2, amount=1000))
+    cluster.inflict(FaultEvent(0, FaultKind.WIPE, 3, amount=1000))
+    cluster.run(1500)
+
+    assert cluster.nodes[2].key != old
+    assert cluster.nodes[2].disk.static == VoterSet(), "who votes the others tell"
+    assert cluster.nodes[3].wipes == 0, "the majority keeps its disks"
+
+
+def test_a_static_voter_loses_its_disk_only_while_the_others_hold_everything() -> None:
+    cluster = quiet_cluster(formatted=False)
+    cluster.stop(cluster.nodes[3], silently=True)
+    cluster.inflict(FaultEvent(0, FaultKind.WIPE, 2, amount=1000))
+    cluster.run(500)
+    assert cluster.nodes[2].wipes == 0
+    cluster.start(cluster.nodes[3])
+    cluster.run(500)
+
+    assert cluster.nodes[2].wipes == 1
