@@ -10,9 +10,9 @@ import lmdb
 
 from ottla.broker.server import Server
 from ottla.quorum.initial_voters import InitialVotersError
+from ottla.quorum.listener import QuorumFailure
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.store import StoreFormatError
-from ottla.quorum.node import QuorumFailure
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run

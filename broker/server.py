@@ -24,9 +24,9 @@ from ottla.quorum.controller.decisions.state import ControllerSettings
 from ottla.quorum.controller.knocking import Knocker
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
-from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service

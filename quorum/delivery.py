@@ -21,10 +21,10 @@ class CommitDelivery:
         log: MetadataLog,
         listener: QuorumListener,
         from_offset: int,
-        call_soon: Callable[[], None],
+        call_soon: Callable[[Callable[[], None]], None],
         on_delivered: Callable[[], None],
     ) -> None:
-        """``call_soon`` must call ``deliver`` again, from the loop; ``on_delivered`` is told when all there is was told."""
+        """``call_soon`` calls what it is given later, from the loop; ``on_delivered`` is told when all there is was told."""
         self._on_delivered = on_delivered
         self._log = log
         self._listener = listener
@@ -66,7 +66,7 @@ class CommitDelivery:
         told = 0
         while self.next_offset < self.high_watermark:
             if told >= TURN_RECORDS:
-                self._call_soon()
+                self._call_soon(self.deliver)
                 return
             if self._kept and self._kept[0].base_offset == self.next_offset:
                 batch = self._take_kept()

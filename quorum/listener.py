@@ -59,6 +59,10 @@ class QuorumDescription(NamedTuple):
     observers: list[ReplicaDescription]
 
 
+class QuorumFailure(Exception):
+    """The node cannot go on: its disk failed, or something happened that must never happen."""
+
+
 class NotLeaderError(Exception):
     """Only the leader of the epoch appends. ``leader`` is whom to ask, as far as is known."""
 

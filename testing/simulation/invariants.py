@@ -21,8 +21,9 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.transactions import Transactions
 from ottla.quorum.metadata.views import PartitionView
-from ottla.quorum.node import QuorumNode
 from ottla.quorum.raft.election_state import ElectionState
+from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.state import RaftState
 from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.compaction import CommittedRecords, records
 
@@ -88,10 +89,10 @@ class Invariants:
 
     # --- the quorum
 
-    def quorum_changed(self, node: int, quorum: QuorumNode) -> None:
+    def quorum_changed(self, node: int, state: RaftState) -> None:
         """Two leaders of one epoch would each commit metadata: a topic's creation confirmed by one is lost by the other."""
-        if quorum.is_leader:
-            epoch = quorum.leader.epoch
+        if isinstance(state.role, Leader):
+            epoch = state.epoch
             known = self._quorum_leaders.setdefault(epoch, node)
             if known != node:
                 self.violated("one quorum leader an epoch", f"nodes {known} and {node} lead epoch {epoch}")

@@ -10,10 +10,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.log import Log
 from ottla.log.segment import Segment
+from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.node import QuorumNode
 from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.testing.simulation.invariants import Invariants
 
@@ -67,7 +67,7 @@ def _quorum_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]
         invariants.snapshot_installed(node(), loader.image)
 
     return [
-        (QuorumNode, "_follow_leadership", lambda quorum, result: invariants.quorum_changed(node(), quorum)),
+        (CoreDriver, "_step", lambda driver, result, event: invariants.quorum_changed(node(), driver.core.state)),
         (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
         (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
         (MetadataLoader, "__init__", loaded),

@@ -13,10 +13,10 @@ from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.image_snapshots import ImageSnapshots
-from ottla.quorum.listener import NotLeaderError
+from ottla.quorum.listener import NotLeaderError, QuorumFailure
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.stream_transport import StreamTransport

@@ -27,9 +27,7 @@ def large_batches(count: int) -> list[CommittedBatch]:
 
 def test_what_a_leader_appended_is_told_over_several_turns() -> None:
     listener, turns, ends = Listener(), list[Callable[[], None]](), list[int]()
-    delivery = CommitDelivery(
-        MemoryLog(), listener, 0, lambda: turns.append(delivery.deliver), lambda: ends.append(len(listener.told))
-    )
+    delivery = CommitDelivery(MemoryLog(), listener, 0, turns.append, lambda: ends.append(len(listener.told)))
     batches = large_batches(3)
     delivery.keep(batches)
     delivery.commit(3 * TURN_RECORDS)
@@ -42,7 +40,7 @@ def test_what_a_leader_appended_is_told_over_several_turns() -> None:
 
 def test_small_batches_are_told_in_one_turn() -> None:
     listener, log = Listener(), MemoryLog()
-    delivery = CommitDelivery(log, listener, 0, lambda: None, lambda: None)
+    delivery = CommitDelivery(log, listener, 0, lambda work: None, lambda: None)
     for offset in range(20):
         log.append_as_follower(bytes(encode_values([b"x"], offset, 1, 0, "")), 1)
     delivery.commit(20)

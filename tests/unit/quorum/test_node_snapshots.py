@@ -13,8 +13,9 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.quorum.listener import QuorumFailure
 from ottla.quorum.log_start import LogStartError
-from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse

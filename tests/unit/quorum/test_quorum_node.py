@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError, QuorumFailure
 from ottla.quorum.metadata.image import UnreadableRecordError
-from ottla.quorum.node import QuorumFailure, QuorumNode
+from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.settings import QuorumSettings
