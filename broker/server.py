@@ -109,7 +109,7 @@ class Server:
             self._knocker = Knocker()
             self.controller = Controller(self.quorum, loader, host, timers, settings, self._knocker)
             listener.controller = self.controller
-            self.quorum.on_peer_broken = self.controller.peer_broken
+            self.quorum.on_peer_broken = self.controller.liveness.peer_broken
         local = self.controller.handle if self.controller else None
         self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
         self._channel.on_broken = self._contact_lost

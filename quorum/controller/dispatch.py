@@ -1,4 +1,4 @@
-"""Which decider answers which request."""
+"""Which decider answers which request, and what the requests of a broker say of its session."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,3 +50,21 @@ def decide(
             ErrorCode.UNSUPPORTED_VERSION, "this controller does not know the request: it is an older version"
         )
     return decider(state, getattr(request, name))
+
+
+def note_contact(state: ControllerState, beat: rpc.BrokerHeartbeatRequest, now_ms: int) -> None:
+    """Whatever comes of a heartbeat and however late it is, it is a sign of life."""
+    broker = state.image.brokers.get(beat.broker_id)
+    if broker is not None and broker.epoch == beat.broker_epoch:
+        state.sessions.contact(beat.broker_id, beat.broker_epoch, beat.current_metadata_offset, now_ms)
+
+
+def note_outcome(
+    state: ControllerState, name: str, request: rpc.ControllerRequest, response: Any, offset: int, now_ms: int
+) -> None:
+    """What a session learns from a decision whose last record is at ``offset``."""
+    if name == "broker_heartbeat" and cluster.shutdown_begins(state, request.broker_heartbeat.broker_id):
+        state.sessions.begin_shutdown(request.broker_heartbeat.broker_id, offset)
+    elif name == "register_broker":
+        # A broker that registers has read nothing yet; nobody waits for it, because it is fenced.
+        state.sessions.contact(request.register_broker.broker_id, response.broker_epoch, -1, now_ms)

@@ -620,7 +620,7 @@ def test_after_a_change_of_controllers_a_refused_peer_that_was_never_heard_is_de
     bench.lead(3)
     bench.heartbeat(2, heard)
     for broker_id in (1, 2, 9):
-        bench.controller.peer_broken(broker_id)
+        bench.controller.liveness.peer_broken(broker_id)
     bench.loop.advance(600)
     bench.commit()
     assert (bench.is_fenced(1), bench.is_fenced(2)) == (True, False)

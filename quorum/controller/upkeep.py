@@ -1,0 +1,65 @@
+"""What the active controller does without a request: brokers whose sessions are over are fenced, leaders go back to the first
+replicas, what its predecessor left undone is put right."""
+
+import logging
+from collections.abc import Callable
+
+from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions import cluster, features
+from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.controller.decisions.elections import rebalance_leaders
+from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
+from ottla.quorum.controller.leadership import Leadership
+from ottla.runtime.timers import LoopTimers
+
+_logger = logging.getLogger(__name__)
+
+_ELECTIONS_PER_REBALANCE_MAX = 1000
+_SERIES_PAUSE_MS = 10
+"""How often to ask whether a large transaction is through."""
+_FENCING_STEP = 500
+"""Partitions that a dead broker is taken out of in one go: about 15 ms."""
+
+
+class Upkeep:
+    """For the length of one leadership."""
+
+    def __init__(self, leadership: Leadership, timers: LoopTimers, is_busy: Callable[[], bool]) -> None:
+        """``is_busy``: records of a transaction are being appended, and nothing may come between them."""
+        self._leadership = leadership
+        self._timers = timers
+        self._is_busy = is_busy
+
+    def begin(self, node_id: int, rebalance_interval_ms: int, *, in_transaction: bool) -> None:
+        """``rebalance_interval_ms`` 0: never. ``in_transaction``: the log ends inside one."""
+        leadership = self._leadership
+        if rebalance_interval_ms:
+            leadership.repeat("rebalance", rebalance_interval_ms, self._rebalance)
+        if in_transaction:
+            reason = pb.AbortTransaction(reason="the controller that began it is gone")
+            leadership.append_own(
+                [Record(abort_transaction=reason)],
+                f"controller {node_id} takes over: a transaction was left unfinished",
+            )
+        if METADATA_VERSION not in leadership.state.image.features:
+            leadership.append_own(features.bootstrap_records(), "bootstrap")
+
+    def fence_expired(self) -> None:
+        """Step by step, for a broker may have ten thousand partitions: the first of them have other leaders before the
+        last are decided on, and what else the node has to do gets its turn in between."""
+        leadership = self._leadership
+        if self._is_busy():
+            leadership.plan("fencing", _SERIES_PAUSE_MS, self.fence_expired)
+            return
+        step = cluster.fence_first_expired(leadership.state, self._timers.now_ms(), _FENCING_STEP)
+        if step is None:
+            return
+        if step.is_last:
+            _logger.warning("fencing broker %d: %s", step.broker_id, step.reason)
+        if leadership.append_own(step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
+            leadership.plan("fencing", 1, self.fence_expired)
+
+    def _rebalance(self) -> None:
+        if not self._is_busy():
+            records = rebalance_leaders(self._leadership.state, _ELECTIONS_PER_REBALANCE_MAX)
+            self._leadership.append_own(records, "leaders return to the first replicas")
