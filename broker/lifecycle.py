@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from ottla.broker.controller_errand import Controller
 from ottla.broker.lifecycle_state import HOPELESS, LifecycleState, Phase
 from ottla.proto import controller_pb2 as pb
 from ottla.quorum.causes import broker_origin
@@ -25,17 +26,6 @@ logger = logging.getLogger(__name__)
 LEAVE_CHECK_S = 0.1
 CONTROLLER_SILENCE_MS = 1_500
 """A controller that is there answers a leaving broker within this time, a fail-over included."""
-
-
-class Controller(Protocol):
-    """The part of `ControllerChannel` used here."""
-
-    def call_back(
-        self,
-        request: pb.ControllerRequest,
-        on_done: Callable[[pb.ControllerResponse | None], None],
-        timeout_ms: int,
-    ) -> None: ...
 
 
 class Metadata(Protocol):

@@ -5,31 +5,18 @@ Source: Kafka's DefaultAlterPartitionManager. What an answer means is `Partition
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
+from ottla.broker.controller_errand import Controller, ControllerErrand
 from ottla.broker.replication.decisions.isr import Outcome
 from ottla.broker.replication.decisions.leader import Answer, Proposal
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2
-from ottla.quorum.causes import broker_origin
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers
 
 RETRY_MS = 50
-TIMEOUT_MS = 10_000
 
 logger = logging.getLogger(__name__)
-
-
-class Controller(Protocol):
-    """The part of `ControllerChannel` used here."""
-
-    def call_back(
-        self,
-        request: controller_pb2.ControllerRequest,
-        on_done: Callable[[controller_pb2.ControllerResponse | None], None],
-        timeout_ms: int,
-    ) -> None: ...
 
 
 class AlterPartitionQueue:
@@ -38,45 +25,33 @@ class AlterPartitionQueue:
     def __init__(
         self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        self._controller = controller
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
+        self._errand = ControllerErrand(
+            "alter_partition",
+            controller,
+            node_id,
+            broker_epoch,
+            timers,
+            fill=self._fill,
+            answered=self._answered,
+        )
         self._timers = timers
         self._waiting: dict[Partition, Proposal] = {}
-        self._in_flight: dict[Partition, Proposal] = {}
-        self._scheduled = False
-        self._closed = False
+        self._asked: dict[Partition, Proposal] = {}
 
     def submit(self, partition: Partition, proposal: Proposal) -> None:
         """Sends the proposal with the next request."""
         self._waiting[partition] = proposal
         # A millisecond: followers come back together, and all their partitions fit in one request.
-        self._schedule(1)
+        self._errand.plan(1)
 
     def close(self) -> None:
-        self._closed = True
+        self._errand.close()
 
-    def _schedule(self, delay_ms: int) -> None:
-        if not self._scheduled and not self._in_flight and not self._closed:
-            self._scheduled = True
-            self._timers.call_later_ms(delay_ms, self._send)
-
-    def _send(self) -> None:
-        self._scheduled = False
-        if self._in_flight or self._closed:
-            return
+    def _fill(self, body: controller_pb2.AlterPartitionRequest) -> bool:
         waiting, self._waiting = self._waiting, {}
-        self._in_flight = {partition: each for partition, each in waiting.items() if _is_current(partition, each)}
-        if self._in_flight:
-            self._controller.call_back(self._request(), self._answered, TIMEOUT_MS)
-
-    def _request(self) -> controller_pb2.ControllerRequest:
-        request = controller_pb2.ControllerRequest(origin=broker_origin(self._node_id))
-        body = request.alter_partition
-        body.broker_id = self._node_id
-        body.broker_epoch = self._broker_epoch()
+        self._asked = {partition: each for partition, each in waiting.items() if _is_current(partition, each)}
         topics: dict[bytes, controller_pb2.AlterPartitionRequest.Topic] = {}
-        for partition, proposal in self._in_flight.items():
+        for partition, proposal in self._asked.items():
             topic = topics.get(partition.topic_id)
             if topic is None:
                 topic = topics[partition.topic_id] = body.topics.add(topic_id=partition.topic_id)
@@ -87,26 +62,20 @@ class AlterPartitionQueue:
             )
             for broker_id, broker_epoch in proposal.isr:
                 asked.new_isr.add(broker_id=broker_id, broker_epoch=broker_epoch)
-        return request
+        return bool(self._asked)
 
-    def _answered(self, response: controller_pb2.ControllerResponse | None) -> None:
-        asked, self._in_flight = self._in_flight, {}
-        if response is None or response.error_code:
-            if response is not None:
-                logger.info("The controller refused to alter partitions: error %d", response.error_code)
+    def _answered(self, told: controller_pb2.AlterPartitionResponse | None) -> None:
+        asked, self._asked = self._asked, {}
+        if told is None:
             self._retry(asked)
             return
-        answers = {
-            (topic.topic_id, each.partition_index): each
-            for topic in response.alter_partition.topics
-            for each in topic.partitions
-        }
+        answers = {(topic.topic_id, each.partition_index): each for topic in told.topics for each in topic.partitions}
         again: dict[Partition, Proposal] = {}
         for partition, proposal in asked.items():
             if not self._apply(partition, proposal, answers.get((partition.topic_id, partition.index))):
                 again[partition] = proposal
         if self._waiting:
-            self._schedule(1)  # what came meanwhile need not wait as long as what failed
+            self._errand.plan(1)  # what came meanwhile need not wait as long as what failed
         self._retry(again)
 
     def _apply(
@@ -137,7 +106,7 @@ class AlterPartitionQueue:
                 continue
             self._waiting.setdefault(partition, leader.proposal_for(proposal.state))
         if self._waiting:
-            self._schedule(RETRY_MS)
+            self._errand.plan(RETRY_MS)
 
 
 def _is_current(partition: Partition, proposal: Proposal) -> bool:

@@ -7,15 +7,13 @@ leave the ISR is the controller's (`quorum.controller.decisions.damage`). Here a
 import logging
 from collections.abc import Callable
 
-from ottla.broker.replication.alter_partition import Controller
+from ottla.broker.controller_errand import Controller, ControllerErrand
 from ottla.broker.replication.decisions.healing import report_again_ms
 from ottla.broker.replication.partition import Partition
 from ottla.log.errors import DamagedLogError
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.timers import LoopTimers, Timer
-
-TIMEOUT_MS = 10_000
+from ottla.runtime.timers import LoopTimers
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +24,11 @@ class Healing:
     def __init__(
         self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        self._controller = controller
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
-        self._timers = timers
+        self._errand = ControllerErrand(
+            "report_damage", controller, node_id, broker_epoch, timers, fill=self._fill, answered=self._answered
+        )
         self._damaged: dict[Partition, int] = {}  # what its last report was answered with
-        self._timer: Timer | None = None
-        self._in_flight = False
         self._refusals = 0
-        self._closed = False
 
     def found(self, partition: Partition, damage: DamagedLogError) -> None:
         """Records of a replica are not what was written. Said again of the same place, it does nothing."""
@@ -43,45 +37,25 @@ class Healing:
         logger.error("%s is damaged from offset %d on: %s", partition, partition.damaged_from, damage.message)
         self._damaged[partition] = ErrorCode.NONE
         self._refusals = 0
-        self._report_in(1)
+        self._errand.plan_anew(1)
 
     def close(self) -> None:
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._errand.close()
 
-    def _report_in(self, delay_ms: int) -> None:
-        if self._in_flight or self._closed:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._timers.call_later_ms(delay_ms, self._report)
-
-    def _report(self) -> None:
-        self._timer = None
+    def _fill(self, body: controller_pb2.ReportDamageRequest) -> bool:
         self._damaged = {each: told for each, told in self._damaged.items() if each.usable and each.is_damaged}
-        if self._damaged:
-            self._in_flight = True
-            self._controller.call_back(self._request(), self._answered, TIMEOUT_MS)
-
-    def _request(self) -> controller_pb2.ControllerRequest:
-        request = controller_pb2.ControllerRequest(origin=f"broker {self._node_id}")
-        body = request.report_damage
-        body.broker_id = self._node_id
-        body.broker_epoch = self._broker_epoch()
         topics: dict[bytes, controller_pb2.ReportDamageRequest.Topic] = {}
         for partition in self._damaged:
             topic = topics.get(partition.topic_id)
             if topic is None:
                 topic = topics[partition.topic_id] = body.topics.add(topic_id=partition.topic_id)
             topic.partitions.add(partition_index=partition.index, leader_epoch=partition.leader_epoch)
-        return request
+        return bool(self._damaged)
 
-    def _answered(self, response: controller_pb2.ControllerResponse | None) -> None:
-        self._in_flight = False
+    def _answered(self, told: controller_pb2.ReportDamageResponse | None) -> None:
         answers: dict[tuple[bytes, int], int] = {}
-        if response is not None and not response.error_code:
-            for topic in response.report_damage.topics:
+        if told is not None:
+            for topic in told.topics:
                 answers.update({(topic.topic_id, each.partition_index): each.error_code for each in topic.partitions})
         for partition, before in self._damaged.items():
             error = answers.get((partition.topic_id, partition.index), before)
@@ -91,5 +65,5 @@ class Healing:
                     "%s cannot be healed: no other replica is in sync. What is damaged is refused, the rest is served",
                     partition,
                 )
-        self._report_in(report_again_ms(self._refusals))
+        self._errand.plan(report_again_ms(self._refusals))
         self._refusals += 1

@@ -10,7 +10,8 @@ from random import Random
 
 import msgspec
 
-from ottla.broker.replication.alter_partition import AlterPartitionQueue, Controller
+from ottla.broker.controller_errand import Controller
+from ottla.broker.replication.alter_partition import AlterPartitionQueue
 from ottla.broker.replication.assignments import AssignmentQueue
 from ottla.broker.replication.cold_reads import ColdReads
 from ottla.broker.replication.decisions.fetch_session import SessionCache
