@@ -26,6 +26,7 @@ from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
 from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.metadata.rack_mates import RackMates
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
@@ -91,7 +92,7 @@ class Server:
         loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
         listener = _Fanout(loader, self._leader_changed)
         self.quorum = QuorumNode(
-            _quorum_settings(config, identity),
+            quorum_settings(config, identity),
             host,
             self._transport,
             self._log,
@@ -130,6 +131,8 @@ class Server:
         if config.is_controller:
             await self._serve_rpc(self.quorum, self.controller)
         await self.quorum.start()
+        if config.rack is not None:
+            loader.add_publisher(RackMates(config.rack, self.quorum.set_rack_mates))
         if config.is_controller:
             self._register(self._channel)
         if self.broker:
@@ -159,7 +162,8 @@ class Server:
         assert endpoint is not None
         place = (listener.name, Endpoint(*endpoint))
         incarnation_id = random_id(self._host.rng)
-        ControllerRegistration(channel, self.config.node_id, incarnation_id, place, self._on_fatal).start()
+        rack = self.config.rack
+        ControllerRegistration(channel, self.config.node_id, incarnation_id, place, self._on_fatal, rack).start()
 
     def _leader_changed(self) -> None:
         if self._channel:
@@ -232,7 +236,8 @@ class _Fanout:
             self.controller.on_snapshot()
 
 
-def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSettings:
+def quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSettings:
+    """What the quorum's part of the node goes by."""
     own = config.controller_endpoint if config.is_controller else None
     return QuorumSettings(
         node_id=config.node_id,
@@ -243,6 +248,7 @@ def _quorum_settings(config: ServerConfig, identity: NodeIdentity) -> QuorumSett
         initial_voters=identity.initial_voters,
         bootstrap=tuple(Endpoint(*endpoint) for endpoint in config.bootstrap_controllers),
         endpoint=None if own is None else Endpoint(*own),
+        hosts=config.hosts,
         election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),

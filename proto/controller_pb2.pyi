@@ -1531,8 +1531,10 @@ class RegisterControllerRequest(_message.Message):
     INCARNATION_ID_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     incarnation_id: _builtins.bytes
+    rack: _builtins.str
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]: ...
     @_builtins.property
@@ -1544,12 +1546,15 @@ class RegisterControllerRequest(_message.Message):
         incarnation_id: _builtins.bytes = ...,
         endpoints: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
         features: _abc.Iterable[_metadata_pb2.FeatureRange] | None = ...,
+        rack: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "endpoints", b"endpoints", "features", b"features", "incarnation_id", b"incarnation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "controller_id", b"controller_id", "endpoints", b"endpoints", "features", b"features", "incarnation_id", b"incarnation_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
+    _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
 
 Global___RegisterControllerRequest: _TypeAlias = RegisterControllerRequest  # noqa: Y015
 

@@ -41,6 +41,7 @@ class MetadataRecord(_message.Message):
     BEGIN_TRANSACTION_FIELD_NUMBER: _builtins.int
     END_TRANSACTION_FIELD_NUMBER: _builtins.int
     ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
+    UNREGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register_broker(self) -> Global___RegisterBroker: ...
     @_builtins.property
@@ -71,6 +72,8 @@ class MetadataRecord(_message.Message):
     def end_transaction(self) -> Global___EndTransaction: ...
     @_builtins.property
     def abort_transaction(self) -> Global___AbortTransaction: ...
+    @_builtins.property
+    def unregister_controller(self) -> Global___UnregisterController: ...
     def __init__(
         self,
         *,
@@ -89,12 +92,13 @@ class MetadataRecord(_message.Message):
         begin_transaction: Global___BeginTransaction | None = ...,
         end_transaction: Global___EndTransaction | None = ...,
         abort_transaction: Global___AbortTransaction | None = ...,
+        unregister_controller: Global___UnregisterController | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "partition_change", "config", "broker_registration_change", "remove_topic", "feature_level", "producer_ids", "no_op", "register_controller", "begin_transaction", "end_transaction", "abort_transaction"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "partition_change", "config", "broker_registration_change", "remove_topic", "feature_level", "producer_ids", "no_op", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "unregister_controller"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -573,8 +577,10 @@ class RegisterController(_message.Message):
     INCARNATION_ID_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     incarnation_id: _builtins.bytes
+    rack: _builtins.str
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
     @_builtins.property
@@ -586,14 +592,38 @@ class RegisterController(_message.Message):
         incarnation_id: _builtins.bytes = ...,
         endpoints: _abc.Iterable[Global___Endpoint] | None = ...,
         features: _abc.Iterable[Global___FeatureRange] | None = ...,
+        rack: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "rack", b"rack"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "controller_id", b"controller_id", "endpoints", b"endpoints", "features", b"features", "incarnation_id", b"incarnation_id", "rack", b"rack"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
+    _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
+
+Global___RegisterController: _TypeAlias = RegisterController  # noqa: Y015
+
+@_typing.final
+class UnregisterController(_message.Message):
+    """A controller that neither votes nor follows the log any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "endpoints", b"endpoints", "features", b"features", "incarnation_id", b"incarnation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RegisterController: _TypeAlias = RegisterController  # noqa: Y015
+Global___UnregisterController: _TypeAlias = UnregisterController  # noqa: Y015
 
 @_typing.final
 class BeginTransaction(_message.Message):

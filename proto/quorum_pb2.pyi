@@ -562,8 +562,11 @@ class AddVoterRequest(_message.Message):
 
     VOTER_FIELD_NUMBER: _builtins.int
     ANSWER_AT_ONCE_FIELD_NUMBER: _builtins.int
+    ASKED_BEFORE_FIELD_NUMBER: _builtins.int
     answer_at_once: _builtins.bool
     """not only when it is committed"""
+    asked_before: _builtins.bool
+    """whoever asks does not know what came of it: who is that voter by now was added"""
     @_builtins.property
     def voter(self) -> Global___Voter: ...
     def __init__(
@@ -571,10 +574,11 @@ class AddVoterRequest(_message.Message):
         *,
         voter: Global___Voter | None = ...,
         answer_at_once: _builtins.bool = ...,
+        asked_before: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_at_once", b"answer_at_once", "voter", b"voter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_at_once", b"answer_at_once", "asked_before", b"asked_before", "voter", b"voter"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -585,16 +589,20 @@ class RemoveVoterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VOTER_FIELD_NUMBER: _builtins.int
+    ASKED_BEFORE_FIELD_NUMBER: _builtins.int
+    asked_before: _builtins.bool
+    """who is no voter any more was removed"""
     @_builtins.property
     def voter(self) -> Global___ReplicaKey: ...
     def __init__(
         self,
         *,
         voter: Global___ReplicaKey | None = ...,
+        asked_before: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["voter", b"voter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_before", b"asked_before", "voter", b"voter"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,15 +633,19 @@ class VoterChangeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
+    TRY_AGAIN_FIELD_NUMBER: _builtins.int
     message: _builtins.str
+    try_again: _builtins.bool
+    """what is in the way goes away by itself, in a moment"""
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
+        try_again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "try_again", b"try_again"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -662,7 +674,13 @@ class DescribeQuorumResponse(_message.Message):
     VOTERS_FIELD_NUMBER: _builtins.int
     OBSERVERS_FIELD_NUMBER: _builtins.int
     ANSWERER_FIELD_NUMBER: _builtins.int
+    KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+    ANSWERER_KRAFT_VERSION_MAX_FIELD_NUMBER: _builtins.int
     high_watermark: _builtins.int
+    kraft_version: _builtins.int
+    """finalized: 0 static voters, 1 KIP-853"""
+    answerer_kraft_version_max: _builtins.int
+    """the highest that the answerer reads"""
     @_builtins.property
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
     @_builtins.property
@@ -678,10 +696,12 @@ class DescribeQuorumResponse(_message.Message):
         voters: _abc.Iterable[Global___ReplicaState] | None = ...,
         observers: _abc.Iterable[Global___ReplicaState] | None = ...,
         answerer: Global___ReplicaKey | None = ...,
+        kraft_version: _builtins.int = ...,
+        answerer_kraft_version_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answerer", b"answerer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answerer", b"answerer", "high_watermark", b"high_watermark", "observers", b"observers", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answerer", b"answerer", "answerer_kraft_version_max", b"answerer_kraft_version_max", "high_watermark", b"high_watermark", "kraft_version", b"kraft_version", "observers", b"observers", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

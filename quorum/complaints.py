@@ -4,7 +4,9 @@ import logging
 
 from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotRequest, Request, Response, VoterChangeResponse
 from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.voters import ReplicaKey
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.identifiers import id_to_text
 
 _logger = logging.getLogger(__name__)
 
@@ -23,6 +25,8 @@ class Complaints:
             self._tell("twin", self._of_fetch(peer, response))
             if response.error is ErrorCode.NONE and response.leader_id == peer:
                 self._tell("disk", self._of_disk())
+        elif request.receiver is not None:
+            self._tell(f"voter {peer}", self._of_voter(request.receiver, response))
 
     def _tell(self, topic: str, complaint: str | None) -> None:
         """None: nothing new; empty: all is well."""
@@ -46,6 +50,18 @@ class Complaints:
                 "stop one of the two, or give this one a node.id of its own"
             )
         return "" if response.error is ErrorCode.NONE else None
+
+    def _of_voter(self, meant: ReplicaKey, response: Response) -> str | None:
+        """Somebody else answers where a voter is to be reached."""
+        if response.error is not ErrorCode.INVALID_VOTER_KEY:
+            return "" if response.error is ErrorCode.NONE else None
+        endpoint = self._state.voters.latest.endpoint(meant.id)
+        place = "where it is to be reached" if endpoint is None else f"at {endpoint.host}:{endpoint.port}"
+        directory = "-" if meant.directory_id is None else id_to_text(meant.directory_id)
+        return (
+            f"voter {meant.id} is not what answers {place}: if its disk was replaced, use ottla quorum remove-controller "
+            f"--controller-id {meant.id} --controller-directory-id {directory}, then add-controller for the new one"
+        )
 
     def _of_disk(self) -> str:
         """The voter of this node id has another directory: this node lost its disk, or was formatted anew."""

@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum import messages_proto
@@ -22,7 +22,13 @@ from ottla.quorum.peers import Peers
 from ottla.quorum.performing import Performer
 from ottla.quorum.questions import Questions
 from ottla.quorum.raft.core import RaftCore
-from ottla.quorum.raft.events import PeerDisconnected, ResignRequested, ShutdownRequested, Started
+from ottla.quorum.raft.events import (
+    PeerDisconnected,
+    RackMatesLearned,
+    ResignRequested,
+    ShutdownRequested,
+    Started,
+)
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
@@ -186,6 +192,10 @@ class QuorumNode:
         may never, if the leadership is lost.
         """
         return self._commits.append(records, epoch, cause)
+
+    def set_rack_mates(self, nodes: Iterable[int]) -> None:
+        """The nodes in this one's rack: an observer prefers a voter among them."""
+        self._driver.handle(RackMatesLearned(frozenset(nodes)))
 
     def resign(self, epoch: int) -> None:
         """Gives up the leadership of ``epoch``: the application cannot go on."""

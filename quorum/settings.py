@@ -37,6 +37,7 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: SnapshotLimits = SnapshotLimits()
     initial_voters: VoterSet | None = None
     bootstrap: tuple[Endpoint, ...] = ()
+    hosts: tuple[str, ...] = ()  # names of this machine: an observer prefers a voter there
 
     @property
     def key(self) -> ReplicaKey:
@@ -67,4 +68,5 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
             fetch_from_any_voter=self.fetch_from_any_voter and not self.is_voter,
             auto_join=self.auto_join,
             bootstrap=self.bootstrap,
+            hosts=self.hosts,
         )

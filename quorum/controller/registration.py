@@ -25,6 +25,7 @@ class ControllerRegistration:
         incarnation_id: bytes,
         listener: tuple[str, Endpoint],
         on_refused: Callable[[KafkaError], None],
+        rack: str | None = None,
     ) -> None:
         name, endpoint = listener
         self._channel = channel
@@ -34,6 +35,7 @@ class ControllerRegistration:
             incarnation_id=incarnation_id,
             endpoints=[pb.Endpoint(name=name, host=endpoint.host, port=endpoint.port)],
             features=supported_ranges(),
+            rack=rack,
         )
 
     def start(self) -> None:

@@ -231,8 +231,17 @@ class MetadataImage:
     def _register_controller(self, record: pb.RegisterController, delta: MetadataDelta) -> None:
         delta.controllers[record.controller_id] = None
         self.controllers[record.controller_id] = ControllerView(
-            record.controller_id, record.incarnation_id, _endpoints(record.endpoints), _features(record.features)
+            record.controller_id,
+            record.incarnation_id,
+            _endpoints(record.endpoints),
+            _features(record.features),
+            record.rack if record.HasField("rack") else None,
         )
+
+    def _unregister_controller(self, record: pb.UnregisterController, delta: MetadataDelta) -> None:
+        if self.controllers.pop(record.controller_id, None) is None:
+            raise UnreadableRecordError(f"controller {record.controller_id} leaves, which is not registered")
+        delta.controllers[record.controller_id] = None
 
     def _nothing(self, _record: object, _delta: MetadataDelta) -> None:
         """NoOp, and the marks of transactions, which the loader has dealt with."""
@@ -278,6 +287,7 @@ _APPLY: dict[str, Callable[[MetadataImage, Any, MetadataDelta], None]] = {
     "feature_level": MetadataImage._feature_level,
     "producer_ids": MetadataImage._producer_ids,
     "register_controller": MetadataImage._register_controller,
+    "unregister_controller": MetadataImage._unregister_controller,
     "no_op": MetadataImage._nothing,
     "begin_transaction": MetadataImage._nothing,
     "end_transaction": MetadataImage._nothing,

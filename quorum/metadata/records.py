@@ -61,6 +61,7 @@ def controller_record(controller: ControllerView) -> pb.MetadataRecord:
             incarnation_id=controller.incarnation_id,
             endpoints=_endpoints(controller.endpoints),
             features=_features(controller.features),
+            rack=controller.rack,
         )
     )
 

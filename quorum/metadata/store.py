@@ -166,7 +166,8 @@ def _changed_pairs(delta: MetadataDelta, image: MetadataImage) -> Iterator[tuple
         record = pb.MetadataRecord(feature_level=pb.FeatureLevel(name=name, level=level or 0))
         yield b"f" + name.encode(), record.SerializeToString() if level else None
     for controller_id in delta.controllers:
-        yield b"c" + _ID.pack(controller_id), controller_record(image.controllers[controller_id]).SerializeToString()
+        controller = image.controllers.get(controller_id)
+        yield b"c" + _ID.pack(controller_id), controller_record(controller).SerializeToString() if controller else None
     for broker_id in delta.brokers:
         broker = image.brokers.get(broker_id)
         yield b"b" + _ID.pack(broker_id), broker_record(broker).SerializeToString() if broker else None

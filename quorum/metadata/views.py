@@ -82,6 +82,7 @@ class ControllerView(msgspec.Struct, frozen=True):
     incarnation_id: bytes
     endpoints: tuple[EndpointView, ...]
     features: dict[str, FeatureRangeView]
+    rack: str | None = None
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -35,6 +35,8 @@ def become(state: RaftState, role: Role, cause: Cause) -> None:
     state.role = role
     state.inflight.clear()
     state.backing_off.clear()
+    for pause in state.pauses.values():
+        pause.until_ms = 0
     state.timers.clear()
     fail_parked(state)
     fail_change(state, old)

@@ -16,6 +16,7 @@ from ottla.quorum.raft import (
     fetching,
     leaving,
     membership,
+    observing,
     parking,
     responses,
     rules,
@@ -28,6 +29,7 @@ from ottla.quorum.raft.events import (
     Event,
     LogSynced,
     PeerDisconnected,
+    RackMatesLearned,
     RequestReceived,
     ResignRequested,
     ResponseReceived,
@@ -192,6 +194,9 @@ def _expired(state: RaftState, event: Any) -> None:
 
 def _retry(state: RaftState) -> None:
     state.backing_off.clear()
+    waits = [pause.until_ms - state.now_ms for pause in state.pauses.values() if pause.until_ms > state.now_ms]
+    if waits:
+        state.arm(Timer.RETRY, min(waits))
 
 
 def _check_quorum(state: RaftState) -> None:
@@ -264,4 +269,5 @@ _HANDLERS: dict[type, Callable[[RaftState, Any], None]] = {
     ResignRequested: _resign,
     SnapshotTaken: snapshots.handle_taken,
     SnapshotInstalled: snapshots.handle_installed,
+    RackMatesLearned: observing.handle_rack_mates,
 }

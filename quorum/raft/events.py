@@ -85,6 +85,12 @@ class SnapshotInstalled(msgspec.Struct, frozen=True):
     voters: VoterSet | None = None
 
 
+class RackMatesLearned(msgspec.Struct, frozen=True):
+    """The nodes that say they stand in this node's rack (``broker.rack``)."""
+
+    nodes: frozenset[int]
+
+
 Event = (
     Started
     | Ticked
@@ -98,4 +104,5 @@ Event = (
     | ResignRequested
     | SnapshotTaken
     | SnapshotInstalled
+    | RackMatesLearned
 )

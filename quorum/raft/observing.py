@@ -1,27 +1,47 @@
 """Whom an observer fetches from. Committed records are the same everywhere, so any voter in touch with the leader will do."""
 
+from enum import IntEnum
+
 from ottla.quorum.raft import rules
-from ottla.quorum.raft.messages import FetchRequest
+from ottla.quorum.raft.events import RackMatesLearned
+from ottla.quorum.raft.messages import FetchRequest, Request, Response
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import ReplicaKey, Voter
+from ottla.runtime.errors import ErrorCode
 
 FIRST_BOOTSTRAP_ID = -2  # and downwards, as in Kafka: no node has such an id
 
 
+class Distance(IntEnum):
+    """A rack is where what fails together stands, and mostly one switch (Kafka's broker.rack, KIP-36 and KIP-392)."""
+
+    SAME_HOST = 0
+    SAME_RACK = 1
+    ELSEWHERE = 2
+
+
+class Standing(IntEnum):
+    """The leader serves observers while no follower does, so that its cost does not grow with the brokers."""
+
+    FOLLOWER = 0
+    LEADER = 1
+    UNKNOWN = 2
+
+
 def choose_source(state: RaftState) -> Voter | None:
-    """A plain broker stays with one follower, drawn at random among those on its own host or else among all, until that
-    fails; it asks the leader only while no follower serves, so that the leader's cost does not grow with the brokers.
-    A controller that may yet vote asks the leader. Without a leader, or when it fails, any voter tells who leads now."""
+    """A plain broker stays with one follower, the nearest that serves, drawn at random among equals; it comes back to a nearer
+    one, and leaves the leader, as soon as there is hope. A controller that may yet vote asks the leader. Without a leader, or
+    when it fails, any voter tells who leads now."""
     role = state.role
     if isinstance(role, Follower):
         leader = Voter(ReplicaKey(role.leader_id), role.endpoint)
         if not state.settings.fetch_from_any_voter:
             return leader if state.may_send(role.leader_id, FetchRequest) else _draw(state)
         known = {voter.key.id: voter for voter in (*_candidates(state), *_bootstrap(state))}
-        if role.source not in known or not _may_stay(state, role, role.source):
+        if role.source not in known or not _may_stay(state, known[role.source]):
             drawn = _draw(state)
             role.source = None if drawn is None else drawn.key.id
         return None if role.source is None else known[role.source]
@@ -38,10 +58,36 @@ def choose_informant(state: RaftState) -> Voter | None:
     return _draw(state) if state.settings.bootstrap and (lost or isinstance(role, Unattached)) else None
 
 
-def _may_stay(state: RaftState, role: Follower, source: int) -> bool:
-    """Where it fetched before; from the leader only in need."""
-    followers = (voter.key.id for voter in _candidates(state) if voter.key.id != role.leader_id)
-    return _usable(state, source) and (source != role.leader_id or not any(_usable(state, each) for each in followers))
+def note_outcome(state: RaftState, peer: int, request: Request, response: Response | None) -> None:
+    """A source that fails is avoided, longer each time; it is asked all the same while there is no other."""
+    if not state.settings.fetch_from_any_voter or not isinstance(request, FetchRequest):
+        return
+    if response is not None and response.error is ErrorCode.NONE:
+        state.unreliable.pop(peer, None)
+    else:
+        state.unreliable[peer] = state.longer_pause(state.unreliable.get(peer), state.settings.source_pause_max_ms)
+
+
+def handle_rack_mates(state: RaftState, event: RackMatesLearned) -> None:
+    state.rack_mates = event.nodes
+
+
+def _may_stay(state: RaftState, source: Voter) -> bool:
+    """Where it fetched before, unless somebody better may be asked."""
+    if not _is_usable(state, source):
+        return False
+    rank = _rank(state, source)
+    return all(rank <= _rank(state, other) for other in _candidates(state) if _is_hopeful(state, other))
+
+
+def _rank(state: RaftState, voter: Voter) -> tuple[Standing, Distance]:
+    """Low is good. Who does not keep count of failures (`note_outcome`) has to try the bootstrap servers with the others."""
+    if voter.key.id < 0 and state.settings.fetch_from_any_voter:
+        return Standing.UNKNOWN, Distance.ELSEWHERE
+    standing = Standing.LEADER if voter.key.id == state.known_leader_id else Standing.FOLLOWER
+    if voter.endpoint.host in (state.endpoint.host, *state.settings.hosts):
+        return standing, Distance.SAME_HOST
+    return standing, Distance.SAME_RACK if voter.key.id in state.rack_mates else Distance.ELSEWHERE
 
 
 def _candidates(state: RaftState) -> tuple[Voter, ...]:
@@ -59,12 +105,20 @@ def _bootstrap(state: RaftState) -> tuple[Voter, ...]:
     return tuple(Voter(ReplicaKey(FIRST_BOOTSTRAP_ID - index), endpoint) for index, endpoint in enumerate(servers))
 
 
-def _usable(state: RaftState, voter_id: int) -> bool:
-    return state.may_send(voter_id, FetchRequest)
+def _is_usable(state: RaftState, voter: Voter) -> bool:
+    return state.may_send(voter.key.id, FetchRequest)
+
+
+def _is_hopeful(state: RaftState, voter: Voter) -> bool:
+    avoided = state.unreliable.get(voter.key.id)
+    return _is_usable(state, voter) and (avoided is None or avoided.until_ms <= state.now_ms)
 
 
 def _draw(state: RaftState) -> Voter | None:
-    usable = [voter for voter in (*_candidates(state), *_bootstrap(state)) if _usable(state, voter.key.id)]
-    followers = [voter for voter in usable if voter.key.id != state.known_leader_id] or usable
-    near = [voter for voter in followers if voter.endpoint.host == state.endpoint.host] or followers
-    return near[state.random_between(0, len(near) - 1)] if near else None
+    usable = [voter for voter in (*_candidates(state), *_bootstrap(state)) if _is_usable(state, voter)]
+    hopeful = [voter for voter in usable if _is_hopeful(state, voter)] or usable
+    if not hopeful:
+        return None
+    best = min(_rank(state, voter) for voter in hopeful)
+    drawn = [voter for voter in hopeful if _rank(state, voter) == best]
+    return drawn[state.random_between(0, len(drawn) - 1)]

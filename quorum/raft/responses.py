@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ottla.quorum.raft import announcements, becoming, elections, fetching, membership, rules, snapshots
+from ottla.quorum.raft import announcements, becoming, elections, fetching, membership, observing, rules, snapshots
 from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.instructions import Fault, FaultKind
 from ottla.quorum.raft.messages import (
@@ -43,6 +43,7 @@ def handle_response(state: RaftState, event: ResponseReceived) -> None:
     state.forget_request(event.peer, request)
     if response is None:
         state.back_off(event.peer)
+        observing.note_outcome(state, event.peer, request, None)
         if isinstance(request, FetchSnapshotRequest):
             snapshots.note_failure(state)
         elections.hurry_if_hopeless(state)
@@ -52,8 +53,18 @@ def handle_response(state: RaftState, event: ResponseReceived) -> None:
     if state.role is role:
         if response.error is not ErrorCode.NONE or rules.is_fenced(response.epoch, state.epoch):
             state.back_off(event.peer)
+        _note_refusal(state, event.peer, request, response)
+        observing.note_outcome(state, event.peer, request, response)
         if not rules.is_fenced(response.epoch, state.epoch):
             HANDLERS[type(request)](state, event)
+
+
+def _note_refusal(state: RaftState, peer: int, request: Request, response: Response) -> None:
+    """A twin, or a node that lost its disk: that does not mend itself within a retry."""
+    if response.error in (ErrorCode.DUPLICATE_VOTER, ErrorCode.INVALID_VOTER_KEY):
+        state.pause(peer, request)
+    elif state.pauses:
+        state.pauses.pop((peer, type(request).__name__), None)
 
 
 def _learn(state: RaftState, peer: int, request: Request, response: Response) -> None:

@@ -30,5 +30,8 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     observer_session_ms: int = 300_000
     can_vote: bool = True  # a controller, that may become a voter; False: a plain broker
     fetch_from_any_voter: bool = False  # observers only: committed records come from any voter
+    # Ours. How long an observer at most avoids a source that failed, doubled with each failure in a row.
+    source_pause_max_ms: int = 30_000
+    hosts: tuple[str, ...] = ()  # observers: other names of the machine than the endpoint's; a voter there is near
     auto_join: bool = False
     bootstrap: tuple[Endpoint, ...] = ()  # any nodes of the quorum, for whoever does not know its voters

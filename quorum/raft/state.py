@@ -34,6 +34,13 @@ class ParkedFetch(msgspec.Struct):
     deadline_ms: int
 
 
+class Pause(msgspec.Struct):
+    """Somebody who failed or refused ``times`` in a row is left alone until then."""
+
+    times: int
+    until_ms: int
+
+
 class RaftState:
     """Everything a replica knows. ``inflight`` holds the one unanswered request per (destination, kind of request)."""
 
@@ -51,11 +58,14 @@ class RaftState:
         "now_ms",
         "out",
         "parked",
+        "pauses",
+        "rack_mates",
         "rng",
         "role",
         "settings",
         "shutting_down",
         "timers",
+        "unreliable",
         "voters",
     )
 
@@ -86,9 +96,12 @@ class RaftState:
         self.shutting_down = False
         self.out: list[Instruction] = []
         self._membership: tuple[VoterSet | None, bool] = (None, False)
-        # These two stretch back-offs and decide nothing else.
+        self.rack_mates: frozenset[int] = frozenset()
+        # These stretch back-offs and decide nothing else.
         self.disconnects = 0
         self.candidacies = 0
+        self.pauses: dict[tuple[int, str], Pause] = {}  # who takes this replica for another one than it says it is
+        self.unreliable: dict[int, Pause] = {}  # sources that an observer would rather not ask
 
     @property
     def epoch(self) -> int:
@@ -148,7 +161,12 @@ class RaftState:
     # --- one request in flight per destination and kind -----------------------------------------------------------------
 
     def may_send(self, peer: int, kind: type[Request]) -> bool:
-        return (peer, kind.__name__) not in self.inflight and peer not in self.backing_off
+        key = (peer, kind.__name__)
+        return key not in self.inflight and peer not in self.backing_off and not self._is_paused(key)
+
+    def _is_paused(self, key: tuple[int, str]) -> bool:
+        pause = self.pauses.get(key)
+        return pause is not None and pause.until_ms > self.now_ms
 
     def send(self, peer: int, endpoint: Endpoint, request: Request) -> None:
         self.inflight[peer, type(request).__name__] = request
@@ -162,8 +180,17 @@ class RaftState:
 
     def back_off(self, peer: int) -> None:
         self.backing_off[peer] = True
-        if Timer.RETRY not in self.timers:
-            self.arm(Timer.RETRY, self.settings.retry_backoff_ms)
+        self.arm_earlier(Timer.RETRY, self.settings.retry_backoff_ms)
+
+    def pause(self, peer: int, request: Request) -> None:
+        """Longer each time: who is no voter where one is expected stays that until somebody does something about it."""
+        key = (peer, type(request).__name__)
+        self.pauses[key] = self.longer_pause(self.pauses.get(key), self.settings.fetch_timeout_ms // 2)
+        self.arm_earlier(Timer.RETRY, self.pauses[key].until_ms - self.now_ms)
+
+    def longer_pause(self, before: Pause | None, longest_ms: int) -> Pause:
+        times = 0 if before is None else before.times
+        return Pause(times + 1, self.now_ms + min(longest_ms, self.settings.retry_backoff_ms << min(times, 16)))
 
     # --- timers -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ T = TypeVar("T", bool, int, float, str, tuple[str, ...])
 
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - listened on, not bound here
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ServerConfig:
@@ -124,6 +125,13 @@ class ServerConfig:
         if listener is None or self.node_id in self.voters:
             return self.voters.get(self.node_id)
         return Endpoint(socket.getfqdn() if listener.host in ANY_HOST else listener.host, listener.port)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names by which others may know this machine, as far as the settings say; and those that only it has."""
+        named = [each.host for each in (*self.listeners, *self._advertised)]
+        own = [socket.getfqdn()] if any(host in ANY_HOST for host in named) else []
+        return tuple(dict.fromkeys([*(host for host in named if host not in ANY_HOST), *own, *LOOPBACK]))
 
     @property
     def inter_broker_listener(self) -> Listener:

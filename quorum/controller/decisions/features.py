@@ -74,6 +74,7 @@ def register_controller(
         incarnation_id=request.incarnation_id,
         endpoints=request.endpoints,
         features=request.features,
+        rack=request.rack if request.HasField("rack") else None,
     )
     return Decision(rpc.RegisterControllerResponse(), [Record(register_controller=body)])
 

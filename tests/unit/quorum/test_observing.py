@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.election_state import ElectionState
-from ottla.quorum.raft.events import ResponseReceived, Started, Ticked
+from ottla.quorum.raft.events import RackMatesLearned, ResponseReceived, Started, Ticked
 from ottla.quorum.raft.instructions import Instruction, SendRequest
 from ottla.quorum.raft.log_summary import LogSummary
 from ottla.quorum.raft.messages import FetchRequest, FetchResponse
@@ -15,12 +15,15 @@ from ottla.runtime.errors import ErrorCode
 
 LEADER, OBSERVER = 1, 9
 RETRY_MS = 20
+OWN = Endpoint("c", 9)
 
 
 class Observer:
     """A plain broker that knows the leader; `asked` is the voter it fetches from now."""
 
-    def __init__(self, seed: int = 1, hosts: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, seed: int = 1, hosts: dict[int, str] | None = None, own: Endpoint = OWN, names: tuple[str, ...] = ()
+    ) -> None:
         hosts = hosts or {1: "a", 2: "b", 3: "c"}
         settings = RaftSettings(
             cluster_id="c",
@@ -28,13 +31,14 @@ class Observer:
             fetch_from_any_voter=True,
             retry_backoff_ms=RETRY_MS,
             early_election_max_ms=20,
+            hosts=names,
         )
         voters = VoterSet.of(Voter(ReplicaKey(node), Endpoint(host, node)) for node, host in hosts.items())
         election = ElectionState(1, LEADER)
         self.core = RaftCore(
             settings,
             ReplicaKey(OBSERVER),
-            Endpoint("c", 9),
+            own,
             Random(seed),
             LogSummary(),
             VoterHistory(voters),
@@ -60,6 +64,10 @@ class Observer:
         if error is not None:
             response = FetchResponse(error=error, epoch=1, leader_id=LEADER, leader_endpoint=Endpoint("a", 1))
         self._take(self.core.handle(ResponseReceived(self.asked, self._sent.request, response), self.now_ms))
+        return self
+
+    def learns_rack_mates(self, *nodes: int) -> "Observer":
+        self._take(self.core.handle(RackMatesLearned(frozenset(nodes)), self.now_ms))
         return self
 
     def later(self, ms: int) -> "Observer":
@@ -95,3 +103,57 @@ def test_an_observer_leaves_the_leader_when_a_follower_may_be_asked_again() -> N
     assert observer.answered().asked == LEADER, "the others failed a moment ago"
     observer.later(RETRY_MS)
     assert observer.answered().asked != LEADER
+
+
+FAR = {1: "a", 2: "b", 3: "b", 4: "d"}
+
+
+def test_the_names_of_a_brokers_machine_make_a_follower_near() -> None:
+    """A plain broker has no endpoint of its own in the quorum."""
+    nowhere = Endpoint("", 0)
+    assert {Observer(seed, FAR, nowhere).asked for seed in range(20)} == {2, 3, 4}
+    assert {Observer(seed, FAR, nowhere, names=("d", "x")).asked for seed in range(20)} == {4}
+
+
+def test_an_observer_moves_to_its_own_rack_as_soon_as_it_knows_it() -> None:  # broker.rack, as in KIP-392
+    observer = Observer(hosts=FAR)
+    mate = next(node for node in (2, 3, 4) if node != observer.asked)
+
+    assert observer.learns_rack_mates(mate, LEADER).answered().asked == mate
+    assert observer.learns_rack_mates(LEADER).answered().asked == mate, "not the leader, be it near"
+
+
+def test_the_same_host_is_nearer_than_the_same_rack() -> None:
+    observer = Observer(hosts={1: "a", 2: "b", 3: "c"})
+    assert observer.asked == 3
+    assert observer.learns_rack_mates(2).answered().asked == 3
+    assert observer.answered(None).asked == 2, "and the rack is the next best"
+
+
+def test_an_observer_returns_to_the_near_follower_when_that_serves_again() -> None:
+    observer = Observer(hosts={1: "a", 2: "b", 3: "c"}).answered(None)
+    assert observer.asked == 2
+    assert observer.later(RETRY_MS).answered().asked == 3
+
+
+def test_a_follower_that_fails_again_and_again_is_asked_ever_less() -> None:
+    """Each try may cost the observer a whole request timeout."""
+    observer = Observer(hosts={1: "a", 2: "b", 3: "c"})
+    tries = 0
+    for _ in range(600):  # a minute of long polls that bring nothing
+        if observer.asked == 3:
+            tries += 1
+            observer.answered(None)
+        observer.later(100).answered()
+
+    assert tries < 20
+    assert observer.later(30_000).answered().asked == 3, "within half a minute it is asked again"
+
+
+def test_who_fails_is_asked_all_the_same_while_there_is_no_other() -> None:
+    observer = Observer(hosts={1: "a"})
+    for _ in range(20):
+        observer.answered(None).later(RETRY_MS)
+        assert observer.asked == LEADER
+
+    assert observer.core.state.inflight

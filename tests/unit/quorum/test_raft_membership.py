@@ -1,5 +1,6 @@
 """Voters come and go (KIP-853; kraft.md 1.11), and who is not taken for one."""
 
+import itertools
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from ottla.quorum.raft.events import (
     RequestReceived,
     ResponseReceived,
     Started,
+    Ticked,
     TimerExpired,
 )
 from ottla.quorum.raft.instructions import AppendControl, Instruction, ReadAndRespond, Respond, SendRequest, Voters
@@ -455,6 +457,47 @@ def test_who_answers_where_a_voter_listens_is_that_voter() -> None:
 
     assert (role.voters[2].key, role.voters[2].end_offset) == (key(2), -1)
     assert refused(leader.fetches(key(2, disk=1)), ErrorCode.DUPLICATE_VOTER)
+
+
+def test_a_refused_twin_asks_ever_less_often() -> None:  # ours: a person has to do something about it
+    twin = Replica(static(1, 2, 3), node=3)
+    begin = BeginQuorumEpochRequest(cluster_id="c", epoch=1, sender=key(2), receiver=key(3), endpoint=endpoint(2))
+    twin.ask(begin)
+    refused_at = []
+    while twin.now_ms < FETCH_TIMEOUT_MS - 1:
+        asked = twin.sent[-1]
+        if isinstance(asked.request, FetchRequest) and twin.core.state.awaited(2, asked.request) is asked.request:
+            refused_at.append(twin.now_ms)
+            answer = FetchResponse(error=ErrorCode.DUPLICATE_VOTER, epoch=1, leader_id=2, leader_endpoint=endpoint(2))
+            twin.handle(ResponseReceived(2, asked.request, answer))
+        twin.wait(1)
+        twin.handle(Ticked())
+
+    pauses = [after - before for before, after in itertools.pairwise(refused_at)]
+    assert pauses == [20, 40, 80, 160, 320, 640]
+
+
+def test_a_leader_greets_a_replaced_disk_ever_less_often() -> None:  # INVALID_VOTER_KEY; Kafka: twice a fetch timeout
+    leader = LeadingReplica(formatted(1, 2, 3))
+    leader.wait(FETCH_TIMEOUT_MS)
+    leader.handle(TimerExpired(Timer.BEGIN_QUORUM))
+    greeted = 0
+    for _ in range(FETCH_TIMEOUT_MS):
+        asked = leader.core.state.inflight.get((2, BeginQuorumEpochRequest.__name__))
+        if asked is not None:
+            greeted += 1
+            answer = BeginQuorumEpochResponse(error=ErrorCode.INVALID_VOTER_KEY, epoch=1, leader_id=1)
+            leader.handle(ResponseReceived(2, asked, answer))
+        leader.wait(1)
+        leader.fetches(key(3))
+        leader.handle(Ticked())
+
+    assert greeted == 7
+    leader.wait(FETCH_TIMEOUT_MS // 2)
+    leader.handle(Ticked())
+    asked = leader.core.state.inflight[2, BeginQuorumEpochRequest.__name__]
+    leader.handle(ResponseReceived(2, asked, BeginQuorumEpochResponse(epoch=1, leader_id=1, voter=key(2))))
+    assert leader.core.state.pauses == {}
 
 
 def test_an_automatic_join_does_not_remove_a_voter_that_lives() -> None:  # ours: a twin with auto-join would
