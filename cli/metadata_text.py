@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from ottla.log.records import ControlType, control_type_of, decode_records
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.causes import in_words
-from ottla.quorum.control_records import decode_voters
+from ottla.quorum.control_records import decode_kraft_version, decode_voters
 from ottla.quorum.metadata.archive import RawBatch
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
@@ -101,10 +101,19 @@ def _control_rows(batch: RawBatch) -> Iterator[Plain]:
         fields: Plain = {}
         if kind == ControlType.LEADER_CHANGE and record.value is not None:
             fields["leader_id"] = int.from_bytes(record.value[2:6], "big", signed=True)
+        elif kind == ControlType.KRAFT_VERSION and record.value is not None:
+            fields["level"] = _level(record.value)
         elif kind == ControlType.KRAFT_VOTERS and record.value is not None:
             fields["voters"] = _voters(record.value)
         name = kind.name.lower() if kind is not None else f"control record {number}"
         yield {"offset": record.offset, "kind": name, "fields": fields}
+
+
+def _level(value: bytes) -> int | str:
+    try:
+        return decode_kraft_version(value)
+    except KafkaError:
+        return "unreadable"
 
 
 def _voters(value: bytes) -> list[str]:

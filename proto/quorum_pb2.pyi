@@ -634,18 +634,22 @@ class VoterChangeResponse(_message.Message):
 
     MESSAGE_FIELD_NUMBER: _builtins.int
     TRY_AGAIN_FIELD_NUMBER: _builtins.int
+    UNDECIDED_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     try_again: _builtins.bool
     """what is in the way goes away by itself, in a moment"""
+    undecided: _builtins.bool
+    """the change may have been made: the leadership moved on before that was known"""
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
         try_again: _builtins.bool = ...,
+        undecided: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "try_again", b"try_again"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "try_again", b"try_again", "undecided", b"undecided"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ottla.log.batch import BatchHeader, check_crc, headers
 from ottla.log.records import ControlType, Record, control_type_of, decode_records, encode_batch
-from ottla.quorum.control_records import decode_voters
+from ottla.quorum.control_records import check_kraft_version, decode_voters
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.raft.messages import NO_RECORDS, BatchInfo, Records
 from ottla.quorum.raft.voters import VoterSet
@@ -36,13 +36,17 @@ def parse_batches(data: bytes) -> Records:
 
 
 def batch_voters(data: bytes, header: BatchHeader, position: int) -> VoterSet | None:
-    """The voter set a control batch brings, if it does."""
+    """The voter set a control batch brings, if it does. Raises UnreadableLevelError for a level of kraft.version beyond ours."""
     if not header.is_control:
         return None
+    voters = None
     for record in decode_records(data, header, position=position):
-        if control_type_of(record.key) == ControlType.KRAFT_VOTERS and record.value is not None:
-            return decode_voters(record.value)
-    return None
+        kind, value = control_type_of(record.key), record.value or b""
+        if kind == ControlType.KRAFT_VERSION:
+            check_kraft_version(value)
+        elif kind == ControlType.KRAFT_VOTERS:
+            voters = decode_voters(value)
+    return voters
 
 
 def committed_batches(data: bytes, from_offset: int) -> Iterator[CommittedBatch]:

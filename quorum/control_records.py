@@ -7,16 +7,21 @@ Both are flexible messages of version 0 or 1: compact arrays and strings (length
 from struct import Struct
 
 from ottla.log.records import ControlType, Record, control_key, encode_batch
-from ottla.quorum.raft.instructions import AppendControl, LeaderChange, Voters
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
+from ottla.quorum.raft.voters import KRAFT_VERSION, VOTERS_IN_LOG, Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+_KRAFT_VERSION = Struct(">hh")  # of the message, the level
 _UINT16 = Struct(">H")
 LISTENER = "CONTROLLER"
 _NO_TAGS = b"\x00"
+
+
+class UnreadableLevelError(KafkaError):
+    """The log goes on in a way that only newer software reads: this node must not go on."""
 
 
 def control_batch(instruction: AppendControl, now_ms: int) -> bytearray:
@@ -27,9 +32,11 @@ def control_batch(instruction: AppendControl, now_ms: int) -> bytearray:
     return encode_batch(records, base_offset=instruction.offset, leader_epoch=instruction.epoch, control=True)
 
 
-def _encode(record: LeaderChange | Voters) -> tuple[bytes, bytes]:
+def _encode(record: LeaderChange | KRaftVersion | Voters) -> tuple[bytes, bytes]:
     if isinstance(record, LeaderChange):
         return control_key(ControlType.LEADER_CHANGE), _leader_change(record)
+    if isinstance(record, KRaftVersion):
+        return control_key(ControlType.KRAFT_VERSION), _KRAFT_VERSION.pack(0, record.level) + _NO_TAGS
     return control_key(ControlType.KRAFT_VOTERS), encode_voters(record.voters)
 
 
@@ -51,9 +58,28 @@ def encode_voters(voters: VoterSet) -> bytes:
     for voter in voters.voters:
         parts += [_INT32.pack(voter.key.id), voter.key.directory_id or ZERO_ID, _unsigned_varint(2)]
         parts += [_string(LISTENER), _string(voter.endpoint.host), _UINT16.pack(voter.endpoint.port), _NO_TAGS]
-        parts += [_INT16.pack(0), _INT16.pack(1), _NO_TAGS]  # the kraft.version range this node supports
+        parts += [_INT16.pack(0), _INT16.pack(VOTERS_IN_LOG), _NO_TAGS]  # the levels of kraft.version that it reads
         parts.append(_NO_TAGS)
     return b"".join(parts) + _NO_TAGS
+
+
+def check_kraft_version(value: bytes) -> None:
+    """Raises UnreadableLevelError when a KRaftVersionRecord's level is one that this software does not read, KafkaError
+    (CORRUPT_MESSAGE)."""
+    level = decode_kraft_version(value)
+    if level > VOTERS_IN_LOG:
+        message = (
+            f"the cluster uses {KRAFT_VERSION} at level {level} and this node reads 0 to {VOTERS_IN_LOG}: upgrade it"
+        )
+        raise UnreadableLevelError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+def decode_kraft_version(value: bytes) -> int:
+    """Raises KafkaError (CORRUPT_MESSAGE)."""
+    if len(value) < _KRAFT_VERSION.size:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "kraft.version record cut off")
+    level: int = _KRAFT_VERSION.unpack_from(value)[1]
+    return level
 
 
 def decode_voters(value: bytes) -> VoterSet:

@@ -118,10 +118,12 @@ def _put_fetch_snapshot(message: pb.QuorumRequest, request: Any) -> None:
 def _put_add_voter(message: pb.QuorumRequest, request: Any) -> None:
     voter = pb.Voter(key=key_to_proto(request.voter), endpoint=endpoint_to_proto(request.endpoint))
     message.add_voter.CopyFrom(pb.AddVoterRequest(voter=voter, answer_at_once=not request.ack_when_committed))
+    message.add_voter.asked_before = request.asked_before
 
 
 def _put_remove_voter(message: pb.QuorumRequest, request: Any) -> None:
-    message.remove_voter.CopyFrom(pb.RemoveVoterRequest(voter=key_to_proto(request.voter)))
+    body = pb.RemoveVoterRequest(voter=key_to_proto(request.voter), asked_before=request.asked_before)
+    message.remove_voter.CopyFrom(body)
 
 
 def _put_update_voter(message: pb.QuorumRequest, request: Any) -> None:
@@ -183,9 +185,12 @@ _REQUEST_READERS: dict[str, Callable[[Any, dict[str, Any]], Request]] = {
         voter=key_from_proto(body.voter.key),
         endpoint=endpoint_from_proto(body.voter.endpoint),
         ack_when_committed=not body.answer_at_once,
+        asked_before=body.asked_before,
         **fields,
     ),
-    "remove_voter": lambda body, fields: RemoveVoterRequest(voter=key_from_proto(body.voter), **fields),
+    "remove_voter": lambda body, fields: RemoveVoterRequest(
+        voter=key_from_proto(body.voter), asked_before=body.asked_before, **fields
+    ),
     "update_voter": lambda body, fields: UpdateVoterRequest(endpoint=endpoint_from_proto(body.endpoint), **fields),
 }
 
@@ -238,7 +243,7 @@ _RESPONSE_BODIES: dict[type[Response], Callable[[pb.QuorumResponse, Any], None]]
     FetchResponse: _put_fetch_response,
     FetchSnapshotResponse: _put_fetch_snapshot_response,
     VoterChangeResponse: lambda message, response: message.voter_change.CopyFrom(
-        pb.VoterChangeResponse(message=response.message)
+        pb.VoterChangeResponse(message=response.message, try_again=response.try_again, undecided=response.undecided)
     ),
 }
 
@@ -292,5 +297,7 @@ _RESPONSE_READERS: dict[str, Callable[[Any, dict[str, Any], ParseRecords], Respo
     "end_quorum_epoch": lambda body, fields, _: EndQuorumEpochResponse(**fields),
     "fetch": _read_fetch_response,
     "fetch_snapshot": _read_fetch_snapshot_response,
-    "voter_change": lambda body, fields, _: VoterChangeResponse(message=body.message, **fields),
+    "voter_change": lambda body, fields, _: VoterChangeResponse(
+        message=body.message, try_again=body.try_again, undecided=body.undecided, **fields
+    ),
 }

@@ -7,6 +7,7 @@ from typing import Any
 from ottla.quorum import messages_proto
 from ottla.quorum.batches import parse_batches
 from ottla.quorum.complaints import Complaints
+from ottla.quorum.control_records import UnreadableLevelError
 from ottla.quorum.peers import Peers
 from ottla.quorum.raft.events import Event, ResponseReceived
 from ottla.quorum.raft.instructions import SendRequest
@@ -69,9 +70,11 @@ class Questions:
             return None
         try:
             return messages_proto.response_from_proto(message, parse_batches)
+        except UnreadableLevelError as error:
+            self._fail(error.message)
         except (ValueError, KafkaError) as error:
             _logger.warning("answer of node %d to %s cannot be used: %s", peer, type(request).__name__, error)
-            return None
+        return None
 
     def _meet_stranger(self, peer: int) -> None:
         """One of another cluster is their mistake; when most voters are, this node is the stranger, and cannot go on."""

@@ -5,6 +5,7 @@ from ottla.quorum.raft.instructions import (
     AppendControl,
     Fault,
     FaultKind,
+    KRaftVersion,
     LeaderChange,
     LeaderChanged,
     PersistElection,
@@ -23,7 +24,7 @@ from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState, Role
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.transitions import Cause, RoleName, check
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter
+from ottla.quorum.raft.voters import VOTERS_IN_LOG, Endpoint, ReplicaKey, Voter
 from ottla.runtime.errors import ErrorCode
 
 
@@ -74,7 +75,7 @@ def fail_change(state: RaftState, old: Role) -> None:
         message = (
             "the leadership moved on before the change was committed: see ottla quorum describe whether it was made"
         )
-        state.emit(Respond(old.change.token, VoterChangeResponse(message=message, **fields)))
+        state.emit(Respond(old.change.token, VoterChangeResponse(message=message, undecided=True, **fields)))
 
 
 def become_unattached(
@@ -140,15 +141,15 @@ def check_quorum_ms(state: RaftState) -> int:
     return state.settings.fetch_timeout_ms * 3 // 2
 
 
-def _missing_voters(state: RaftState) -> tuple[Voters, ...]:
+def _missing_voters(state: RaftState) -> tuple[KRaftVersion | Voters, ...]:
     """The voter set that the leader's first batch brings to the log. The members stay the same: it is no voter change."""
     own = Voter(state.key, state.endpoint)
     if not rules.must_write_voters(state.voters, own):
         return ()
-    return (Voters(state.voters.latest.with_voter(own)),)
+    return (KRaftVersion(VOTERS_IN_LOG), Voters(state.voters.latest.with_voter(own)))
 
 
-def append_control(state: RaftState, epoch: int, *records: LeaderChange | Voters) -> None:
+def append_control(state: RaftState, epoch: int, *records: LeaderChange | KRaftVersion | Voters) -> None:
     """One batch, in force at once."""
     offset = state.log.end
     state.emit(AppendControl(offset, epoch, records))

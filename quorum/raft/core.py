@@ -39,6 +39,7 @@ from ottla.quorum.raft.events import (
     Started,
     Ticked,
     TimerExpired,
+    UpgradeRequested,
 )
 from ottla.quorum.raft.instructions import Instruction, PersistElection
 from ottla.quorum.raft.log_summary import LogSummary
@@ -269,5 +270,6 @@ _HANDLERS: dict[type, Callable[[RaftState, Any], None]] = {
     ResignRequested: _resign,
     SnapshotTaken: snapshots.handle_taken,
     SnapshotInstalled: snapshots.handle_installed,
+    UpgradeRequested: membership.handle_upgrade,
     RackMatesLearned: observing.handle_rack_mates,
 }

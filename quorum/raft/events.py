@@ -85,6 +85,14 @@ class SnapshotInstalled(msgspec.Struct, frozen=True):
     voters: VoterSet | None = None
 
 
+class UpgradeRequested(msgspec.Struct, frozen=True):
+    """An administrator wants kraft.version 1: the voters of a static quorum go to the log as they are. ``token`` as in
+    RequestReceived. ``validate_only``: only to know whether it could be done."""
+
+    token: Any
+    validate_only: bool = False
+
+
 class RackMatesLearned(msgspec.Struct, frozen=True):
     """The nodes that say they stand in this node's rack (``broker.rack``)."""
 
@@ -104,5 +112,6 @@ Event = (
     | ResignRequested
     | SnapshotTaken
     | SnapshotInstalled
+    | UpgradeRequested
     | RackMatesLearned
 )

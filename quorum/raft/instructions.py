@@ -59,6 +59,12 @@ class LeaderChange(msgspec.Struct, frozen=True):
     granting: tuple[int, ...]
 
 
+class KRaftVersion(msgspec.Struct, frozen=True):
+    """Control record: the level of the feature kraft.version from here on."""
+
+    level: int
+
+
 class Voters(msgspec.Struct, frozen=True):
     """Control record: who votes from here on."""
 
@@ -70,7 +76,7 @@ class AppendControl(msgspec.Struct, frozen=True):
 
     offset: int
     epoch: int
-    records: tuple[LeaderChange | Voters, ...]
+    records: tuple[LeaderChange | KRaftVersion | Voters, ...]
 
 
 class TruncateTo(msgspec.Struct, frozen=True):

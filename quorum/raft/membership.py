@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.quorum.raft import commitment, parking, rules, serving, voter_tracking
-from ottla.quorum.raft.events import Event, RequestReceived, ResponseReceived
-from ottla.quorum.raft.instructions import AppendControl, Sync, Voters
+from ottla.quorum.raft.events import Event, RequestReceived, ResponseReceived, UpgradeRequested
+from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, Sync, Voters
 from ottla.quorum.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -21,20 +21,23 @@ from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader, Progress, VoterChange
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.timers import Timer
-from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.quorum.raft.voters import VOTERS_IN_LOG, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
 
 
 class Refused(Exception):
-    """A change that cannot be made (now)."""
+    """A change that cannot be made (now). ``try_again``: what is in the way goes away by itself."""
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
+    def __init__(self, error: ErrorCode, message: str, *, try_again: bool = False) -> None:
         super().__init__(message)
         self.error = error
+        self.try_again = try_again
 
 
 def is_voter_change(event: Event) -> bool:
     """Whether the leader may append a voter set because of it."""
+    if isinstance(event, UpgradeRequested):
+        return True
     return isinstance(event, RequestReceived) and isinstance(
         event.request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
     )
@@ -66,8 +69,18 @@ def handle_update(state: RaftState, event: RequestReceived) -> None:
     _change(state, event, lambda leader: _with_moved(state, leader, request))
 
 
+def handle_upgrade(state: RaftState, event: UpgradeRequested) -> None:
+    """From kraft.version 0 to 1: the voters stay who they are. Done already: nothing is written."""
+    _change(state, event, lambda leader: _with_directories(state, leader), validate_only=event.validate_only)
+
+
 def _change(
-    state: RaftState, event: RequestReceived, decide: Callable[[Leader], VoterSet], *, at_once: bool = False
+    state: RaftState,
+    event: RequestReceived | UpgradeRequested,
+    decide: Callable[[Leader], VoterSet],
+    *,
+    at_once: bool = False,
+    validate_only: bool = False,
 ) -> None:
     """Administrators know no epoch: theirs is not looked at."""
     role = state.role
@@ -79,12 +92,15 @@ def _change(
     try:
         _check_ready(state, role)
         voters = decide(role)
-        _check_survives(state, role, voters)
+        changes = voters != state.voters.latest
+        if changes:
+            _check_survives(state, role, voters)
     except Refused as refused:
         fields = state.response_fields(refused.error)
-        state.respond(event.token, VoterChangeResponse(message=str(refused), **fields))
+        response = VoterChangeResponse(message=str(refused), try_again=refused.try_again, **fields)
+        state.respond(event.token, response)
         return
-    if voters != state.voters.latest:
+    if changes and not validate_only:
         append_voters(state, role, voters, None if at_once else event.token)
         if not at_once:
             return
@@ -97,7 +113,8 @@ def _check_ready(state: RaftState, role: Leader) -> None:
     )
     if not ready:
         what = "another change of voters" if role.high_watermark_known else "the new leader's first record"
-        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"{what} is not committed yet: try again in a moment")
+        message = f"{what} is not committed yet: try again in a moment"
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, message, try_again=True)
 
 
 def _check_survives(state: RaftState, role: Leader, voters: VoterSet) -> None:
@@ -115,12 +132,15 @@ def _names(nodes: Iterable[int]) -> str:
 
 def _with_added(state: RaftState, role: Leader, request: AddVoterRequest) -> VoterSet:
     voters = _known(state, role)
-    if voters.get(request.voter.id) is not None:
+    known = voters.get(request.voter.id)
+    if request.asked_before and known == Voter(request.voter, request.endpoint):
+        return voters
+    if known is not None:
         raise Refused(ErrorCode.DUPLICATE_VOTER, _already(voters, request.voter))
     progress = role.observers.get(request.voter) or Progress(request.voter)
     in_touch = serving.is_in_touch(state, progress)
     if not rules.may_join(progress.can_vote, progress.last_caught_up_ms, in_touch):
-        raise Refused(*_why_not(role, progress, in_touch))
+        raise _why_not(role, progress, in_touch)
     return voters.with_voter(Voter(request.voter, request.endpoint))
 
 
@@ -130,25 +150,25 @@ def _already(voters: VoterSet, asked: ReplicaKey) -> str:
     return f"node {asked.id} is a voter with another directory: remove that voter first, if its disk is gone"
 
 
-def _why_not(role: Leader, progress: Progress, in_touch: bool) -> tuple[ErrorCode, str]:
+def _why_not(role: Leader, progress: Progress, in_touch: bool) -> Refused:
     """What a node that may not join lacks, and what to do."""
-    node = progress.key.id
+    node, error = progress.key.id, ErrorCode.REQUEST_TIMED_OUT
     if not progress.can_vote:
-        return ErrorCode.INVALID_REQUEST, f"node {node} is no controller: add controller to its process.roles first"
+        message = f"node {node} is no controller: add controller to its process.roles first"
+        return Refused(ErrorCode.INVALID_REQUEST, message)
     if in_touch:
-        return ErrorCode.REQUEST_TIMED_OUT, f"node {node} has not caught up with the log yet: try again in a moment"
+        return Refused(error, f"node {node} has not caught up with the log yet: try again in a moment", try_again=True)
     if any(key.id == node for key in role.observers if key != progress.key):
         what = f"node {node} follows the log with another directory id"
-        return (
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"{what}: take the id from its meta.properties or from the replicas described",
-        )
-    return ErrorCode.REQUEST_TIMED_OUT, f"node {node} does not follow the log: start it as controller, then try again"
+        return Refused(error, f"{what}: take the id from its meta.properties or from the replicas described")
+    return Refused(error, f"node {node} does not follow the log: start it as controller, then try again")
 
 
 def _without(state: RaftState, role: Leader, request: RemoveVoterRequest) -> VoterSet:
     voters = _known(state, role)
     voter = voters.get(request.voter.id)
+    if voter is None and request.asked_before:
+        return voters
     if voter is None:
         raise Refused(
             ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.id} is no voter: the voters are {_names(voters.ids())}"
@@ -164,9 +184,22 @@ def _without(state: RaftState, role: Leader, request: RemoveVoterRequest) -> Vot
 
 
 def _with_moved(state: RaftState, role: Leader, request: UpdateVoterRequest) -> VoterSet:
+    if state.voters.kraft_version < VOTERS_IN_LOG:
+        message = "the voters are those of controller.quorum.voters: change that, on every node"
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, message)
     if not state.voters.latest.contains(request.sender):
         raise Refused(ErrorCode.VOTER_NOT_FOUND, f"node {request.sender.id} with that directory is no voter")
     return _known(state, role).with_voter(Voter(request.sender, request.endpoint))
+
+
+def _with_directories(state: RaftState, role: Leader) -> VoterSet:
+    """Every voter must have told its own: from now on another directory is another voter (KIP-853)."""
+    voters = _known(state, role)
+    unknown = [voter.key.id for voter in voters.voters if voter.key.directory_id is None]
+    if unknown:
+        what = f"voters {_names(unknown)} never told their directory ids"
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}: start them, or remove them from the quorum")
+    return voters
 
 
 def _known(state: RaftState, role: Leader) -> VoterSet:
@@ -178,8 +211,11 @@ def _known(state: RaftState, role: Leader) -> VoterSet:
 def append_voters(state: RaftState, role: Leader, voters: VoterSet, token: Any) -> None:
     """In force at once."""
     offset = state.log.end
-    state.emit(AppendControl(offset, role.epoch, (Voters(voters),)))
-    state.log.append(role.epoch, offset, offset + 1)
+    records: tuple[KRaftVersion | Voters, ...] = (Voters(voters),)
+    if rules.must_write_kraft_version(state.voters.latest_offset):
+        records = (KRaftVersion(VOTERS_IN_LOG), *records)
+    state.emit(AppendControl(offset, role.epoch, records))
+    state.log.append(role.epoch, offset, offset + len(records))
     state.voters.append(offset, voters)
     role.change = VoterChange(offset, token)
     voter_tracking.voters_changed(state)

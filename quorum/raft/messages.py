@@ -125,15 +125,19 @@ class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
 
 class AddVoterRequest(Request, frozen=True, kw_only=True):
     """From an administrator (or the joining node itself): let ``voter`` vote. Answered when that is committed, or else when
-    it is in force."""
+    it is in force. ``asked_before``: what came of an earlier asking is not known; so who is that voter by now was added."""
 
     voter: ReplicaKey
     endpoint: Endpoint
     ack_when_committed: bool = True
+    asked_before: bool = False
 
 
 class RemoveVoterRequest(Request, frozen=True, kw_only=True):
+    """``asked_before``: what came of an earlier asking is not known; so who is no voter any more was removed."""
+
     voter: ReplicaKey
+    asked_before: bool = False
 
 
 class UpdateVoterRequest(Request, frozen=True, kw_only=True):
@@ -143,4 +147,8 @@ class UpdateVoterRequest(Request, frozen=True, kw_only=True):
 
 
 class VoterChangeResponse(Response, frozen=True, kw_only=True):
+    """``try_again``: what is in the way goes away by itself. ``undecided``: the change may have been made."""
+
     message: str = ""
+    try_again: bool = False
+    undecided: bool = False

@@ -290,6 +290,12 @@ def must_write_voters(history: VoterHistory, voter: Voter) -> bool:
     return known is not None and known != voter
 
 
+def must_write_kraft_version(latest_offset: int) -> bool:
+    """The first voter set of a log comes with the level of kraft.version that such records need (KIP-853): who reads none of
+    it stops there."""
+    return latest_offset < 0
+
+
 def may_campaign(is_voter: bool, was_voter: bool, removal_committed: bool) -> bool:
     """Whoever was removed still stands for election until its removal is committed: only it may have the record of it, and
     then nobody else can be elected (dissertation 4.2.2). Its own vote does not count."""

@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
+KRAFT_VERSION = "kraft.version"
+STATIC_VOTERS, VOTERS_IN_LOG = 0, 1
+"""Levels of the feature kraft.version (KIP-853)."""
+
 
 class Endpoint(NamedTuple):
     """Where a node listens."""
@@ -103,6 +107,23 @@ class VoterHistory(msgspec.Struct):
     def previous(self) -> VoterSet:
         """The set before ``latest``: in force again if its record is cut off."""
         return self.entries[-2][1] if len(self.entries) > 1 else self.static
+
+    @property
+    def kraft_version(self) -> int:
+        """See `kraft_version_at`; of the whole log."""
+        return VOTERS_IN_LOG if self.entries else self._formatted_version
+
+    def kraft_version_at(self, end_offset: int) -> int:
+        """Kafka's feature for a log that ends there: the log names the voters, or these are the ones of the settings. A level
+        of its own is not kept: the record that raises it always comes with the voters' first."""
+        return VOTERS_IN_LOG if self.entries and self.entries[0][0] < end_offset else self._formatted_version
+
+    @property
+    def _formatted_version(self) -> int:
+        """Voters that a directory was formatted with are told by their directories, those of the settings are not."""
+        static = self.static.voters
+        formatted = bool(static) and all(voter.key.directory_id is not None for voter in static)
+        return VOTERS_IN_LOG if formatted else STATIC_VOTERS
 
     def append(self, offset: int, voters: VoterSet) -> None:
         assert offset > self.latest_offset, "voter sets arrive in log order"

@@ -50,7 +50,13 @@ def describe_response(response: Response) -> str:
     return f"{name}({shown})"
 
 
-USUAL = (("error", ErrorCode.NONE), ("ack_when_committed", True))
+USUAL = (
+    ("error", ErrorCode.NONE),
+    ("ack_when_committed", True),
+    ("asked_before", False),
+    ("try_again", False),
+    ("undecided", False),
+)
 
 
 def _fields(message: Any, hidden: set[str]) -> str:

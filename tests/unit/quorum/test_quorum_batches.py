@@ -8,10 +8,10 @@ from ottla.log.batch import CorruptBatchError, headers
 from ottla.log.records import ControlType, control_type_of, decode_records
 from ottla.quorum.accumulator import BatchAccumulator
 from ottla.quorum.batches import committed_batches, encode_values, parse_batches
-from ottla.quorum.control_records import control_batch, decode_voters, encode_voters
+from ottla.quorum.control_records import UnreadableLevelError, control_batch, decode_voters, encode_voters
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.raft.election_state import ElectionState
-from ottla.quorum.raft.instructions import AppendControl, LeaderChange, Voters
+from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.messages import BatchInfo
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import KafkaError
@@ -78,6 +78,23 @@ def test_a_leader_change_has_kafkas_bytes() -> None:
 
     assert record.key == b"\0\0\0\2"
     assert record.value == b"\0\1" + b"\0\0\0\1" + b"\2" + voter + b"\2" + voter + b"\0"
+
+
+def test_kraft_version_has_kafkas_bytes() -> None:
+    data = bytes(control_batch(AppendControl(0, 1, (KRaftVersion(1), Voters(VOTERS))), 0))
+    [(position, header)] = headers(data)
+    first, second = decode_records(data, header, position=position)
+
+    assert (first.key, first.value) == (b"\0\0\0\5", b"\0\0" + b"\0\1" + b"\0")
+    assert control_type_of(second.key) == ControlType.KRAFT_VOTERS
+    assert parse_batches(data).batches[0].voters == VOTERS
+
+
+def test_a_level_of_kraft_version_that_only_newer_software_reads_stops_the_node() -> None:
+    data = bytes(control_batch(AppendControl(0, 1, (KRaftVersion(2), Voters(VOTERS))), 0))
+
+    with pytest.raises(UnreadableLevelError, match=r"at level 2 and this node reads 0 to 1: upgrade it"):
+        parse_batches(data)
 
 
 KEYS = st.builds(ReplicaKey, st.integers(0, 2**31 - 1), st.none() | st.binary(min_size=16, max_size=16).filter(any))

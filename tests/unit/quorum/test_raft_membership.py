@@ -18,8 +18,17 @@ from ottla.quorum.raft.events import (
     Started,
     Ticked,
     TimerExpired,
+    UpgradeRequested,
 )
-from ottla.quorum.raft.instructions import AppendControl, Instruction, ReadAndRespond, Respond, SendRequest, Voters
+from ottla.quorum.raft.instructions import (
+    AppendControl,
+    Instruction,
+    KRaftVersion,
+    ReadAndRespond,
+    Respond,
+    SendRequest,
+    Voters,
+)
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.messages import (
     AddVoterRequest,
@@ -144,6 +153,11 @@ class LeadingReplica(Replica):
     def removes(self, voter: ReplicaKey, sender: ReplicaKey = SOMEBODY) -> Response | None:
         return self.ask(RemoveVoterRequest(voter=voter, **{**ADMINISTRATOR, "sender": sender}))
 
+    def upgrades(self, *, validate_only: bool = False) -> Response | None:
+        token = object()
+        self.handle(UpgradeRequested(token, validate_only))
+        return self.answers.get(token)
+
     def moves(self, sender: ReplicaKey, to: Endpoint, epoch: int | None = None) -> Response | None:
         at = self.core.state.epoch if epoch is None else epoch
         return self.ask(UpdateVoterRequest(endpoint=to, cluster_id="c", epoch=at, sender=sender))
@@ -177,7 +191,11 @@ def test_the_first_change_of_a_static_quorum_writes_the_directories_of_all() -> 
     leader.fetches(key(4))
     leader.adds(key(4))
 
-    assert leader.appended[-1].records == (Voters(formatted(1, 2, 3, 4)),)
+    assert leader.appended[-1].records == (KRaftVersion(1), Voters(formatted(1, 2, 3, 4)))
+    leader.fetches(key(2))
+    leader.fetches(key(3))
+    leader.removes(key(4))
+    assert leader.appended[-1].records == (Voters(formatted(1, 2, 3)),)
 
 
 def test_who_does_not_want_to_wait_is_answered_when_the_change_is_in_force() -> None:  # AckWhenCommitted=false
@@ -261,6 +279,7 @@ def test_who_waits_for_a_change_is_told_when_the_leader_goes() -> None:
     leader.handle(TimerExpired(Timer.CHECK_QUORUM))
 
     assert refused(leader.answers[token], ErrorCode.NOT_LEADER_OR_FOLLOWER, "whether it was made")
+    assert getattr(leader.answers[token], "undecided", False)
 
 
 def test_only_the_leader_changes_voters() -> None:  # kraft.md 1.4
@@ -280,6 +299,43 @@ def test_another_clusters_administrator_is_refused() -> None:  # kraft.md 1.4
 
     assert refused(leader.ask(request), ErrorCode.INCONSISTENT_CLUSTER_ID)
     assert leader.voters == (1, 2, 3)
+
+
+def adds_again(leader: LeadingReplica, voter: ReplicaKey, at: Endpoint) -> Response | None:
+    return leader.ask(AddVoterRequest(voter=voter, endpoint=at, asked_before=True, **ADMINISTRATOR))
+
+
+def test_who_does_not_know_whether_it_was_added_is_told_yes() -> None:  # ours; Kafka says DUPLICATE_VOTER
+    leader = LeadingReplica(formatted(1, 2, 3))
+
+    assert refused(adds_again(leader, key(2), endpoint(2)), ErrorCode.NONE)
+    assert refused(adds_again(leader, key(2, disk=1), endpoint(2)), ErrorCode.DUPLICATE_VOTER)
+    assert refused(adds_again(leader, key(2), Endpoint("other", 1)), ErrorCode.DUPLICATE_VOTER)
+
+
+def test_a_repetition_is_answered_when_the_change_is_committed() -> None:
+    leader = LeadingReplica(formatted(1, 2, 3))
+    leader.fetches(key(4))
+    leader.adds(key(4))
+    answer = adds_again(leader, key(4), endpoint(4))
+
+    assert refused(answer, ErrorCode.REQUEST_TIMED_OUT, "not committed yet")
+    assert getattr(answer, "try_again", False)
+    leader.fetches(key(2))
+    leader.fetches(key(3))
+    assert refused(adds_again(leader, key(4), endpoint(4)), ErrorCode.NONE)
+
+
+def test_who_does_not_know_whether_it_was_removed_is_told_yes() -> None:  # ours; Kafka says VOTER_NOT_FOUND
+    leader = LeadingReplica(formatted(1, 2, 3))
+
+    def again(voter: ReplicaKey) -> Response | None:
+        return leader.ask(RemoveVoterRequest(voter=voter, asked_before=True, **ADMINISTRATOR))
+
+    assert refused(again(key(9)), ErrorCode.NONE)
+    assert refused(again(key(2, disk=1)), ErrorCode.VOTER_NOT_FOUND)
+    assert again(key(2)) is None
+    assert leader.voters == (1, 3)
 
 
 # --- removing ---------------------------------------------------------------------------------------------------------
@@ -373,7 +429,7 @@ def test_a_wiped_voter_moves_nothing() -> None:  # KIP-853
 def test_the_first_leader_of_a_formatted_quorum_writes_the_voters() -> None:  # kraft.md 1.9
     leader = LeadingReplica(formatted(1, 2, 3))
 
-    assert leader.appended[0].records[1:] == (Voters(formatted(1, 2, 3)),)
+    assert leader.appended[0].records[1:] == (KRaftVersion(1), Voters(formatted(1, 2, 3)))
     assert leader.core.state.voters.latest_offset == 0
 
 
@@ -382,6 +438,75 @@ def test_a_static_quorum_stays_out_of_the_log() -> None:  # kraft.md 1.11
 
     assert len(leader.appended[0].records) == 1
     assert leader.core.state.voters.latest_offset == -1
+
+
+# --- kraft.version ------------------------------------------------------------------------------------------------------
+
+
+def test_an_upgrade_writes_the_voters_of_a_static_quorum_as_they_are() -> None:  # KIP-853; kraft.md 1.11
+    leader = LeadingReplica(static(1, 2, 3))
+    assert leader.core.state.voters.kraft_version == 0
+    token = object()
+    leader.handle(UpgradeRequested(token))
+
+    assert leader.appended[-1].records == (KRaftVersion(1), Voters(formatted(1, 2, 3)))
+    assert token not in leader.answers
+    assert leader.core.state.voters.kraft_version_at(leader.core.state.high_watermark) == 0
+    leader.fetches(key(3))
+    assert leader.answers[token].error is ErrorCode.NONE
+    assert leader.core.state.voters.kraft_version_at(leader.core.state.high_watermark) == 1
+
+
+def test_an_upgrade_that_is_only_tried_writes_nothing() -> None:
+    leader = LeadingReplica(static(1, 2, 3))
+    before = len(leader.appended)
+
+    assert refused(leader.upgrades(validate_only=True), ErrorCode.NONE)
+    assert (len(leader.appended), leader.core.state.voters.kraft_version) == (before, 0)
+
+
+def test_an_upgrade_that_was_made_is_not_made_again() -> None:
+    leader = LeadingReplica(formatted(1, 2, 3))
+    before = len(leader.appended)
+
+    assert refused(leader.upgrades(), ErrorCode.NONE)
+    assert len(leader.appended) == before
+
+
+def test_an_upgrade_needs_the_directory_of_every_voter() -> None:  # KIP-853
+    leader = LeadingReplica(static(1, 2, 3))
+    role = leader.core.state.role
+    assert isinstance(role, Leader)
+    role.voters[3].key = ReplicaKey(3)
+
+    assert refused(leader.upgrades(), ErrorCode.INVALID_UPDATE_VERSION, "voters 3 never told", "start them")
+
+
+def test_only_the_leader_upgrades() -> None:
+    follower = Replica(static(1, 2, 3))
+
+    assert refused(
+        follower.handle(UpgradeRequested(1)) or follower.answers[1], ErrorCode.NOT_LEADER_OR_FOLLOWER, "does not lead"
+    )
+
+
+def test_the_voters_of_the_settings_do_not_move_by_themselves() -> None:  # kraft.version 0
+    leader = LeadingReplica(static(1, 2, 3))
+
+    assert refused(
+        leader.moves(key(2), Endpoint("elsewhere", 1)), ErrorCode.UNSUPPORTED_VERSION, "controller.quorum.voters"
+    )
+    assert leader.core.state.voters.latest_offset == -1
+
+
+def test_a_cut_log_takes_the_upgrade_back() -> None:
+    history = VoterHistory(static(1, 2, 3))
+    history.append(7, formatted(1, 2, 3))
+    assert (history.kraft_version, history.kraft_version_at(7), history.kraft_version_at(8)) == (1, 0, 1)
+    history.truncate(7)
+    assert history.kraft_version == 0
+    assert VoterHistory(formatted(1)).kraft_version_at(0) == 1
+    assert VoterHistory(VoterSet()).kraft_version == 0
 
 
 def test_a_leader_that_moved_writes_where_it_listens() -> None:  # kraft.md 1.9
