@@ -8,7 +8,7 @@ from ottla.quorum.messages_proto import key_to_proto
 from ottla.quorum.raft.roles.leader import Leader, Progress
 from ottla.quorum.raft.serving import living_observers
 from ottla.quorum.raft.state import RaftState
-from ottla.quorum.raft.voters import ReplicaKey
+from ottla.quorum.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG, ReplicaKey
 from ottla.runtime.errors import ErrorCode
 
 NOBODY = ReplicaKey(-1)
@@ -43,7 +43,7 @@ def _replica(progress: Progress, state: RaftState, shift: int) -> ReplicaDescrip
 
 
 def description_to_proto(
-    description: QuorumDescription, is_leader: bool, answerer: ReplicaKey = NOBODY
+    description: QuorumDescription, is_leader: bool, answerer: ReplicaKey = NOBODY, kraft_version: int = STATIC_VOTERS
 ) -> pb.QuorumResponse:
     """A follower answers with what it knows and says that it is not the leader."""
     error = ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -52,6 +52,8 @@ def description_to_proto(
         message.leader_id = description.leader_id
     message.describe_quorum.high_watermark = description.high_watermark
     message.describe_quorum.answerer.CopyFrom(key_to_proto(answerer))
+    message.describe_quorum.kraft_version = kraft_version
+    message.describe_quorum.answerer_kraft_version_max = VOTERS_IN_LOG
     message.describe_quorum.voters.extend(_replicas_to_proto(description.voters))
     message.describe_quorum.observers.extend(_replicas_to_proto(description.observers))
     return message

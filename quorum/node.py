@@ -180,6 +180,16 @@ class QuorumNode:
         return self._state.high_watermark
 
     @property
+    def kraft_version(self) -> int:
+        """The finalized level: of what is committed."""
+        state = self._state
+        return state.voters.kraft_version_at(state.high_watermark)
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return self._state.voters.latest.ids()
+
+    @property
     def next_offset(self) -> int:
         """The offset the next appended record will get (meaningful on the leader)."""
         return self._commits.next_offset
@@ -212,7 +222,8 @@ class QuorumNode:
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
         """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
         if message.WhichOneof("body") == "describe_quorum":
-            reply(description_to_proto(self.describe(), self.is_leader, self._state.key))
+            own = self._state.key
+            reply(description_to_proto(self.describe(), self.is_leader, own, self.kraft_version))
             return
         if message.WhichOneof("body") == "read_log":
             reply(answer_read(self._log, self._snapshots, self.high_watermark, message.read_log))

@@ -43,7 +43,7 @@ class Machines(World):
 
             return await serve(HOSTS[port], port, {**handlers, QUORUM_SERVICE: handle})
 
-        self.switchboard.serve = listen  # type: ignore[method-assign]
+        self.switchboard.serve = listen  # type: ignore[method-assign, assignment]
 
     async def start_broker(self, *lines: str) -> None:
         voters = ",".join(f"{node}@{host}:{node}" for node, host in HOSTS.items())

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from ottla.quorum.control_records import UnreadableLevelError, control_batch
 from ottla.quorum.initial_voters import read_initial_voters, write_initial_voters
+from ottla.quorum.peers import QUORUM_SERVICE
+from ottla.quorum.raft.instructions import AppendControl, KRaftVersion
 from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
@@ -147,14 +150,103 @@ def test_a_change_nobody_answers_ends_in_time() -> None:
         alone = await join(world, 1, initial_voters=formatted(1, 2))
         response = await remove(alone, 2, timeout_ms=50)
         assert response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert "nobody leads" in response.message
+        await alone.stop()
 
         leader = await start_dynamic(world, 1, 2)
         other = next(member for member in world.members.values() if member is not leader)
-        await other.stop()
+        await world.until(lambda: other.node.leader.leader_id == leader.id)
+        await leader.server.close()
         response = await remove(other, leader.id, timeout_ms=50)
         assert response.error is ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario, voters=0)
+
+
+def test_a_change_that_meets_an_election_waits_for_it() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        four = await join(world, 4)
+        await added(leader, 4)
+        await world.until(lambda: voters(four) == [1, 2, 3, 4])
+        await leader.stop()
+        response = await remove(four, leader.id, timeout_ms=10_000)
+
+        assert response.error is ErrorCode.NONE
+        assert leader.id not in voters(four)
+
+    run(scenario, voters=0)
+
+
+@pytest.mark.parametrize("what", ["add_voter", "remove_voter"])
+def test_a_change_whose_answer_was_lost_is_told_as_made(what: str) -> None:
+    """Kafka's second attempt is told DUPLICATE_VOTER, or VOTER_NOT_FOUND."""
+
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        four = await join(world, 4)
+        if what == "remove_voter":
+            await added(leader, 4)
+        await world.until(lambda: four.node.leader.leader_id == leader.id)
+        told: list[int] = []
+
+        def lose_first(message: Any, reply: Any) -> None:
+            def answer(response: Any) -> None:
+                if message.WhichOneof("body") == what:
+                    told.append(response.error_code)
+                if told != [0]:
+                    reply(response)
+                else:
+                    world.loop.create_task(break_streams())
+
+            leader.node.handle_request(message, answer)
+
+        async def break_streams() -> None:
+            handlers = leader.server.handlers
+            await leader.server.close()
+            leader.server = await world.switchboard.serve("host", leader.id, handlers)
+
+        leader.server.handlers = {QUORUM_SERVICE: lose_first}
+        response = await (add if what == "add_voter" else remove)(four, 4, timeout_ms=5000)
+
+        assert response.error is ErrorCode.NONE
+        assert told[0] == 0
+
+    run(scenario, voters=0)
+
+
+def test_the_first_change_of_a_static_quorum_waits_until_everybody_reads_it() -> None:
+    """kraft.version 1 comes with it, as of itself."""
+
+    async def scenario(world: World) -> None:
+        for node in (1, 2, 3):
+            await join(world, node, voters=world.endpoints)
+        leader = await world.leader()
+        await world.until(lambda: len(voters(leader)) == 3 and leader.node.high_watermark > 0)
+        asked: list[tuple[int, int]] = []
+
+        def nobody(level: int, leaving: int) -> str:
+            asked.append((level, leaving))
+            return "broker 9 is too old"
+
+        leader.node.voter_changes.who_cannot_read = nobody
+        four = await join(world, 4)
+        await world.until(lambda: four.node.leader.leader_id == leader.id)
+        refused = [await add(four, 4), await remove(leader, 2)]
+        assert [each.error for each in refused] == [ErrorCode.UNSUPPORTED_VERSION] * 2
+        assert refused[0].message == "broker 9 is too old"
+        assert asked == [(1, -1), (1, 2)]
+        assert leader.node.kraft_version == 0
+
+        done: asyncio.Future[VoterChangeResponse] = asyncio.get_running_loop().create_future()
+        leader.node.voter_changes.upgrade(done.set_result, validate_only=False)
+        assert (await done).error is ErrorCode.NONE
+        assert leader.node.kraft_version == 1
+        await world.until(lambda: four.node.kraft_version == 1)
+        await added(four, 4)
+        assert voters(leader) == [1, 2, 3, 4]
+
+    run(scenario)
 
 
 def test_a_twin_is_told_in_one_line_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -188,6 +280,23 @@ async def start_elsewhere(world: World, member: Member, **settings: Any) -> None
     world.switchboard.serve = elsewhere  # type: ignore[method-assign, assignment]
     await member.start(**settings)
     world.switchboard.serve = serve  # type: ignore[method-assign]
+
+
+def test_a_node_that_meets_a_kraft_version_it_does_not_read_stops_and_says_what_to_do() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2)
+        other = next(member for member in world.members.values() if member is not leader)
+        await other.stop()
+        await world.until(lambda: leader.node.high_watermark > 0)
+        end = leader.log.log_end_offset
+        epoch = leader.node.leader.epoch
+        leader.log.append_as_follower(bytes(control_batch(AppendControl(end, epoch, (KRaftVersion(2),)), 0)), epoch)
+        await leader.stop()
+        await join(world, other.id, initial_voters=formatted(1, 2))
+        with pytest.raises(UnreadableLevelError, match="upgrade it"):
+            await join(world, leader.id, initial_voters=formatted(1, 2))
+
+    run(scenario, voters=0)
 
 
 def test_initial_voters_are_read_as_they_were_written(tmp_path: object) -> None:

@@ -12,7 +12,15 @@ REQUEST = AddVoterRequest(
 
 
 def test_a_node_that_answers_where_it_listens_is_fine() -> None:  # KIP-853
-    assert complaint(REQUEST, FOUR) is None
+    assert complaint(REQUEST, FOUR, reads=1) is None
+
+
+def test_a_node_that_does_not_read_what_voters_need_is_refused() -> None:  # KIP-853: kraft.version
+    found = complaint(REQUEST, FOUR, reads=0)
+
+    assert found is not None
+    assert found[0] is ErrorCode.INVALID_REQUEST
+    assert "node 4 reads kraft.version 0 to 0, voters need 1: upgrade it first" in found[1]
 
 
 def test_a_node_that_cannot_be_reached_is_refused() -> None:
