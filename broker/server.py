@@ -20,18 +20,21 @@ from ottla.log.roots import lock
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
+from ottla.quorum.controller.decisions.features import who_cannot_read
 from ottla.quorum.controller.decisions.state import ControllerSettings
 from ottla.quorum.controller.knocking import Knocker
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
+from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.rack_mates import RackMates
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
-from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service
 from ottla.quorum.settings import QuorumSettings
+from ottla.quorum.voter_changes import WhoCannotRead
 from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
@@ -111,6 +114,7 @@ class Server:
             self.controller = Controller(self.quorum, loader, host, timers, settings, self._knocker)
             listener.controller = self.controller
             self.quorum.on_peer_broken = self.controller.liveness.peer_broken
+            self.quorum.voter_changes.who_cannot_read = self._who_cannot_read(loader.image, self.quorum)
         local = self.controller.handle if self.controller else None
         self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
         self._channel.on_broken = self._contact_lost
@@ -134,11 +138,17 @@ class Server:
         if config.rack is not None:
             loader.add_publisher(RackMates(config.rack, self.quorum.set_rack_mates))
         if config.is_controller:
-            self._register(self._channel)
+            self._register(self._channel, loader)
         if self.broker:
             self.broker.start(self.ready.set)
         else:
             self.ready.set()
+
+    def _who_cannot_read(self, image: MetadataImage, quorum: QuorumNode) -> WhoCannotRead:
+        def who(level: int, leaving: int) -> str | None:
+            return who_cannot_read(image, KRAFT_VERSION, level, quorum.members().voters, leaving)
+
+        return who
 
     def _open_store(self, path: str) -> KeyValueStore:
         store = self._host.open_store(path)
@@ -156,14 +166,17 @@ class Server:
         with naming(listener):
             self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers)
 
-    def _register(self, channel: ControllerChannel) -> None:
+    def _register(self, channel: ControllerChannel, loader: MetadataLoader) -> None:
         listener, endpoint = self.config.controller_listener, self.config.controller_endpoint
         assert listener is not None, "settings are checked before a node starts"
         assert endpoint is not None
         place = (listener.name, Endpoint(*endpoint))
         incarnation_id = random_id(self._host.rng)
         rack = self.config.rack
-        ControllerRegistration(channel, self.config.node_id, incarnation_id, place, self._on_fatal, rack).start()
+        node_id = self.config.node_id
+        registration = ControllerRegistration(channel, node_id, incarnation_id, place, self._on_fatal, rack)
+        registration.start()
+        loader.add_publisher(registration)
 
     def _leader_changed(self) -> None:
         if self._channel:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.proto import quorum_pb2 as pb
-from ottla.quorum.listener import QuorumDescription, ReplicaDescription
+from ottla.quorum.listener import QuorumDescription, QuorumMembers, ReplicaDescription
 from ottla.quorum.messages_proto import key_to_proto
 from ottla.quorum.raft.roles.leader import Leader, Progress
 from ottla.quorum.raft.serving import living_observers
@@ -31,6 +31,15 @@ def describe_quorum(state: RaftState, now_ms: int, wall_ms: int) -> QuorumDescri
     ]
     observers = [_replica(progress, state, shift) for progress in living_observers(state, role, now_ms).values()]
     return QuorumDescription(state.known_leader_id, state.epoch, state.high_watermark, members, observers)
+
+
+def quorum_members(state: RaftState, now_ms: int, within_ms: int) -> QuorumMembers:
+    """``within_ms``: how long ago "lately" may be."""
+    role, voters = state.role, state.voters
+    replicas = (*role.voters.values(), *role.observers.values()) if isinstance(role, Leader) else ()
+    heard = [each.key.id for each in replicas if each.last_fetch_ms >= 0 and now_ms - each.last_fetch_ms < within_ms]
+    level = voters.kraft_version_at(state.high_watermark)
+    return QuorumMembers(level, voters.latest.ids(), frozenset((state.key.id, *heard)))
 
 
 def _replica(progress: Progress, state: RaftState, shift: int) -> ReplicaDescription:

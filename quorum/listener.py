@@ -59,6 +59,15 @@ class QuorumDescription(NamedTuple):
     observers: list[ReplicaDescription]
 
 
+class QuorumMembers(NamedTuple):
+    """Who makes up the quorum, as its leader knows: node ids. ``present``: those heard from lately, itself included.
+    ``kraft_version``: the finalized level."""
+
+    kraft_version: int = 0
+    voters: tuple[int, ...] = ()
+    present: frozenset[int] = frozenset()
+
+
 class QuorumFailure(Exception):
     """The node cannot go on: its disk failed, or something happened that must never happen."""
 

@@ -11,10 +11,16 @@ from ottla.proto import quorum_pb2 as pb
 from ottla.quorum import messages_proto
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
-from ottla.quorum.describe import describe_quorum, description_to_proto
+from ottla.quorum.describe import describe_quorum, description_to_proto, quorum_members
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.group_commit import GroupCommit
-from ottla.quorum.listener import LeaderAndEpoch, QuorumDescription, QuorumFailure, QuorumListener
+from ottla.quorum.listener import (
+    LeaderAndEpoch,
+    QuorumDescription,
+    QuorumFailure,
+    QuorumListener,
+    QuorumMembers,
+)
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_reading import answer_read
 from ottla.quorum.log_start import align_log, log_summary, voter_history
@@ -37,11 +43,13 @@ from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshot_exchange import SnapshotExchange
 from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker
-from ottla.quorum.voter_changes import VoterChanges
+from ottla.quorum.voter_changes import OnChanged, VoterChanges
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.sync_later import SyncLater
 
+PRESENT_MS = 10_000
+"""A node whose last fetch is older follows the log no more, as far as others can know."""
 HAND_OVER_MS = 500
 """How long a leader that leaves waits for a successor."""
 
@@ -185,9 +193,12 @@ class QuorumNode:
         state = self._state
         return state.voters.kraft_version_at(state.high_watermark)
 
-    @property
-    def voters(self) -> tuple[int, ...]:
-        return self._state.voters.latest.ids()
+    def members(self) -> QuorumMembers:
+        return quorum_members(self._state, self._driver.now_ms(), PRESENT_MS)
+
+    def upgrade_kraft_version(self, on_done: OnChanged, *, validate_only: bool) -> None:
+        """From 0 to 1; see `VoterChanges.upgrade`."""
+        self.voter_changes.upgrade(on_done, validate_only=validate_only)
 
     @property
     def next_offset(self) -> int:

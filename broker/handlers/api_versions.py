@@ -22,6 +22,7 @@ from ottla.broker.wire.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 from ottla.broker.wire.primitives import Buffer
+from ottla.quorum.controller.decisions.features import finalized
 from ottla.runtime.errors import ErrorCode
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -75,12 +76,14 @@ class ApiVersionsHandler:
             for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
             if low > 0 or version >= _ZERO_MINIMUM_FROM
         ]
-        finalized = [FinalizedFeatureKey(name, level, level) for name, level in sorted(image.features.items()) if level]
+        levels = finalized(image, self._broker.quorum.kraft_version)
         return ApiVersionsResponse(
             api_keys=keys,
             supported_features=supported,
             finalized_features_epoch=image.offset,
-            finalized_features=finalized,
+            finalized_features=[
+                FinalizedFeatureKey(name, level, level) for name, level in sorted(levels.items()) if level
+            ],
         )
 
 

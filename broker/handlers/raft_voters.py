@@ -1,6 +1,7 @@
 """AddRaftVoter (80) and RemoveRaftVoter (81): who votes in the quorum; decided by the quorum's leader (KIP-853).
 
-UpdateRaftVoter (82) is no request of clients: a voter tells its leader where it listens by the quorum's own RPC.
+UpdateRaftVoter (82) is no request of clients: Kafka serves it on the controllers' listener only, which speaks gRPC here. A
+voter tells its leader where it listens by the quorum's own RPC.
 """
 
 from ottla.broker.context import BrokerContext
@@ -16,7 +17,7 @@ from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 
-REMOVAL_TIMEOUT_MS = 30_000  # RemoveRaftVoter says none
+REMOVAL_TIMEOUT_MS = 20_000  # RemoveRaftVoter says none; Kafka's administrator gives up after 30 s, and would ask anew
 
 
 def routes(broker: BrokerContext) -> list[Route]:

@@ -24,6 +24,7 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     raft_voters,
+    unregister_broker,
     update_features,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
@@ -53,6 +54,7 @@ HANDLERS: tuple[RoutesOf, ...] = (
     offset_for_leader_epoch.routes,
     produce.routes,
     raft_voters.routes,
+    unregister_broker.routes,
     update_features.routes,
 )
 

@@ -26,6 +26,7 @@ from ottla.quorum.controller.upkeep import Upkeep
 from ottla.quorum.controller.waiting_answers import WaitingAnswers
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.rpc.transport import Conversation, Reply
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
@@ -34,6 +35,7 @@ from ottla.runtime.timers import LoopTimers
 _logger = logging.getLogger(__name__)
 
 _EARLY_REQUESTS_MAX = 10_000
+_ABOUT_MEMBERS = ("register_broker", "register_controller", "unregister_broker", "update_features")
 
 
 class Controller:
@@ -192,7 +194,12 @@ class Controller:
         now_ms = self._timers.now_ms()
         if name == "broker_heartbeat":
             note_contact(state, request.broker_heartbeat, now_ms)
+        if name in _ABOUT_MEMBERS:
+            leadership.note_members()
         decision = decide(state, name, request, self._quorum.next_offset, now_ms)
+        if decision.upgrades_quorum:
+            self._upgrade_quorum(request, reply)
+            return
         cause = cause_of(name, request)
         batches = leadership.into_batches(decision.records, atomic=decision.atomic, cause=cause)
 
@@ -218,6 +225,22 @@ class Controller:
         if decision.records:
             self._attempts.keep(request.request_id, offset, response)
         return response
+
+    def _upgrade_quorum(self, request: rpc.ControllerRequest, reply: Reply) -> None:
+        """kraft.version is the quorum's to write; what else was asked for is decided once that is committed."""
+        validate_only = request.update_features.validate_only
+
+        def told(response: VoterChangeResponse) -> None:
+            if response.try_again or response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                reply(self._not_controller())
+            elif response.error is not ErrorCode.NONE:
+                reply(rpc.ControllerResponse(error_code=response.error, error_message=response.message))
+            elif validate_only:
+                reply(rpc.ControllerResponse(update_features=rpc.UpdateFeaturesResponse()))
+            else:
+                self.handle(request, reply)
+
+        self._quorum.upgrade_kraft_version(told, validate_only=validate_only)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 

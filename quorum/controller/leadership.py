@@ -10,7 +10,8 @@ from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.features import metadata_version
 from ottla.quorum.controller.decisions.record_levels import check_records
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
-from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError
+from ottla.quorum.listener import LeaderAndEpoch, NotLeaderError, QuorumMembers
+from ottla.quorum.voter_changes import OnChanged
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.timers import LoopTimers, Timer
 
@@ -32,6 +33,10 @@ class QuorumLeader(Protocol):
     def next_offset(self) -> int: ...
 
     def append(self, records: list[bytes], epoch: int, cause: str = "") -> int: ...
+
+    def members(self) -> QuorumMembers: ...
+
+    def upgrade_kraft_version(self, on_done: OnChanged, *, validate_only: bool) -> None: ...
 
     def resign(self, epoch: int) -> None: ...
 
@@ -65,6 +70,10 @@ class Leadership:
         self._on_lost = on_lost
         self._on_broken = on_broken
         self._planned: dict[str, Timer] = {}
+
+    def note_members(self) -> None:
+        """The quorum as it is now, for what is decided next."""
+        self.state.members = self._quorum.members()
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A controller tells the active one what it can read and where it listens, once in its life (kraft.md 2.9)."""
+"""A controller tells the active one what it can read and where it listens, in each of its lives (kraft.md 2.9)."""
 
 import logging
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.controller.decisions.features import supported_ranges
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.raft.voters import Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -16,7 +18,9 @@ TIMEOUT_MS = 30_000
 
 
 class ControllerRegistration:
-    """Asks until it is answered or the channel is closed. A controller that cannot read the cluster's metadata is told so, and ``on_refused``."""
+    """Asks until it is answered or the channel is closed. A controller that cannot read the cluster's metadata is told so, and ``on_refused``.
+
+    As `MetadataPublisher` it sees when it was forgotten (cut off from the quorum for a while), and registers again."""
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class ControllerRegistration:
         name, endpoint = listener
         self._channel = channel
         self._on_refused = on_refused
+        self._is_asking = False
         self._request = rpc.RegisterControllerRequest(
             controller_id=controller_id,
             incarnation_id=incarnation_id,
@@ -40,11 +45,19 @@ class ControllerRegistration:
 
     def start(self) -> None:
         """Registers, however long it takes until somebody leads."""
+        self._is_asking = True
         origin = f"controller {self._request.controller_id}"
         request = rpc.ControllerRequest(register_controller=self._request, origin=origin)
         self._channel.call_back(request, self._answered, TIMEOUT_MS)
 
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        node_id = self._request.controller_id
+        if node_id in delta.controllers and node_id not in image.controllers and not self._is_asking:
+            logger.info("this controller was forgotten: registering again")
+            self.start()
+
     def _answered(self, response: rpc.ControllerResponse | None) -> None:
+        self._is_asking = False
         if response is None:
             if not self._channel.closed:
                 self.start()

@@ -15,6 +15,7 @@ from ottla.runtime.timers import LoopTimers
 _logger = logging.getLogger(__name__)
 
 _ELECTIONS_PER_REBALANCE_MAX = 1000
+_FORGETTING_PAUSE_MS = 15_000
 _SERIES_PAUSE_MS = 10
 """How often to ask whether a large transaction is through."""
 _FENCING_STEP = 500
@@ -33,6 +34,7 @@ class Upkeep:
     def begin(self, node_id: int, rebalance_interval_ms: int, *, in_transaction: bool) -> None:
         """``rebalance_interval_ms`` 0: never. ``in_transaction``: the log ends inside one."""
         leadership = self._leadership
+        leadership.repeat("controllers", _FORGETTING_PAUSE_MS, self._forget_controllers)
         if rebalance_interval_ms:
             leadership.repeat("rebalance", rebalance_interval_ms, self._rebalance)
         if in_transaction:
@@ -58,6 +60,14 @@ class Upkeep:
             _logger.warning("fencing broker %d: %s", step.broker_id, step.reason)
         if leadership.append_own(step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
             leadership.plan("fencing", 1, self.fence_expired)
+
+    def _forget_controllers(self) -> None:
+        """The first time after all that live had time to be heard by this leader."""
+        if not self._is_busy():
+            self._leadership.note_members()
+            records = features.forget_controllers(self._leadership.state)
+            gone = ", ".join(str(each.unregister_controller.controller_id) for each in records)
+            self._leadership.append_own(records, f"controllers that neither vote nor follow the log: {gone}")
 
     def _rebalance(self) -> None:
         if not self._is_busy():

@@ -224,7 +224,7 @@ BUGS = (
         "may_change_voters",
         lambda pending, known, latest_offset, high_watermark: True,
         simulator,
-        0,
+        4,
         "an end of every command",
     ),
     Bug(
@@ -269,7 +269,7 @@ BUGS = (
         "needs_snapshot",
         lambda log, offset, last_epoch: False,
         simulator,
-        4,
+        40,
         "state machine safety",
     ),
 )

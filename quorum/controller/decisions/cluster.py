@@ -95,13 +95,25 @@ def _registration(request: rpc.RegisterBrokerRequest, epoch: int, known: BrokerV
 def unregister_broker(
     state: ControllerState, request: rpc.UnregisterBrokerRequest
 ) -> Decision[rpc.UnregisterBrokerResponse]:
-    """Forgets a broker. Raises KafkaError (BROKER_ID_NOT_REGISTERED)."""
+    """Forgets a broker, or a controller that is none. Raises KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for one that
+    votes or follows the log."""
     broker = state.image.brokers.get(request.broker_id)
+    if broker is None and request.broker_id in state.image.controllers:
+        return Decision(rpc.UnregisterBrokerResponse(), [_without_controller(state, request.broker_id)])
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
     gone = pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
     records = [*take_out(state, broker.id), Record(unregister_broker=gone)]
     return Decision(rpc.UnregisterBrokerResponse(), records, atomic=False)
+
+
+def _without_controller(state: ControllerState, node_id: int) -> Record:
+    if node_id in state.members.voters:
+        what = f"controller {node_id} votes: remove it with ottla quorum remove-controller first"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, what)
+    if node_id in state.members.present:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"controller {node_id} runs: stop it first")
+    return Record(unregister_controller=pb.UnregisterController(controller_id=node_id))
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------

@@ -16,12 +16,13 @@ class Decision(Generic[R]):
     """Nothing has changed yet: only replaying ``records`` changes the state.
 
     ``atomic``: all of them take effect, or none; otherwise each batch of them must leave a state that a later decision
-    can complete.
+    can complete. ``upgrades_quorum``: kraft.version is to be raised first, and then the request decided again.
     """
 
     response: R
     records: list[Record] = field(default_factory=list)
     atomic: bool = True
+    upgrades_quorum: bool = False
 
 
 def code_and_message(error: KafkaError) -> tuple[int, str]:

@@ -8,6 +8,8 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Decision, Record
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, written_above
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS, VOTERS_IN_LOG
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -24,6 +26,8 @@ class Levels(NamedTuple):
 SUPPORTED: Mapping[str, Levels] = {
     # Kafka's numbers: 25 is 4.0-IV3, 30 is 4.3-IV0. Clients and tools see them; our records have not changed yet.
     METADATA_VERSION: Levels(25, 30, 30),
+    # Not a record of the metadata: a control record of the log, written with the first voters (KIP-853).
+    KRAFT_VERSION: Levels(STATIC_VOTERS, VOTERS_IN_LOG, STATIC_VOTERS),
 }
 
 
@@ -49,10 +53,15 @@ def bootstrap_records() -> list[Record]:
     ]
 
 
+def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
+    """The levels in use; a feature that is not, is missing."""
+    return {**image.features, KRAFT_VERSION: kraft_version} if kraft_version else dict(image.features)
+
+
 def check_ranges(state: ControllerState, ranges: Iterable[pb.FeatureRange], who: str) -> None:
     """Raises KafkaError (UNSUPPORTED_VERSION) unless ``who`` reads every finalized level."""
     by_name = {each.name: each for each in ranges}
-    for name, level in state.image.features.items():
+    for name, level in finalized(state.image, state.members.kraft_version).items():
         known = by_name.get(name)
         if known is None or not known.min_version <= level <= known.max_version:
             reads = f"{known.min_version} to {known.max_version}" if known is not None else "none of its levels"
@@ -79,18 +88,33 @@ def register_controller(
     return Decision(rpc.RegisterControllerResponse(), [Record(register_controller=body)])
 
 
+def forget_controllers(state: ControllerState) -> list[Record]:
+    """Controllers that neither vote nor follow the log are gone, and hold no level back; one that comes back registers again."""
+    members = state.members
+    return [
+        Record(unregister_controller=pb.UnregisterController(controller_id=node_id))
+        for node_id in state.image.controllers
+        if node_id not in members.voters and node_id not in members.present
+    ]
+
+
 def update_features(state: ControllerState, request: rpc.UpdateFeaturesRequest) -> Decision[rpc.UpdateFeaturesResponse]:
     """Raises or lowers levels: all of them or none. Raises KafkaError: INVALID_UPDATE_VERSION, INVALID_REQUEST."""
     records = []
+    upgrades_quorum = False
     seen: dict[str, None] = {}
     for update in request.updates:
         if update.name in seen:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.name} is named twice")
         seen[update.name] = None
         _check_update(state, update)
+        if update.name == KRAFT_VERSION:
+            upgrades_quorum = update.max_version_level > state.members.kraft_version
+            continue
         level = pb.FeatureLevel(name=update.name, level=update.max_version_level)
         records.append(Record(feature_level=level))
-    return Decision(rpc.UpdateFeaturesResponse(), [] if request.validate_only else records)
+    records = [] if request.validate_only else records
+    return Decision(rpc.UpdateFeaturesResponse(), records, upgrades_quorum=upgrades_quorum)
 
 
 def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Update) -> None:
@@ -103,26 +127,36 @@ def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Upda
         raise _refused(f"{name} has the levels {lowest} to {levels.highest}, not {level}")
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.upgrade_type} is no kind of upgrade")
-    current = state.image.features.get(name, 0)
+    current = finalized(state.image, state.members.kraft_version).get(name, 0)
     if level < current and update.upgrade_type == UPGRADE:
         raise _refused(f"{name} is at {current}: to go back to {level}, ask for a downgrade")
     if level > current and update.upgrade_type != UPGRADE:
         raise _refused(f"{name} is at {current}: {level} is no downgrade")
+    if level < current and name == KRAFT_VERSION:
+        raise _refused(f"{name} has no downgrade: the log names the voters for good")
     if update.upgrade_type == UNSAFE_DOWNGRADE and name == METADATA_VERSION:
         raise _refused("metadata.version has no unsafe downgrade")
     if name == METADATA_VERSION and (unreadable := written_above(level, current)) is not None:
         raise _refused(f"the log may hold {unreadable}: it cannot be taken back")
-    if level:
-        _check_everybody_reads(state, name, level)
+    reason = who_cannot_read(state.image, name, level, state.members.voters) if level > current else None
+    if reason is not None:
+        raise _refused(reason)
 
 
-def _check_everybody_reads(state: ControllerState, name: str, level: int) -> None:
-    nodes = [("broker", each.id, each.features) for each in state.image.brokers.values()]
-    nodes += [("controller", each.id, each.features) for each in state.image.controllers.values()]
+def who_cannot_read(
+    image: MetadataImage, name: str, level: int, voters: Iterable[int], leaving: int = -1
+) -> str | None:
+    """Who keeps the cluster from that level, and what to do; None: everybody reads it. The voter ``leaving`` need not."""
+    unknown = [voter for voter in voters if voter not in image.controllers and voter != leaving]
+    if unknown:
+        return f"controller {unknown[0]} votes and has not registered: start it, or remove it from the quorum"
+    nodes = [("broker", each.id, each.features) for each in image.brokers.values()]
+    nodes += [("controller", each.id, each.features) for each in image.controllers.values() if each.id != leaving]
     for role, node_id, features in nodes:
         known = features.get(name)
         if known is None or not known.min_version <= level <= known.max_version:
-            raise _refused(f"{role} {node_id} does not read level {level} of {name}")
+            return f"{role} {node_id} does not read level {level} of {name}: upgrade it, or unregister it if it is gone"
+    return None
 
 
 def _refused(message: str) -> KafkaError:

@@ -9,6 +9,7 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
 from ottla.quorum.controller.decisions.sessions import BrokerSessions
 from ottla.quorum.controller.decisions.topic_name_index import TopicNameIndex
+from ottla.quorum.listener import QuorumMembers
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import (
@@ -76,6 +77,7 @@ class ControllerState:
         self.image = image.fork()
         self.settings = settings
         self.rng = rng
+        self.members = QuorumMembers()  # as of the request or event that is decided on
         self.sessions = BrokerSessions(settings.session_timeout_ms)
         self.replicas = ReplicaIndex(self.image)
         self.names = TopicNameIndex(self.image)

@@ -107,7 +107,7 @@ class Site:
             timers=cast(Any, SimpleNamespace(now_ms=None, call_later_ms=None)),
             image=self.image,
             controller=cast(Any, self.controller),
-            quorum=cast(Any, None),
+            quorum=cast(Any, SimpleNamespace(kraft_version=0)),
             replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None)),  # the data path has its own tests
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),

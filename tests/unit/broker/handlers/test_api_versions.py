@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from ottla.broker.handlers.routes import HANDLERS, client_routes
@@ -56,6 +59,20 @@ def test_features_follow_the_image(site: Site) -> None:
     response = site.ask(NAMED, 3)
     assert [each.name for each in response.finalized_features] == ["group.version", "metadata.version"]
     assert response.finalized_features_epoch == 101
+
+
+def test_kraft_version_is_told_as_the_quorum_has_it(site: Site) -> None:
+    """Not a record of the metadata. Level 0 is none, and old clients cannot read a least level of 0."""
+    assert "kraft.version" in [each.name for each in site.ask(NAMED, 4).supported_features]
+    assert "kraft.version" not in [each.name for each in site.ask(NAMED, 4).finalized_features]
+    site.broker.quorum = cast(Any, SimpleNamespace(kraft_version=1))
+    site.image.offset = 101
+
+    response = site.ask(NAMED, 4)
+    assert [(each.name, each.max_version_level) for each in response.finalized_features] == [
+        ("kraft.version", 1),
+        ("metadata.version", 30),
+    ]
 
 
 def test_an_api_without_a_handler_closes_the_connection(site: Site) -> None:

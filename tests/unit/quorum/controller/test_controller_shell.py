@@ -13,8 +13,9 @@ from ottla.quorum.controller.batches import into_batches
 from ottla.quorum.controller.controller import Controller
 from ottla.quorum.controller.decisions.features import supported_ranges
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
-from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError, QuorumMembers
 from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.voter_changes import OnChanged
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
@@ -68,6 +69,14 @@ class FakeQuorum:
         self.log: list[CommittedBatch] = []
         self.delivered = 0
         self.resigned: list[int] = []
+        self.known = QuorumMembers()
+        self.upgrades: list[tuple[OnChanged, bool]] = []
+
+    def members(self) -> QuorumMembers:
+        return self.known
+
+    def upgrade_kraft_version(self, on_done: OnChanged, *, validate_only: bool) -> None:
+        self.upgrades.append((on_done, validate_only))
 
     @property
     def is_leader(self) -> bool:

@@ -1,4 +1,4 @@
-"""A controller registers once in its life, and does not run on metadata it cannot read."""
+"""A controller registers in each of its lives, and does not run on metadata it cannot read."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -6,7 +6,9 @@ from typing import Any, cast
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
 from ottla.quorum.controller.registration import ControllerRegistration
-from ottla.quorum.raft.voters import Endpoint
+from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 INCARNATION = bytes(range(16))
@@ -33,8 +35,26 @@ class FakeChannel:
 def registered(channel: FakeChannel) -> list[KafkaError]:
     refused: list[KafkaError] = []
     listener = ("CONTROLLER", Endpoint("c4", 9093))
-    ControllerRegistration(cast(Any, channel), 4, INCARNATION, listener, refused.append).start()
+    ControllerRegistration(cast(Any, channel), 4, INCARNATION, listener, refused.append, "r").start()
     return refused
+
+
+def test_a_controller_that_was_forgotten_registers_again() -> None:
+    channel = FakeChannel()
+    registration = ControllerRegistration(cast(Any, channel), 4, INCARNATION, ("C", Endpoint("c4", 1)), print)
+    registration.start()
+    image, forgotten = MetadataImage(), MetadataDelta()
+    forgotten.controllers = {4: None}
+    registration.publish(forgotten, image)
+    assert len(channel.asked) == 1, "it is asking already"
+    channel.answer(rpc.ControllerResponse())
+    other = MetadataDelta()
+    other.controllers = {5: None}
+    registration.publish(other, image)
+    assert channel.asked == []
+
+    registration.publish(forgotten, image)
+    assert channel.asked[0][0].register_controller.controller_id == 4
 
 
 def test_a_controller_says_what_it_reads_and_where_it_listens() -> None:
@@ -44,7 +64,8 @@ def test_a_controller_says_what_it_reads_and_where_it_listens() -> None:
 
     assert (asked.controller_id, asked.incarnation_id) == (4, INCARNATION)
     assert [(each.name, each.host, each.port) for each in asked.endpoints] == [("CONTROLLER", "c4", 9093)]
-    assert [each.name for each in asked.features] == [METADATA_VERSION]
+    assert [each.name for each in asked.features] == [METADATA_VERSION, KRAFT_VERSION]
+    assert asked.rack == "r"
 
 
 def test_it_asks_until_it_is_answered() -> None:

@@ -113,7 +113,9 @@ SOME = [
     partition(2, 0),
     config("retention.ms", "1000"),
     Record(producer_ids=pb.ProducerIds(broker_id=1, broker_epoch=5, next_producer_id=1000)),
-    Record(register_controller=pb.RegisterController(controller_id=1, incarnation_id=b"c" * 16)),
+    Record(register_controller=pb.RegisterController(controller_id=1, incarnation_id=b"c" * 16, rack="r")),
+    Record(register_controller=pb.RegisterController(controller_id=2, incarnation_id=b"d" * 16)),
+    Record(unregister_controller=pb.UnregisterController(controller_id=2)),
 ]
 
 
