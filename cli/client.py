@@ -22,6 +22,10 @@ FRAME_BYTES_MAX = 256 << 20
 Response = TypeVar("Response", bound=msgspec.Struct)
 
 
+class ConnectionLost(CommandError):
+    """The request was sent, and no answer came: it may have been carried out."""
+
+
 class Client:
     """One connection to one broker; versions are agreed on at the start."""
 
@@ -63,9 +67,9 @@ class Client:
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
             frame = memoryview(self._receive(int.from_bytes(self._receive(4), "big")))
         except TimeoutError:
-            raise CommandError(f"the broker did not answer within {TIMEOUT_S:.0f} s") from None
+            raise ConnectionLost(f"the broker did not answer within {TIMEOUT_S:.0f} s") from None
         except OSError as error:
-            raise CommandError(f"the connection to the broker broke: {error}") from error
+            raise ConnectionLost(f"the connection to the broker broke: {error}") from error
         _, position = read_response_header(frame, 0, key, version)
         return decoder(response, version)(frame, position)[0]
 

@@ -7,23 +7,20 @@ import click
 
 from ottla.broker.wire.messages.add_raft_voter_request import AddRaftVoterRequest
 from ottla.broker.wire.messages.add_raft_voter_request import Listener as WireListener
-from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
-from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
-from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
 from ottla.broker.wire.messages.describe_quorum_response import PartitionData as QuorumState
+from ottla.broker.wire.messages.describe_quorum_response import ReplicaState
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
-from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
-from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
 from ottla.cli.output import Row, bootstrap_option, output_option, show
 from ottla.cli.topics import refuse
+from ottla.cli.voter_change import add_voter, describe_quorum, remove_voter
 from ottla.log.checkpoints import MetaProperties
 from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint
 from ottla.runtime.settings.server import ServerConfig
 
-METADATA_TOPIC = "__cluster_metadata"
+timeout_option = click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True)
 
 
 @click.group()
@@ -38,9 +35,7 @@ def quorum() -> None:
 @output_option
 def describe(bootstrap: str, what: str, output: str) -> None:
     """Show who leads the quorum and how far each replica is."""
-    with Client(bootstrap) as client:
-        asked = [TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
-        answer = client.call(DescribeQuorumRequest(topics=asked), DescribeQuorumResponse)
+    answer = describe_quorum(bootstrap)
     refuse(answer.error_code, "describe", answer.error_message)
     if not answer.topics or not answer.topics[0].partitions:
         raise CommandError("the broker answered nothing about the quorum; ask another one")
@@ -86,7 +81,7 @@ def describe(bootstrap: str, what: str, output: str) -> None:
 @click.option(
     "--listener-name", default="CONTROLLER", show_default=True, help="That listener's name, with the endpoint."
 )
-@click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True)
+@timeout_option
 @output_option
 def add_controller(
     bootstrap: str,
@@ -115,8 +110,7 @@ def add_controller(
         voter_directory_id=node.directory_id,
         listeners=[WireListener(*node.listener)],
     )
-    with Client(bootstrap) as client:
-        answer = client.call(request, AddRaftVoterResponse)
+    answer = add_voter(bootstrap, request, timeout_ms / 1000)
     refuse(answer.error_code, f"controller {node.node_id} was not added", answer.error_message)
     _show_change("added", node.node_id, node.directory_id, str(node.listener.endpoint), output)
 
@@ -130,13 +124,13 @@ def add_controller(
     required=True,
     help="Its directory id, as `ottla quorum describe` shows it (- when it shows none).",
 )
+@timeout_option
 @output_option
-def remove_controller(bootstrap: str, node_id: int, directory: str, output: str) -> None:
+def remove_controller(bootstrap: str, node_id: int, directory: str, timeout_ms: int, output: str) -> None:
     """Take a controller's vote away, be it the leader; then it may be stopped."""
     removed = ZERO_ID if directory == "-" else directory_id(directory)
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=removed)
-    with Client(bootstrap) as client:
-        answer = client.call(request, RemoveRaftVoterResponse)
+    answer = remove_voter(bootstrap, request, timeout_ms / 1000)
     refuse(answer.error_code, f"controller {node_id} was not removed", answer.error_message)
     _show_change("removed", node_id, removed, None, output)
 

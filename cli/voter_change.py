@@ -1,0 +1,72 @@
+"""Asking for a change of voters until it is decided: brokers come and go meanwhile, this command's own among them."""
+
+import time
+from typing import TypeVar
+
+import msgspec
+
+from ottla.broker.wire.messages.add_raft_voter_request import AddRaftVoterRequest
+from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
+from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
+from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from ottla.cli.client import Client, ConnectionLost
+from ottla.runtime.errors import ErrorCode
+
+METADATA_TOPIC = "__cluster_metadata"
+PAUSE_S = 0.2
+ELECTION_S = 10.0
+"""How long a description may wait for a leader."""
+
+_LATER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
+
+R = TypeVar("R", AddRaftVoterResponse, RemoveRaftVoterResponse, DescribeQuorumResponse)
+
+
+def add_voter(bootstrap: str, request: AddRaftVoterRequest, timeout_s: float) -> AddRaftVoterResponse:
+    """Raises CommandError. Whether an attempt was carried out whose answer never came, the quorum is asked."""
+    answer, lost = _until_decided(bootstrap, request, AddRaftVoterResponse, timeout_s)
+    key = (request.voter_id, request.voter_directory_id)
+    if lost and answer.error_code == ErrorCode.DUPLICATE_VOTER and key in _voters(bootstrap):
+        return AddRaftVoterResponse()
+    return answer
+
+
+def remove_voter(bootstrap: str, request: RemoveRaftVoterRequest, timeout_s: float) -> RemoveRaftVoterResponse:
+    """As `add_voter`."""
+    answer, lost = _until_decided(bootstrap, request, RemoveRaftVoterResponse, timeout_s)
+    if not lost or answer.error_code != ErrorCode.VOTER_NOT_FOUND:
+        return answer
+    still_there = request.voter_id in [node_id for node_id, _ in _voters(bootstrap)]
+    return answer if still_there else RemoveRaftVoterResponse()
+
+
+def describe_quorum(bootstrap: str) -> DescribeQuorumResponse:
+    """Waits a while for a leader. Raises CommandError."""
+    asked = [TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
+    return _until_decided(bootstrap, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
+
+
+def _until_decided(bootstrap: str, request: msgspec.Struct, response: type[R], timeout_s: float) -> tuple[R, bool]:
+    """The last answer there was in time, and whether one was lost on the way."""
+    deadline = time.monotonic() + timeout_s
+    lost = False
+    while True:
+        try:
+            with Client(bootstrap) as client:
+                answer = client.call(request, response)
+        except ConnectionLost:
+            lost = True
+            if time.monotonic() + PAUSE_S > deadline:
+                raise
+        else:
+            if answer.error_code not in _LATER or time.monotonic() + PAUSE_S > deadline:
+                return answer, lost
+        time.sleep(PAUSE_S)
+
+
+def _voters(bootstrap: str) -> list[tuple[int, bytes]]:
+    topics = describe_quorum(bootstrap).topics
+    found = [each for topic in topics for partition in topic.partitions for each in partition.current_voters]
+    return [(each.replica_id, each.replica_directory_id) for each in found]
