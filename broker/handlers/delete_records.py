@@ -10,6 +10,7 @@ from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
+from ottla.broker.replication.deleting import await_deleted, delete_records
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory import ParkedProduce
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -55,12 +56,12 @@ class _Deletion:
         result = DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK)
         try:
             partition = _partition(replicas, topic, index)
-            target = partition.delete_records(offset)
+            target = delete_records(partition, offset)
         except KafkaError as error:
             result.error_code = error.code
             return result
         self._awaited.append((partition, result))
-        partition.await_deleted(target, self.parked)
+        await_deleted(partition, target, self.parked)
         return result
 
     def _respond(self, errors: Sequence[int]) -> None:

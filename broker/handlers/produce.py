@@ -12,9 +12,10 @@ from functools import partial
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
 from ottla.broker.handlers.common import raw_route
-from ottla.broker.handlers.produce_many import ACKS_ALL, ACKS_LEADER, ACKS_NONE, ProduceMany, await_acks, is_done
+from ottla.broker.handlers.produce_many import ProduceMany
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
+from ottla.broker.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, await_acks, is_done
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.ports import Appended
 from ottla.broker.replication.purgatory import ParkedProduce

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.network.request import RequestContext
+from ottla.broker.replication.acks import ACKS_ALL, ACKS_NONE, await_acks, is_done
 from ottla.broker.replication.intake import Prepared
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.ports import Appended
@@ -15,7 +16,6 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.broker.handlers.produce import ProduceHandler
 
-ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 _UNKNOWN: PartitionAck = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, (), None, None)
 
 
@@ -107,16 +107,3 @@ class ProduceMany:
                 index, _, *rest = part.acknowledged[part.place]
                 part.acknowledged[part.place] = (index, error, *rest)  # type: ignore[assignment]  # mypy loses the rest's types
         self._handler.answer(self._request, ACKS_ALL, self._answer)
-
-
-def is_done(partition: Partition, acks: int, info: Appended) -> bool:
-    """Whether the client may be told of success right after the append."""
-    return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
-
-
-def await_acks(partition: Partition, acks: int, info: Appended, parked: ParkedProduce) -> None:
-    """Settles ``parked`` when ``acks`` are there."""
-    if acks == ACKS_LEADER:
-        partition.await_stable(info.last_offset, parked)
-    else:
-        partition.await_committed(info.last_offset, parked)

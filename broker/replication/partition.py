@@ -5,66 +5,39 @@ method is one step that nothing interrupts.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from ottla.broker.replication.decisions.fetch_session import SessionPartition
+from ottla.broker.replication.acks import ACKS_ALL, outcome
 from ottla.broker.replication.decisions.follower import PartitionFollower
 from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
-from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
+from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
-from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.intake import Intake, Preparers
+from ottla.broker.replication.intake import Intake
+from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import Appended, PartitionLog
-from ottla.broker.replication.purgatory import ParkedProduce, WakeQueue
+from ottla.broker.replication.purgatory import OffsetWaiters, ParkedProduce
+from ottla.broker.replication.watches import Watches
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
 from ottla.log.validation import may_be_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-ACKS_ALL = -1
 NO_LEADER = -1
-ALL_COMMITTED = -1
 UNDAMAGED = -1
 
 logger = logging.getLogger(__name__)
-
-
-class PartitionEvents:
-    """What partitions report to the replica manager. Dictionaries are sets that keep their order."""
-
-    __slots__ = ("behind", "durability", "incomplete", "node_id", "now_ms", "on_proposal", "preparers", "wakes")
-
-    def __init__(
-        self,
-        node_id: int,
-        wakes: WakeQueue,
-        durability: Durability,
-        now_ms: Callable[[], int],
-        on_proposal: "Callable[[Partition, Proposal], None]",
-    ) -> None:
-        self.node_id = node_id
-        self.wakes = wakes
-        self.durability = durability
-        self.now_ms = now_ms
-        self.on_proposal = on_proposal
-        self.preparers = Preparers()
-        self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
-        self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand
 
 
 class Partition:
     """One replica on this broker. Leader, follower, or neither while it has no leader."""
 
     __slots__ = (
-        "_events",
-        "_wakes",
-        "commit_watches",
         "damaged_from",
         "delete_waiters",
         "durable_waiters",
-        "end_watches",
+        "events",
         "follower",
         "index",
         "intake",
@@ -72,13 +45,13 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
-        "news_watches",
         "partition_epoch",
         "produce_waiters",
         "replicas",
         "topic",
         "topic_id",
         "usable",
+        "watches",
     )
 
     def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog, events: PartitionEvents) -> None:
@@ -94,18 +67,14 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.damaged_from = UNDAMAGED
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
-        self.produce_waiters: deque[tuple[int, ParkedProduce, int]] = deque()
-        self.durable_waiters: deque[tuple[int, ParkedProduce, int]] = deque()  # acks=1 on topics that sync first
+        self.watches = Watches(events.wakes)
+        self.produce_waiters = OffsetWaiters()
+        self.durable_waiters = OffsetWaiters()  # acks=1 on topics that sync first
         self.delete_waiters: list[
             tuple[int, ParkedProduce, int]
         ] = []  # DeleteRecords, until every replica begins there
-        # Each of these is told once and then forgotten, so that a session nobody uses costs one touch.
-        self.end_watches: dict[SessionPartition, None] = {}  # followers, waiting for records
-        self.commit_watches: dict[SessionPartition, None] = {}  # consumers, waiting for committed records
-        self.news_watches: dict[SessionPartition, None] = {}  # followers to be told the high watermark in passing
         self.intake: Intake | None = None  # for topics whose batches may have to be prepared on a thread
-        self._events = events
-        self._wakes = events.wakes
+        self.events = events
         self._provide_intake()
 
     def __str__(self) -> str:
@@ -147,14 +116,13 @@ class Partition:
         self.leader, self.follower = leader, None
         self._adopt(node_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:
-            self._touch_all()
-        self._note_isr()
-        if leader.advance(now_ms):
-            self._committed(leader)
+            self.watches.touch_all()
+        note_isr(self)
+        self.advance(leader, now_ms)
         if leader.high_watermark < leader.log_end_offset:
-            self._events.behind[self] = None
+            self.events.behind[self] = None
         if leader.stable_end_offset < leader.log_end_offset:
-            self._events.durability.follow(log, self._stable)
+            self.events.durability.follow(log, self._stable)
         return True
 
     def follow(
@@ -175,11 +143,11 @@ class Partition:
             return False
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
         fetched = leader_epoch <= self.leader_epoch
-        if self.is_damaged and may_cut(self._events.node_id, leader_id, isr, fetched_in_epoch=fetched):
+        if self.is_damaged and may_cut(self.events.node_id, leader_id, isr, fetched_in_epoch=fetched):
             self._cut()
         self.leader = None
-        self._events.behind.pop(self, None)
-        self._events.incomplete.pop(self, None)
+        self.events.behind.pop(self, None)
+        self.events.incomplete.pop(self, None)
         self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:
             log = self.log
@@ -220,8 +188,8 @@ class Partition:
         """This broker hosts it no longer, or cannot: everyone who waits is told."""
         self.usable = False
         self.leader = self.follower = None
-        self._events.behind.pop(self, None)
-        self._events.incomplete.pop(self, None)
+        self.events.behind.pop(self, None)
+        self.events.incomplete.pop(self, None)
         self.fail_waiters(error)
 
     def configure(self, config: LogConfig, now_ms: int) -> None:
@@ -231,13 +199,12 @@ class Partition:
         leader = self.leader
         if leader is not None:
             leader.set_min_insync_replicas(config.min_insync_replicas)
-            if leader.advance(now_ms):
-                self._committed(leader)
+            self.advance(leader, now_ms)
 
     def _provide_intake(self) -> None:
         # Once there it stays: what waits in it must not be overtaken.
         if self.intake is None and may_be_heavy(self.log.config):
-            self.intake = Intake(self._events.preparers)
+            self.intake = Intake(self.events.preparers)
 
     def require_epoch(self, epoch: int) -> None:
         """Raises KafkaError if the peer lives in another leader epoch than we do. -1: it does not say."""
@@ -273,11 +240,11 @@ class Partition:
             if leader.appended(info.last_offset + 1, now_ms, stable=stable):
                 self._committed(leader)
             else:
-                self._events.behind[self] = None
-            if self.end_watches:
-                self._touch(self.end_watches)
+                self.events.behind[self] = None
+            if self.watches.end:
+                self.watches.touch(self.watches.end)
             if not stable:
-                self._events.durability.follow(self.log, self._stable)
+                self.events.durability.follow(self.log, self._stable)
         return info
 
     def _not_leading(self) -> KafkaError:
@@ -290,50 +257,18 @@ class Partition:
         """Whether a record counts only once it is on stable storage."""
         return self.log.must_sync
 
-    def await_stable(self, last_offset: int, parked: ParkedProduce) -> None:
-        """Settles ``parked`` once this broker's own copy is on stable storage: acks=1 on topics that sync first."""
-        place = parked.add()
-        leader = self.leader
-        if leader is None:
-            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif leader.stable_end_offset > last_offset:
-            parked.settle(place, ErrorCode.NONE)
-        else:
-            _drop_done(self.durable_waiters)
-            self.durable_waiters.append((last_offset + 1, parked, place))
-
     def _stable(self, offset: int) -> None:
         leader = self.leader
         if leader is None:
             return
-        if leader.synced(offset, self._events.now_ms()):
+        if leader.synced(offset, self.events.now_ms()):
             self._committed(leader)
-        waiters = self.durable_waiters
-        while waiters and (waiters[0][0] <= offset or waiters[0][1].done):
-            _, parked, place = waiters.popleft()
-            parked.settle(place, ErrorCode.NONE)
+        self.durable_waiters.reached(offset, ErrorCode.NONE)
 
     def has_committed(self, last_offset: int) -> bool:
         """Whether acks=all may be told at once, and nothing but success."""
         leader = self.leader
         return leader is not None and leader.high_watermark > last_offset and leader.had_enough_in_sync()
-
-    def await_committed(self, last_offset: int, parked: ParkedProduce) -> None:
-        """Settles ``parked`` once the in-sync replicas have everything up to ``last_offset``."""
-        place = parked.add()
-        leader = self.leader
-        if leader is None:
-            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif leader.high_watermark > last_offset:
-            parked.settle(place, self._outcome(leader))
-        else:
-            _drop_done(self.produce_waiters)
-            # Appends come in order, so the list is sorted; only the repetition of an older batch may wait a little longer.
-            self.produce_waiters.append((last_offset + 1, parked, place))
-
-    @staticmethod
-    def _outcome(leader: PartitionLeader) -> ErrorCode:
-        return ErrorCode.NONE if leader.had_enough_in_sync() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def fail_waiters(self, error: ErrorCode) -> None:
         waiters = (*self.produce_waiters, *self.durable_waiters, *self.delete_waiters)
@@ -342,50 +277,7 @@ class Partition:
         self.delete_waiters.clear()
         for _, parked, place in waiters:
             parked.settle(place, error)
-        self._touch_all()
-
-    # Deleting.
-
-    def delete_records(self, offset: int) -> int:
-        """All below ``offset`` (-1: all that is committed) is gone for readers; returns where the log has to begin now.
-
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (compacted, never deleted), OFFSET_OUT_OF_RANGE.
-        """
-        log = self.log
-        if self.leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
-        if log.config.compacted and "delete" not in log.config.cleanup_policy:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self} is compacted: cleanup.policy does not have delete")
-        if offset == ALL_COMMITTED:
-            offset = log.high_watermark
-        if offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self} has no offset {offset}")
-        if offset > log.log_start_offset:
-            log.advance_log_start(offset)
-            self._touch_all()  # followers hear of it with the next answer
-        return offset
-
-    def low_watermark(self) -> int:
-        """Where the log begins on every live replica; -1 where that is not known, and when this broker does not lead."""
-        return self.leader.low_watermark(self.log.log_start_offset) if self.leader is not None else -1
-
-    def await_deleted(self, offset: int, parked: ParkedProduce) -> None:
-        """Settles ``parked`` once no live replica has anything below ``offset``: whoever leads next, it does not come back."""
-        place = parked.add()
-        if self.leader is None:
-            parked.settle(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.low_watermark() >= offset:
-            parked.settle(place, ErrorCode.NONE)
-        else:
-            self.delete_waiters = [each for each in self.delete_waiters if not each[1].done]
-            self.delete_waiters.append((offset, parked, place))
-
-    def _settle_deleted(self) -> None:
-        low_watermark, waiters = self.low_watermark(), self.delete_waiters
-        self.delete_waiters = [each for each in waiters if each[0] > low_watermark]
-        for offset, parked, place in waiters:
-            if offset <= low_watermark:
-                parked.settle(place, ErrorCode.NONE)
+        self.watches.touch_all()
 
     # Followers.
 
@@ -417,7 +309,18 @@ class Partition:
             replica.log_start_offset = log_start_offset
             if self.delete_waiters:
                 self._settle_deleted()
-        self.consider_expand(broker_id)
+        consider_expand(self, broker_id)
+
+    def low_watermark(self) -> int:
+        """Where the log begins on every live replica; -1 where that is not known, and when this broker does not lead."""
+        return self.leader.low_watermark(self.log.log_start_offset) if self.leader is not None else -1
+
+    def _settle_deleted(self) -> None:
+        low_watermark, waiters = self.low_watermark(), self.delete_waiters
+        self.delete_waiters = [each for each in waiters if each[0] > low_watermark]
+        for offset, parked, place in waiters:
+            if offset <= low_watermark:
+                parked.settle(place, ErrorCode.NONE)
 
     def doubts(self, broker_id: int, offset: int) -> bool:
         """Whether a follower asks again for what it was given: it may have refused it (`ReplicaState.asks_again`)."""
@@ -430,62 +333,32 @@ class Partition:
         if replica is not None:
             replica.served_offset = offset
 
-    def consider_expand(self, broker_id: int) -> None:
-        leader = self.leader
-        if leader is not None and broker_id not in leader.maximal_isr:
-            proposal = leader.propose_expand(broker_id)
-            if proposal is not None:
-                self._events.on_proposal(self, proposal)
-
-    def consider_shrink(self, now_ms: int) -> None:
-        """For the timer. Also forgets that the partition was behind, if everyone has everything by now."""
-        leader = self.leader
-        if leader is None or leader.high_watermark == leader.log_end_offset:
-            self._events.behind.pop(self, None)
-            return
-        proposal = leader.propose_shrink(now_ms)
-        if proposal is not None:
-            self._events.on_proposal(self, proposal)
-
     def isr_changed(self, now_ms: int) -> None:
         """The leader's ISR was altered: records may be committed by it, and another replica may be next."""
         leader = self.leader
         if leader is None:
             return
         self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
-        self._note_isr()
-        self.retry_joins(now_ms)
-
-    def retry_joins(self, now_ms: int) -> None:
-        """Also for the timer, while replicas are out of the ISR: time may have let records through, or a broker in."""
-        leader = self.leader
-        if leader is None:
-            return
-        if leader.advance(now_ms):
-            self._committed(leader)
-        for replica in self.replicas:
-            self.consider_expand(replica)
-
-    def _note_isr(self) -> None:
-        leader = self.leader
-        if leader is not None and len(leader.committed_isr) < len(self.replicas):
-            self._events.incomplete[self] = None
-        else:
-            self._events.incomplete.pop(self, None)
+        note_isr(self)
+        retry_joins(self, now_ms)
 
     # Committing.
+
+    def advance(self, leader: PartitionLeader, now_ms: int) -> None:
+        """Commits what can be: the ISR, or time, may have let records through."""
+        if leader.advance(now_ms):
+            self._committed(leader)
 
     def _committed(self, leader: PartitionLeader) -> None:
         high_watermark = leader.high_watermark
         self.log.set_high_watermark(high_watermark)
-        if self.commit_watches:
-            self._touch(self.commit_watches)
-        if self.news_watches:
-            self._tell_in_passing()
-        waiters = self.produce_waiters
-        while waiters and (waiters[0][0] <= high_watermark or waiters[0][1].done):
-            _, parked, place = waiters.popleft()
-            parked.settle(place, self._outcome(leader))
+        watches = self.watches
+        if watches.commits:
+            watches.touch(watches.commits)
+        if watches.news:
+            watches.tell_in_passing()
+        if self.produce_waiters:
+            self.produce_waiters.reached(high_watermark, outcome(leader))
 
     def learn_high_watermark(self, leaders_high_watermark: int) -> None:
         """The follower's part of the rule, from a fetch response."""
@@ -493,45 +366,5 @@ class Partition:
         offset = follower_high_watermark(log.high_watermark, leaders_high_watermark, log.log_end_offset)
         if offset != log.high_watermark:
             log.set_high_watermark(offset)
-            if self.commit_watches:
-                self._touch(self.commit_watches)
-
-    # Watches.
-
-    def watch(self, entry: SessionPartition, *, follower: bool) -> None:
-        """Tells ``entry``'s session, once, when there is more for it."""
-        entry.hosted = self
-        if follower:
-            self.end_watches[entry] = None
-            self.news_watches[entry] = None
-        else:
-            self.commit_watches[entry] = None
-
-    def unwatch(self, entry: SessionPartition) -> None:
-        self.end_watches.pop(entry, None)
-        self.commit_watches.pop(entry, None)
-        self.news_watches.pop(entry, None)
-
-    def _touch(self, watches: dict[SessionPartition, None]) -> None:
-        for entry in watches:
-            session = entry.session
-            session.dirty[entry] = None
-            if session.parked is not None:
-                self._wakes.wake(session)
-        watches.clear()
-
-    def _touch_all(self) -> None:
-        self._touch(self.end_watches)
-        self._touch(self.commit_watches)
-        self.news_watches.clear()
-
-    def _tell_in_passing(self) -> None:
-        for entry in self.news_watches:
-            entry.session.dirty[entry] = None
-        self.news_watches.clear()
-
-
-def _drop_done(waiters: deque[tuple[int, ParkedProduce, int]]) -> None:
-    """Forgets those that timed out or whose connection went, so that a partition that commits nothing gathers none."""
-    while waiters and waiters[0][1].done:
-        waiters.popleft()
+            if self.watches.commits:
+                self.watches.touch(self.watches.commits)

@@ -139,7 +139,7 @@ class PendingFetch:
         for entry in self.session.dirty:
             partition = self._partition(entry)
             if partition is not None:
-                partition.watch(entry, follower=self.reader.is_follower)
+                partition.watches.watch(entry, follower=self.reader.is_follower)
 
     def _unpark(self) -> None:
         if self._timer is not None:
@@ -258,7 +258,7 @@ class PendingFetch:
         if exhausted:
             partition = self._partition(entry)
             if partition is not None:
-                partition.watch(entry, follower=self.reader.is_follower)
+                partition.watches.watch(entry, follower=self.reader.is_follower)
         news = entry.has_news(answer[2], answer[4])
         if answer[8] is not None:
             entry.was_not_heard()  # who has to truncate first adopts nothing else of the answer

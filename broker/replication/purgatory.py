@@ -5,6 +5,7 @@ is completed exactly once: by the partitions, by the timer, or dropped when its 
 """
 
 from asyncio import AbstractEventLoop
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from ottla.broker.replication.decisions.fetch_session import FetchSession
@@ -91,3 +92,22 @@ class ParkedProduce:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class OffsetWaiters(deque[tuple[int, ParkedProduce, int]]):
+    """What waits for a partition to get to an offset, first come first. Appends come in order, so the list is sorted; only
+    the repetition of an older batch may wait a little longer."""
+
+    __slots__ = ()
+
+    def wait_for(self, offset: int, parked: ParkedProduce, place: int) -> None:
+        """Forgets those that timed out or whose connection went, so that a partition that gets nowhere gathers none."""
+        while self and self[0][1].done:
+            self.popleft()
+        self.append((offset, parked, place))
+
+    def reached(self, offset: int, outcome: int) -> None:
+        """Settles who waits for ``offset`` or an earlier one."""
+        while self and (self[0][0] <= offset or self[0][1].done):
+            _, parked, place = self.popleft()
+            parked.settle(place, outcome)

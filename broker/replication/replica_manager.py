@@ -21,7 +21,9 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.healing import Healing
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.joining import consider_shrink, retry_joins
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
@@ -376,12 +378,12 @@ class ReplicaManager:
         if 4 * slept_ms > 3 * self.settings.lag_time_max_ms:
             return  # it is this process that was away: the followers' fetches wait in its sockets
         for partition in list(self._events.behind):
-            partition.consider_shrink(now_ms)
+            consider_shrink(partition, now_ms)
 
     def _retry_joins(self) -> None:
         now_ms = self.timers.now_ms()
         for partition in list(self._events.incomplete):
-            partition.retry_joins(now_ms)
+            retry_joins(partition, now_ms)
 
 
 def _address(broker: BrokerView, listener_name: str) -> tuple[str, int] | None:

@@ -194,10 +194,10 @@ def test_a_closed_connection_leaves_nothing_behind() -> None:
         manager = cluster.brokers[1].manager
         assert manager is not None
         partition = manager.partitions[TOPIC_ID, 0]
-        assert len(partition.commit_watches) == 1
+        assert len(partition.watches.commits) == 1
         client.close()
         await asyncio.sleep(0.1)
-        assert not partition.commit_watches
+        assert not partition.watches.commits
 
     run(scenario)
 

@@ -38,7 +38,7 @@ class ParkedFetch(Protocol):
 
 
 class Watched(Protocol):
-    """The shell's partition, which tells a session that there is news."""
+    """The shell's list of sessions that are told when a partition has news."""
 
     def unwatch(self, entry: "SessionPartition") -> None: ...
 
@@ -54,7 +54,7 @@ class SessionPartition:
         self.wanted = wanted
         self.sent_high_watermark = -1
         self.sent_log_start = -1
-        self.hosted: Watched | None = None  # the shell's partition that reports to this entry
+        self.hosted: Watched | None = None  # where this entry waits for news, in the shell
 
     def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an answer without records, error or divergence would tell the client anything. It is then told."""

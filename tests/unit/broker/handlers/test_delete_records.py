@@ -10,7 +10,8 @@ import pytest
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.wire.messages.delete_records_request import (
     DeleteRecordsPartition,

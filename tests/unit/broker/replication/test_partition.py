@@ -8,7 +8,8 @@ import pytest
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.log.config import LogConfig
 from ottla.log.log import Log

@@ -1,0 +1,46 @@
+"""Who joins and who leaves the ISR of a partition that this broker leads. The rules are `PartitionLeader`'s; proposals go to the
+controller."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.partition import Partition
+
+
+def consider_expand(partition: "Partition", broker_id: int) -> None:
+    """When a replica has fetched, and when time may have let it in."""
+    leader = partition.leader
+    if leader is not None and broker_id not in leader.maximal_isr:
+        proposal = leader.propose_expand(broker_id)
+        if proposal is not None:
+            partition.events.on_proposal(partition, proposal)
+
+
+def consider_shrink(partition: "Partition", now_ms: int) -> None:
+    """For the timer. Also forgets that the partition was behind, if everyone has everything by now."""
+    leader = partition.leader
+    if leader is None or leader.high_watermark == leader.log_end_offset:
+        partition.events.behind.pop(partition, None)
+        return
+    proposal = leader.propose_shrink(now_ms)
+    if proposal is not None:
+        partition.events.on_proposal(partition, proposal)
+
+
+def retry_joins(partition: "Partition", now_ms: int) -> None:
+    """Also for the timer, while replicas are out of the ISR: time may have let records through, or a broker in."""
+    leader = partition.leader
+    if leader is None:
+        return
+    partition.advance(leader, now_ms)
+    for replica in partition.replicas:
+        consider_expand(partition, replica)
+
+
+def note_isr(partition: "Partition") -> None:
+    """Whether the timer has to look at it."""
+    leader = partition.leader
+    if leader is not None and len(leader.committed_isr) < len(partition.replicas):
+        partition.events.incomplete[partition] = None
+    else:
+        partition.events.incomplete.pop(partition, None)

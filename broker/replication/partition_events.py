@@ -1,0 +1,35 @@
+"""What partitions report to the replica manager."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.replication.decisions.leader import Proposal
+from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.intake import Preparers
+from ottla.broker.replication.purgatory import WakeQueue
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.partition import Partition
+
+
+class PartitionEvents:
+    """One for all partitions of a broker. Dictionaries are sets that keep their order."""
+
+    __slots__ = ("behind", "durability", "incomplete", "node_id", "now_ms", "on_proposal", "preparers", "wakes")
+
+    def __init__(
+        self,
+        node_id: int,
+        wakes: WakeQueue,
+        durability: Durability,
+        now_ms: Callable[[], int],
+        on_proposal: "Callable[[Partition, Proposal], None]",
+    ) -> None:
+        self.node_id = node_id
+        self.wakes = wakes
+        self.durability = durability
+        self.now_ms = now_ms
+        self.on_proposal = on_proposal
+        self.preparers = Preparers()
+        self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
+        self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand
