@@ -47,9 +47,9 @@ def has_news(state: RaftState, request: FetchRequest) -> bool:
 
 
 def answer(state: RaftState, request: FetchRequest, token: Any) -> None:
-    """With what there is from the fetch offset on, be it nothing. Nothing is committed of a log that may diverge."""
+    """With what there is from the fetch offset on, be it nothing."""
     judged = may_judge(state, request)
-    known = exposed_high_watermark(state) if judged else -1
+    known = rules.told_high_watermark(exposed_high_watermark(state), judged)
     fields = {"high_watermark": known, "log_start": state.log.start, **state.response_fields()}
     limit = read_limit(state, request.sender)
     if limit > request.offset and judged:

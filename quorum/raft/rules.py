@@ -205,6 +205,11 @@ def may_judge(leads: bool, offset: int, high_watermark: int) -> bool:
     return leads or offset <= high_watermark
 
 
+def told_high_watermark(high_watermark: int, judged: bool) -> int:
+    """Nothing (-1) is said to be committed of a log that may diverge."""
+    return high_watermark if judged else -1
+
+
 def may_serve_observers(has_fetched: bool, leader_suspected: bool) -> bool:
     """Only a follower in touch with its leader: another would keep its observers in the past without knowing."""
     return has_fetched and not leader_suspected

@@ -57,7 +57,4 @@ class FaultyDisk(Storage):
         torn = (index for index, entry in enumerate(self.entries) if len(entry.payload) < PAYLOAD_BYTES)
         del self.entries[next(torn, len(self.entries)) :]
         self.durable_end = self.end
-        for snapshot in (self.snapshot, self.received):
-            if snapshot is not None and snapshot.id.offset > self.end:
-                self.install(snapshot)  # it was synced, and the log below it was not
-        self.received = None
+        super().recover()

@@ -98,6 +98,13 @@ class Storage:
         del self.entries[keep - self.start :]
         self.durable_end = self.end
 
+    def recover(self) -> None:
+        """A snapshot that ends beyond the log was synced, and the log below it was not: the log goes on after it."""
+        for snapshot in (self.snapshot, self.received):
+            if snapshot is not None and snapshot.id.offset > self.end:
+                self.install(snapshot)
+        self.received = None
+
     def summary(self) -> LogSummary:
         """As the shell reads it from the log when it starts; what is on disk then is durable."""
         identity = None if self.snapshot is None else self.snapshot.id
@@ -249,8 +256,9 @@ class MemoryReplica:
             return None
         return Snapshot(instruction.snapshot, decode_prefix(data), instruction.voters)
 
-    def snapshot_event(self) -> SnapshotTaken | None:
-        """The application freezes all that is committed, and cuts the log where the snapshot before this one ended."""
+    def snapshot_event(self, *, keep_log: bool = True) -> SnapshotTaken | None:
+        """The application freezes all that is committed, and cuts the log where the snapshot before this one ended, or else where
+        this one does."""
         storage, state = self.storage, self.core.state
         high_watermark = min(state.high_watermark, storage.end)
         older = storage.snapshot
@@ -259,7 +267,7 @@ class MemoryReplica:
         prefix = tuple(committed_range(storage, 0, high_watermark))
         voters = state.voters.at(high_watermark) if state.voters.latest_offset >= 0 else None
         identity = OffsetAndEpoch(high_watermark, state.log.epoch_below(high_watermark))
-        log_start = max(storage.start, older.id.offset if older else 0)
+        log_start = max(storage.start, older.id.offset if older else 0) if keep_log else high_watermark
         storage.base_epoch = state.log.epoch_below(log_start)
         del storage.entries[: log_start - storage.start]
         storage.start = log_start

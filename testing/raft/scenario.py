@@ -44,7 +44,7 @@ from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.testing.raft.memory import CONTROL_PAYLOAD, MemoryReplica, Outbox, Storage
-from ottla.testing.raft.model import NoRandom
+from ottla.testing.raft.model.node import NoRandom
 from ottla.testing.raft.words import describe_instruction, describe_request, describe_response
 
 AUTO_JOIN, BOOTSTRAP = OPTIONS = ("auto-join", "bootstrap")

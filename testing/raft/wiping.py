@@ -111,12 +111,13 @@ def _all_hold_everything(cluster: "RaftCluster") -> bool:
     leader = cluster.leader()
     if leader is None or leader.replica is None or len(cluster.static) < 2:
         return False
-    end, epoch = leader.disk.end, leader.replica.core.state.epoch
+    log, epoch = leader.replica.core.state.log, leader.replica.core.state.epoch
     voters = [cluster.nodes[voter] for voter in cluster.static.ids()]
     return all(
         node.replica is not None
         and node.held is None
-        and node.disk.durable_end == end
+        and node.disk.durable_end == log.end
+        and node.replica.core.state.log.last_epoch == log.last_epoch
         and isinstance(node.replica.core.state.role, Follower | Leader)
         and node.replica.core.state.epoch == epoch
         for node in voters

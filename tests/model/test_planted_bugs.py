@@ -16,7 +16,8 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.majority import VoteResult
 from ottla.quorum.raft.roles.candidate import Candidate
-from ottla.testing.raft.model import Bounds, ModelChecker
+from ottla.testing.raft.model.bounds import Bounds
+from ottla.testing.raft.model.checker import ModelChecker
 from ottla.testing.raft.seeds import cluster_of, plan_of, run_plan
 
 DEEP = Bounds(

@@ -210,6 +210,11 @@ def test_a_follower_judges_logs_up_to_its_high_watermark_and_a_leader_all() -> N
     assert rules.may_judge(leads=True, offset=6, high_watermark=5)
 
 
+def test_nothing_is_said_to_be_committed_of_a_log_that_may_diverge() -> None:  # ours
+    assert rules.told_high_watermark(5, judged=True) == 5
+    assert rules.told_high_watermark(5, judged=False) == -1
+
+
 def test_a_follower_out_of_touch_serves_no_observers() -> None:  # ours
     assert rules.may_serve_observers(has_fetched=True, leader_suspected=False)
     assert not rules.may_serve_observers(has_fetched=False, leader_suspected=False)

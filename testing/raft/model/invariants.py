@@ -1,12 +1,13 @@
-"""The invariants of the model checker, on interned node states; every comparison is made once."""
+"""What must hold in every state of a walk; node states are interned, so every comparison is made once."""
 
 from typing import NamedTuple
 
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.majority import majority
 from ottla.quorum.raft.roles.leader import Leader
+from ottla.quorum.raft.voters import VoterHistory
 from ottla.testing.raft.invariants import InvariantViolation
-from ottla.testing.raft.memory import Entry, MemoryReplica, Storage
+from ottla.testing.raft.memory import Entry, MemoryReplica, Storage, committed_range
 
 Prefix = tuple[Entry, ...]
 
@@ -28,12 +29,16 @@ class Facts(NamedTuple):
     election: ElectionState
     log: Prefix
     durable: Prefix
+    voters: tuple[int, ...]  # in force
+    changed_at: tuple[int, ...]  # offsets of the log's changes of voters
 
 
 class ModelInvariants:
     """`note` sees each node state once, `after` each step of the cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_voters: bool) -> None:
+        """``with_voters``: records are compared with the voter sets they carry. (Snapshots do not keep those apart.)"""
+        self._with_voters = with_voters
         self._facts: list[Facts] = []
         self._ghosts: list[Ghost] = []
         self._ghost_ids: dict[Ghost, int] = {}
@@ -42,14 +47,18 @@ class ModelInvariants:
 
     def note(self, storage: Storage, replica: MemoryReplica | None) -> None:
         """Node states are numbered in the order they come here."""
-        log = tuple(storage.entries)
-        durable = log[: storage.durable_end]
+        log = tuple(storage.entries if self._with_voters else committed_range(storage, 0, storage.end))
+        durable, election = log[: storage.durable_end], storage.election
+        history = storage.voter_history()
+        rest = (election, log, durable, history.latest.ids(), _changes(storage, history))
         if replica is None:
-            self._facts.append(Facts(False, False, storage.election.epoch, 0, storage.election, log, durable))
+            self._facts.append(Facts(False, False, election.epoch, 0, *rest))
             return
         state = replica.core.state
-        leads = isinstance(state.role, Leader)
-        self._facts.append(Facts(True, leads, state.epoch, state.high_watermark, storage.election, log, durable))
+        if state.voters.latest != history.latest:
+            story = f"node {state.key.id} goes by {state.voters.latest.ids()}, its log says {history.latest.ids()}"
+            raise InvariantViolation("the newest voters of the log count", story)
+        self._facts.append(Facts(True, isinstance(state.role, Leader), state.epoch, state.high_watermark, *rest))
 
     def _intern(self, ghost: Ghost) -> int:
         number = self._ghost_ids.setdefault(ghost, len(self._ghosts))
@@ -69,7 +78,16 @@ class ModelInvariants:
             ghost = self._elected(node, new, ghost)
         if new.up and new.high_watermark != old.high_watermark:
             ghost = self._committed(node, nodes, old, new, ghost)
+        if new.changed_at != old.changed_at:
+            self._one_change(node, new, ghost)
         return self._intern(ghost)
+
+    @staticmethod
+    def _one_change(node: int, new: Facts, ghost: Ghost) -> None:
+        """Else a majority of the newest voters and one of those two sets before may have no voter in common."""
+        pending = [offset for offset in new.changed_at if offset >= len(ghost.committed)]
+        if len(pending) > 1:
+            raise InvariantViolation("one change of voters at a time", f"node {node} has uncommitted ones at {pending}")
 
     @staticmethod
     def _votes(node: int, old: Facts, new: Facts) -> None:
@@ -113,9 +131,9 @@ class ModelInvariants:
             raise InvariantViolation("state machine safety", f"node {node} has {prefix}, committed {ghost.committed}")
         if len(prefix) <= len(ghost.committed):
             return ghost
-        holding = sum(self._facts[other].durable[: len(prefix)] == prefix for other in nodes)
-        if holding < majority(len(nodes)):
-            raise InvariantViolation("durable on a majority", f"{prefix} is on {holding} disks")
+        holding = [voter for voter in new.voters if self._facts[nodes[voter - 1]].durable[: len(prefix)] == prefix]
+        if len(holding) < majority(len(new.voters)):
+            raise InvariantViolation("durable on a majority", f"{prefix} is on the disks of {holding}")
         self._leaders_have(nodes, prefix)
         return ghost._replace(committed=prefix)
 
@@ -125,6 +143,18 @@ class ModelInvariants:
             facts = self._facts[other]
             if facts.up and facts.leads and facts.epoch > prefix[-1].epoch and facts.log[: len(prefix)] != prefix:
                 raise InvariantViolation("leader completeness", f"epoch {facts.epoch} is led without {prefix}")
+
+
+def _changes(storage: Storage, history: VoterHistory) -> tuple[int, ...]:
+    """Where the log changes who votes; what the snapshot below it tells changed before."""
+    found, voters = list[int](), history.at(storage.start).ids()
+    for offset, latest in history.entries:
+        if offset >= storage.start and latest.ids() != voters:
+            if len({*latest.ids()} ^ {*voters}) != 1:
+                raise InvariantViolation("one voter comes or goes", f"{voters} are followed by {latest.ids()}")
+            found.append(offset)
+            voters = latest.ids()
+    return tuple(found)
 
 
 def _match(one: Prefix, other: Prefix) -> bool:
