@@ -32,10 +32,12 @@ def align_log(log: MetadataLog, snapshots: SnapshotFiles | None) -> None:
 
 
 def _is_beyond(snapshot: OffsetAndEpoch, log: MetadataLog) -> bool:
-    """Whether the log is not (yet) what the snapshot was taken of: shorter, or all of older epochs."""
-    epochs = log.epochs.entries()
-    last_epoch = epochs[-1][0] if epochs and log.log_end_offset > log.log_start_offset else snapshot.epoch
-    return snapshot.offset > log.log_end_offset or snapshot.epoch > last_epoch
+    """Whether the log is not (yet) what the snapshot was taken of: shorter, all of older epochs, or of others where that ends."""
+    if snapshot.offset > log.log_end_offset:
+        return True
+    entries = log.epochs.entries() if log.log_end_offset > log.log_start_offset else ()
+    below = [epoch for epoch, first in entries if first < snapshot.offset]
+    return bool(entries and entries[-1][0] < snapshot.epoch) or bool(below and below[-1] != snapshot.epoch)
 
 
 def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary:

@@ -1,5 +1,7 @@
 """The follower's side of replication: fetch, cut what diverges, append, sync, fetch again (KIP-595; kraft.md 1.5)."""
 
+from itertools import pairwise
+
 from ottla.quorum.raft import commitment, observing, rules, voter_tracking
 from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.instructions import AppendBatches, Fault, FaultKind, Sync, TruncateTo
@@ -60,13 +62,23 @@ def handle_fetch_response(state: RaftState, event: ResponseReceived) -> None:
     if response.diverging is not None:
         _truncate(state, response.diverging)
     elif response.snapshot is not None:
-        if response.snapshot.offset > state.log.end or response.snapshot.epoch > state.log.last_epoch:
-            role.download = Download(response.snapshot, event.peer, _where(state, role, event.peer))
+        _download(state, role, event.peer, response.snapshot)
     else:
-        _append(state, response.records)
+        _append(state, event.peer, response.records)
         if response.high_watermark >= 0:
             offset = rules.follower_high_watermark(response.high_watermark, state.log.end)
             commitment.raise_high_watermark(state, offset)
+
+
+def _download(state: RaftState, role: Follower, peer: int, snapshot: OffsetAndEpoch) -> None:
+    """A snapshot in the place of what is committed here would take it back."""
+    if snapshot.offset < state.high_watermark:
+        detail = f"by a snapshot at {snapshot.offset}, high watermark {state.high_watermark}"
+        state.emit(Fault(FaultKind.COMMITTED_TRUNCATION, detail))
+    elif rules.lacks_snapshot(state.log, snapshot):
+        role.download = Download(snapshot, peer, _where(state, role, peer))
+    else:
+        state.back_off(peer)
 
 
 def _where(state: RaftState, role: Follower, peer: int) -> Endpoint:
@@ -94,8 +106,11 @@ def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
     voter_tracking.voters_changed(state)
 
 
-def _append(state: RaftState, records: Records) -> None:
-    if not records.batches or not _continue_log(state, records):
+def _append(state: RaftState, peer: int, records: Records) -> None:
+    if not records.batches:
+        return
+    if not _continue_log(state, records):
+        state.back_off(peer)
         return
     state.emit(AppendBatches(records.data, records.batches))
     for batch in records.batches:
@@ -110,10 +125,12 @@ def _append(state: RaftState, records: Records) -> None:
 
 
 def _continue_log(state: RaftState, records: Records) -> bool:
-    """Each batch begins where the one before ended; a reply with a gap is dropped whole and asked for again."""
-    first = records.batches[0]
-    whole = all(a.last_offset + 1 == b.base_offset for a, b in zip(records.batches, records.batches[1:], strict=False))
-    return whole and rules.records_continue(state.log, first.base_offset, first.epoch)
+    """Each batch begins where the one before ended, in no older epoch and in none that is yet to come; a reply that is otherwise
+    is dropped whole and asked for again."""
+    first, last = records.batches[0], records.batches[-1]
+    whole = all(rules.batches_continue(*pair) for pair in pairwise(records.batches))
+    in_time = not rules.must_follow_epoch(last.epoch, state.epoch) and last.last_offset >= last.base_offset
+    return whole and in_time and rules.records_continue(state.log, first.base_offset, first.epoch)
 
 
 def suspect_leader(state: RaftState) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult, agreed_offset, majority, vote_result
-from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotResponse, Request, Response
+from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchSnapshotResponse, Request, Response
 from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
@@ -132,6 +132,17 @@ def truncation_point(log: LogSummary, diverging: OffsetAndEpoch) -> int:
 def records_continue(log: LogSummary, base_offset: int, epoch: int) -> bool:
     """Records are appended only where the log ends and never under an older epoch than its last."""
     return base_offset == log.end and epoch >= log.last_epoch
+
+
+def batches_continue(one: BatchInfo, following: BatchInfo) -> bool:
+    """As `records_continue`, within what one reply brings."""
+    return one.base_offset <= one.last_offset == following.base_offset - 1 and one.epoch <= following.epoch
+
+
+def lacks_snapshot(log: LogSummary, snapshot: OffsetAndEpoch) -> bool:
+    """Whether a follower that is sent to a snapshot needs it: its log ends before, or has other records there. A tail of a later
+    epoch that was never committed may end exactly where the leader's log begins (kraft.md 1.5)."""
+    return snapshot.offset > log.end or log.epoch_below(snapshot.offset) != snapshot.epoch
 
 
 def piece_continues(position: int, checksum: int | None, piece: FetchSnapshotResponse) -> bool:

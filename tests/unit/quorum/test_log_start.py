@@ -53,6 +53,13 @@ def test_a_log_of_older_epochs_than_a_snapshot_is_another_story() -> None:
     assert (diverged.log_start_offset, diverged.log_end_offset) == (2, 2)
 
 
+def test_a_log_of_another_epoch_where_the_snapshot_ends_is_another_story() -> None:
+    """The tail of a leader that was not heard: as long as the committed log, of a later epoch, and never committed."""
+    diverged = log(0, 1, 2, 2)
+    align_log(diverged, snapshots((3, 1)))
+    assert (diverged.log_start_offset, diverged.log_end_offset) == (3, 3)
+
+
 def test_a_log_that_goes_on_after_its_snapshots_is_left_as_it_is() -> None:
     fitting = log(0, 1, 1, 2, 2, 3)
     align_log(fitting, snapshots((2, 1), (4, 2)))

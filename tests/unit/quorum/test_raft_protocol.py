@@ -639,7 +639,26 @@ def test_records_with_a_gap_before_them_are_dropped() -> None:  # D 3.5
     core.answer(FetchRequest, 2, FetchResponse(epoch=2, leader_id=2, records=records(5, 2)))
 
     assert not core.found(AppendBatches)
+    core.expire(Timer.RETRY)
     assert core.asked(FetchRequest)[2].offset == 1
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        (BatchInfo(1, 1, 2), BatchInfo(2, 2, 1)),
+        (BatchInfo(1, 1, 2), BatchInfo(2, 2, 3)),
+        (BatchInfo(1, 1, 2), BatchInfo(3, 3, 2)),
+        (BatchInfo(1, 0, 2),),
+    ],
+    ids=["an older epoch behind a newer", "an epoch yet to come", "a gap", "a batch without a record"],
+)
+def test_records_that_no_leader_can_have_are_dropped_whole(batches: tuple[BatchInfo, ...]) -> None:  # D 3.5
+    core = follower(1)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=2, leader_id=2, records=Records(b"x", batches)))
+
+    assert not core.found(AppendBatches)
+    assert not core.asked(FetchRequest), "a reply that will come again is not asked for in a circle"
 
 
 def test_one_fetch_is_under_way_at_a_time() -> None:  # kraft.md 1.4
@@ -840,6 +859,30 @@ def test_the_log_goes_on_after_an_installed_snapshot() -> None:  # D 5, KIP-630
 
     assert core.found(CommitAdvanced) == [CommitAdvanced(5)]
     assert core.state.voters.latest == voter_set(1, 2)
+
+
+def test_a_tail_that_ends_where_the_leaders_log_begins_gives_way_to_the_snapshot() -> None:  # kraft.md 1.5
+    core = follower(1, 1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(3, 1)))
+
+    assert core.asked(FetchSnapshotRequest)[2].snapshot == (3, 1)
+
+
+def test_a_snapshot_of_what_the_log_holds_is_not_fetched_and_not_asked_for_in_a_circle() -> None:  # KIP-630
+    core = follower(1, 1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(2, 1)))
+
+    assert not core.asked(FetchSnapshotRequest)
+    assert not core.asked(FetchRequest)
+
+
+def test_no_snapshot_takes_the_place_of_committed_records() -> None:  # D 3.6: state machine safety
+    core = follower(1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, high_watermark=2))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(1, 3)))
+
+    assert core.found(Fault)
+    assert not core.asked(FetchSnapshotRequest)
 
 
 def test_a_damaged_snapshot_is_fetched_again() -> None:  # KIP-630

@@ -4,7 +4,7 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult
-from ottla.quorum.raft.messages import FetchRequest, FetchResponse, FetchSnapshotResponse
+from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchResponse, FetchSnapshotResponse
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
@@ -156,6 +156,20 @@ def test_records_are_appended_only_where_the_log_ends() -> None:  # D 3.5
 
 def test_epochs_in_a_log_never_go_back() -> None:  # D 3.5
     assert not rules.records_continue(log(1, 2), 2, 1)
+
+
+def test_batches_of_one_reply_follow_one_another() -> None:  # D 3.5
+    assert rules.batches_continue(BatchInfo(3, 4, 1), BatchInfo(5, 5, 2))
+    assert not rules.batches_continue(BatchInfo(3, 4, 1), BatchInfo(6, 6, 1))
+    assert not rules.batches_continue(BatchInfo(3, 4, 2), BatchInfo(5, 5, 1))
+    assert not rules.batches_continue(BatchInfo(3, 2, 1), BatchInfo(3, 3, 1))
+
+
+def test_a_snapshot_is_lacked_by_a_log_that_ends_before_it_or_has_others_there() -> None:  # kraft.md 1.5
+    assert rules.lacks_snapshot(log(1, 1), OffsetAndEpoch(3, 1))
+    assert rules.lacks_snapshot(log(1, 2), OffsetAndEpoch(2, 1))
+    assert rules.lacks_snapshot(log(1, 1, 1), OffsetAndEpoch(2, 3))
+    assert not rules.lacks_snapshot(log(1, 1, 2), OffsetAndEpoch(2, 1))
 
 
 def fetch(offset: int) -> FetchRequest:
