@@ -4,11 +4,15 @@ import asyncio
 import logging
 
 from ottla.log.config import LogConfig
+from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
+from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
 
@@ -16,18 +20,36 @@ METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 SYNC_INTERVAL_MS = 5_000
 """A restart after a crash reads again at most what was committed in this time."""
 
+_WHAT_TO_DO = (
+    "this controller has lost what it acknowledged and does not start, for it could elect a leader that lacks it. While most of the "
+    "other controllers are well, take this one out with ottla quorum remove-controller and let it join anew with an empty "
+    "directory; else restore the metadata log from a copy. What is left was not touched: see ottla log dump"
+)
+
 logger = logging.getLogger(__name__)
 
 
-def open_metadata_log(host: Host, directory: str, config: ServerConfig) -> Log:
-    """Expired by snapshots alone, and recovered from its start: it is short and its every byte counts."""
+def open_metadata_log(host: Host, directory: str, config: ServerConfig, quorum_store: KeyValueStore) -> Log:
+    """Expired by snapshots alone, and recovered from its start: it is short and its every byte counts. Raises LogStartError when a
+    controller's has lost what was on stable storage; a plain broker acknowledged nothing and fetches it again."""
     settings = LogConfig(
         segment_bytes=config.integer("metadata.log.segment.bytes"),
         segment_ms=config.integer("metadata.log.segment.ms"),
         retention_ms=-1,
         max_message_bytes=2**31 - 1,
     )
-    return Log.open(host.disk, directory, METADATA_PARTITION, settings, now_ms=host.clock.wall_ms())
+    stable_offset = SyncedMark(quorum_store).offset if config.is_controller else 0
+    try:
+        return Log.open(
+            host.disk,
+            directory,
+            METADATA_PARTITION,
+            settings,
+            now_ms=host.clock.wall_ms(),
+            stable_offset=stable_offset,
+        )
+    except DamagedLogError as error:
+        raise LogStartError(f"{error.message}; {_WHAT_TO_DO}") from error
 
 
 def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
@@ -42,10 +64,12 @@ def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
 
 
 class StoreSync:
-    """Makes the image's store durable every `SYNC_INTERVAL_MS`, on a thread, from now on until `stop`."""
+    """Makes the image's store, and what is said of the log in the quorum's, durable every `SYNC_INTERVAL_MS`, on a thread, from
+    now on until `stop`."""
 
-    def __init__(self, loader: MetadataLoader, timers: LoopTimers) -> None:
+    def __init__(self, loader: MetadataLoader, quorum_store: KeyValueStore, timers: LoopTimers) -> None:
         self._loader = loader
+        self._quorum_store = quorum_store
         self._timers = timers
         self._synced = loader.image.offset
         self._running: asyncio.Future[None] | None = None
@@ -56,8 +80,12 @@ class StoreSync:
         offset = self._loader.image.offset
         if self._running is None and offset != self._synced:
             self._synced = offset
-            self._running = asyncio.get_running_loop().run_in_executor(None, self._loader.sync)
+            self._running = asyncio.get_running_loop().run_in_executor(None, self._sync)
             self._running.add_done_callback(self._done)
+
+    def _sync(self) -> None:
+        self._quorum_store.sync()
+        self._loader.sync()
 
     def _done(self, running: "asyncio.Future[None]") -> None:
         self._running = None

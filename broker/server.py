@@ -89,8 +89,8 @@ class Server:
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
-        self._log = open_metadata_log(host, directory, config)
         election_store = self._open_store(f"{directory}/quorum-state")
+        self._log = open_metadata_log(host, directory, config, election_store)
         image_store = self._open_store(f"{directory}/image")
         loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
         listener = _Fanout(loader, self._leader_changed)
@@ -107,7 +107,7 @@ class Server:
             snapshot_directory=directory,
         )
         self.quorum.set_snapshot_source(ImageSnapshots(image_store, host.open_store))
-        self._store_sync = StoreSync(loader, timers)
+        self._store_sync = StoreSync(loader, election_store, timers)
         if config.is_controller:
             settings = _controller_settings(config, identity)
             self._knocker = Knocker()

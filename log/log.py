@@ -50,15 +50,25 @@ class Log(DurableLog):
         topic_id: bytes | None = None,
         files: OpenFiles | None = None,
         root: DirectoryState | None = None,
+        stable_offset: int = 0,
     ) -> "Log":
         """Opens the log in ``directory``, or creates it, and recovers it: what may be torn is read and cut at the first bad byte.
 
         Everything below ``recovery_point`` is taken as sound, everything at all after a clean shutdown. What was only
-        read and not synced stays above ``log.recovery_point``: `flush` makes it durable. Raises StorageError.
+        read and not synced stays above ``log.recovery_point``: `flush` makes it durable. ``stable_offset``: below it nothing
+        can be torn, so nothing is cut. Raises StorageError, DamagedLogError (the log ends below ``stable_offset``).
         """
         log = cls(files or OpenFiles(disk), root or DirectoryState(directory), directory, partition, config)
         try:
-            recovery.recover(log, recovery_point, log_start_offset, now_ms, clean=clean_shutdown, topic_id=topic_id)
+            recovery.recover(
+                log,
+                recovery_point,
+                log_start_offset,
+                now_ms,
+                clean=clean_shutdown,
+                topic_id=topic_id,
+                stable_offset=stable_offset,
+            )
         except OSError as error:
             raise log.root.failed(error) from error
         log.set_high_watermark(high_watermark)

@@ -28,7 +28,14 @@ _IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in
 
 
 def recover(
-    log: "Log", recovery_point: int, log_start_offset: int, now_ms: int, *, clean: bool, topic_id: bytes | None
+    log: "Log",
+    recovery_point: int,
+    log_start_offset: int,
+    now_ms: int,
+    *,
+    clean: bool,
+    topic_id: bytes | None,
+    stable_offset: int,
 ) -> None:
     """Fills an empty `Log` with what its directory holds. OSError passes through."""
     new = not log.disk.exists(log.directory)
@@ -46,7 +53,8 @@ def recover(
     if not bases:
         _create_first(log, log_start_offset)
     else:
-        scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, clean=clean)
+        scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
+    _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
     replay_from = log.producers.load(
         log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
     )
@@ -99,7 +107,9 @@ def _create_first(log: "Log", log_start_offset: int) -> None:
     log.log_start_offset = log.log_end_offset = log.recovery_point = log_start_offset
 
 
-def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, *, clean: bool) -> int:
+def _recover_segments(
+    log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, stable_offset: int, *, clean: bool
+) -> int:
     """Returns the offset from which on the indexes were made anew."""
     log.set_segments(
         [
@@ -114,7 +124,7 @@ def _recover_segments(log: "Log", bases: list[int], recovery_point: int, log_sta
         end, scanned_from = _clean_end(log)
         log.recovery_point = end
     else:
-        end, scanned_from = _scan(log, recovery_point)
+        end, scanned_from = _scan(log, recovery_point, stable_offset)
         log.recovery_point = min(recovery_point, end)
     log.log_end_offset = end
     log.log_start_offset = max(log_start_offset, bases[0])
@@ -176,11 +186,11 @@ def _clean_end(log: "Log") -> tuple[int, int]:
         end = log.active.load_tail(gaps_allowed=log.gaps_allowed)
         return end, end
     except DamagedLogError:
-        return _scan(log, log.active.base_offset)
+        return _scan(log, log.active.base_offset, 0)
 
 
-def _scan(log: "Log", recovery_point: int) -> tuple[int, int]:
-    """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one.
+def _scan(log: "Log", recovery_point: int, stable_offset: int) -> tuple[int, int]:
+    """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one, but not below ``stable_offset``.
 
     Returns the log end offset, and the offset from which on it was scanned and its indexes were made anew.
     """
@@ -195,6 +205,7 @@ def _scan(log: "Log", recovery_point: int) -> tuple[int, int]:
         if segment.base_offset < end or (number > first and end < segment.base_offset <= end + RELATIVE_OFFSET_MAX):
             # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that
             # compaction makes do not reach the end of a segment, unless one is too wide for relative offsets.
+            _check_stable(segment.path, 0, end, stable_offset)
             _drop_from(log, number)
             break
         log.unsettled((segment,))
@@ -203,11 +214,18 @@ def _scan(log: "Log", recovery_point: int) -> tuple[int, int]:
             scanned_from = start[1]
         end, position, epoch = _scan_segment(log, segment, start, epoch)
         if position < segment.size:
+            _check_stable(segment.path, position, end, stable_offset)
             _drop_from(log, number + 1)
             log.epochs.truncate_from_end(end)
             segment.truncate(position)
             break
     return end, scanned_from
+
+
+def _check_stable(path: str, position: int, end: int, stable_offset: int) -> None:
+    """No crash tears what was on stable storage: raises DamagedLogError where the log would end below that."""
+    if end < stable_offset:
+        raise DamagedLogError(path, position, end, f"all below offset {stable_offset} was on stable storage")
 
 
 def _complete_index(segment: Segment) -> None:

@@ -1,29 +1,55 @@
 """The election state in the key-value store: written durably before it takes effect."""
 
+import struct
+
 import msgspec
+from crc32c import crc32c
 
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.runtime.key_value import KeyValueStore
 
 KEY = b"quorum/election"
+_FORMAT = b"\x01"
+_CHECKSUM = struct.Struct(">I")
+_BODY_AT = len(_FORMAT) + _CHECKSUM.size
+
+
+class ElectionStateError(ValueError):
+    """What this node voted for cannot be read: it may not vote again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the election state (quorum-state in the metadata directory) cannot be used: {reason}; whom this node voted for is not "
+            "known. While most of the other voters are well, take this one out with ottla quorum remove-controller and let it "
+            "join anew with an empty directory; else restore the file"
+        )
 
 
 class ElectionStore:
-    """One key. OSError of the store passes through: a node that cannot keep its vote must not cast it."""
+    """One key, with a checksum over the state and whose it is. OSError of the store passes through: a node that cannot keep its
+    vote must not cast it."""
 
-    def __init__(self, store: KeyValueStore) -> None:
+    def __init__(self, store: KeyValueStore, cluster_id: str, node_id: int) -> None:
         self._store = store
+        self._owner = crc32c(f"{cluster_id} {node_id}".encode())
 
     def load(self) -> ElectionState:
-        """The state as last saved; the primordial one (epoch 0) if none was. Raises ValueError when it cannot be read."""
+        """The state as last saved; the primordial one (epoch 0) if none was. Raises ElectionStateError."""
         data = self._store.get(KEY)
         if data is None:
             return ElectionState()
+        body = data[_BODY_AT:]
+        if data[:1] != _FORMAT or data[1:_BODY_AT] != self._checksum(body):
+            raise ElectionStateError("it is damaged, or another node's")
         try:
-            return msgspec.msgpack.decode(data, type=ElectionState)
+            return msgspec.msgpack.decode(body, type=ElectionState)
         except msgspec.MsgspecError as error:
-            raise ValueError(f"the election state is damaged: {error}") from error
+            raise ElectionStateError(f"it is damaged: {error}") from error
 
     def save(self, state: ElectionState) -> None:
         """Returns when the state survives a crash."""
-        self._store.write([(KEY, msgspec.msgpack.encode(state))], durable=True)
+        body = msgspec.msgpack.encode(state)
+        self._store.write([(KEY, _FORMAT + self._checksum(body) + body)], durable=True)
+
+    def _checksum(self, body: bytes) -> bytes:
+        return _CHECKSUM.pack(crc32c(body, self._owner))

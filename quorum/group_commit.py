@@ -13,6 +13,7 @@ from ottla.quorum.raft.instructions import Sync
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.settings import QuorumSettings
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.clock import Clock
 from ottla.runtime.sync_later import SyncLater
 
@@ -29,6 +30,7 @@ class GroupCommit:
         sync_later: SyncLater,
         delivery: CommitDelivery,
         driver: CoreDriver,
+        mark: SyncedMark,
     ) -> None:
         self._settings = settings
         self._state = state
@@ -37,6 +39,7 @@ class GroupCommit:
         self._sync_later = sync_later
         self._delivery = delivery
         self._driver = driver
+        self._mark = mark
         self._accumulator: BatchAccumulator | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._flush_planned = False
@@ -125,6 +128,7 @@ class GroupCommit:
             self._driver.fail(f"the metadata log cannot be synced: {error}", error)
             return
         self._log.mark_synced(end_offset)
+        self._mark.raise_to(end_offset)
         self._driver.handle(LogSynced(end_offset))
         if self:
             self.flush()

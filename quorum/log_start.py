@@ -8,6 +8,7 @@ from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.voters import VoterHistory, VoterSet
 from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.synced_mark import SyncedMark
 
 _READ_BYTES = 4 << 20
 
@@ -16,10 +17,11 @@ class LogStartError(Exception):
     """Log and snapshots do not fit together: something was removed by hand."""
 
 
-def align_log(log: MetadataLog, snapshots: SnapshotFiles | None) -> None:
+def align_log(log: MetadataLog, snapshots: SnapshotFiles | None, mark: SyncedMark) -> None:
     """Afterwards the log begins at offset 0 or where a snapshot ends. Raises LogStartError where that cannot be."""
     latest = snapshots.latest if snapshots is not None else None
     if latest is not None and _is_beyond(latest, log):
+        mark.cut_at(log.log_start_offset)
         log.truncate_fully_and_start_at(latest.offset)  # it was received whole, and then the node died
     if log.log_start_offset == 0:
         return

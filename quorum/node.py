@@ -43,6 +43,7 @@ from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshot_exchange import SnapshotExchange
 from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.quorum.voter_changes import OnChanged, VoterChanges
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import KeyValueStore
@@ -75,15 +76,17 @@ class QuorumNode:
         snapshot_directory: str | None = None,
     ) -> None:
         """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever. Without a
-        ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, ValueError, OSError."""
+        ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, ElectionStateError, ValueError,
+        OSError."""
         self.settings = settings
         self.node_id = settings.node_id
         self._clock = host.clock
         self._log = log
         self._on_failure = on_failure
         self._snapshots = SnapshotFiles(host.disk, snapshot_directory) if snapshot_directory is not None else None
-        align_log(log, self._snapshots)
-        elections = ElectionStore(store)
+        mark = SyncedMark(store)
+        align_log(log, self._snapshots, mark)
+        elections = ElectionStore(store, settings.cluster_id, settings.node_id)
         core = RaftCore(
             settings.raft(),
             settings.key,
@@ -94,6 +97,7 @@ class QuorumNode:
             elections.load(),
         )
         self._state = state = core.state
+        mark.raise_to(state.log.durable_end)
         self._driver = driver = CoreDriver(core, self._failed)
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._peers = Peers(transport, self._peer_broken)
@@ -101,13 +105,14 @@ class QuorumNode:
         self.on_peer_broken: Callable[[int], None] | None = None
         delivery = CommitDelivery(log, listener, deliver_from, driver.call_soon, self._delivered)
         self._exchange = SnapshotExchange(self._snapshots, log, listener, delivery)
-        self._commits = GroupCommit(settings, state, host.clock, log, sync_later or SyncLater(), delivery, driver)
+        self._commits = GroupCommit(settings, state, host.clock, log, sync_later or SyncLater(), delivery, driver, mark)
         self._performer = Performer(
             state,
             driver,
             host.clock,
             log,
             elections,
+            mark,
             delivery=delivery,
             commits=self._commits,
             questions=Questions(settings, state, self._peers, driver.handle, driver.fail),

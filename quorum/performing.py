@@ -18,6 +18,7 @@ from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.snapshot_exchange import SnapshotExchange
 from ottla.quorum.snapshotting import SnapshotTaker
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Performer:
         clock: Clock,
         log: MetadataLog,
         election_store: ElectionStore,
+        mark: SyncedMark,
         *,
         delivery: CommitDelivery,
         commits: GroupCommit,
@@ -44,6 +46,7 @@ class Performer:
         self._driver = driver
         self._clock = clock
         self._log = log
+        self._mark = mark
         self._delivery = delivery
         self._exchange = exchange
         self._taker = taker
@@ -101,9 +104,11 @@ class Performer:
 
     def _truncate(self, instruction: do.TruncateTo) -> None:
         _logger.info("truncating the metadata log to %d", instruction.offset)
+        self._mark.cut_at(instruction.offset)
         self._log.truncate_to(instruction.offset)
 
     def _install(self, instruction: do.InstallSnapshot) -> None:
+        self._mark.cut_at(self._log.log_start_offset)
         self._driver.handle_first(self._exchange.install(instruction))
 
     # --- what the application learns ----------------------------------------------------------------------------------

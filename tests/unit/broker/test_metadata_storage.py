@@ -43,7 +43,8 @@ class Rig:
         self.loop = loop
         self.store = CountedStore()
         self.loader = MetadataLoader(self.store)
-        self.syncing = StoreSync(self.loader, LoopTimers(loop))
+        self.quorum_store = CountedStore()
+        self.syncing = StoreSync(self.loader, self.quorum_store, LoopTimers(loop))
         self.offset = 0
 
     def commit(self) -> None:
@@ -69,7 +70,7 @@ def test_what_was_committed_becomes_durable_within_the_interval() -> None:
         for _ in range(3):
             rig.commit()
             await asyncio.sleep(INTERVAL_S + 0.1)
-        assert rig.store.syncs == 3
+        assert (rig.store.syncs, rig.quorum_store.syncs) == (3, 3)
         await rig.syncing.stop()
 
     run(scenario)
@@ -132,7 +133,7 @@ def test_the_metadata_log_rolls_as_the_settings_say_and_expires_by_snapshots_alo
     node.boot()
     assert node.host is not None
     settings = {"metadata.log.segment.bytes": "9000000", "metadata.log.segment.ms": "5000"}
-    log = open_metadata_log(node.host, "/metadata", ServerConfig({**NODE, **settings}))
+    log = open_metadata_log(node.host, "/metadata", ServerConfig({**NODE, **settings}), MemoryStore())
     assert (log.config.segment_bytes, log.config.segment_ms) == (9_000_000, 5_000)
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
     loop.close()

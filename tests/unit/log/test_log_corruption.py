@@ -188,3 +188,43 @@ def test_damage_of_a_directorys_checkpoint_serves_no_wrong_record(seed: int, nam
         assert (log.log_start_offset, log.log_end_offset) == (0, END)  # noticed, and gone on without
     LogCleaner(disk, CleanerSettings(), ["/data"]).dirtiest_ratio([log], NOW_MS)
     manager.close()
+
+
+@pytest.mark.parametrize("stable", [1, 76, END])
+def test_below_what_was_stable_nothing_is_cut_but_the_damage_is_told(stable: int) -> None:
+    """A start cannot tell rot from a torn end, unless it is told what cannot be torn."""
+    disk = SimulatedDisk(platter := Platter.seeded(1))
+    log = written(disk)
+    paths = [segment.path for segment in log.segments]
+    flip_at(platter, log, 0 if stable == 1 else 75)
+    damaged = [disk.read_bytes(path) for path in paths]
+    with pytest.raises(DamagedLogError, match=f"below offset {stable} was on stable storage"):
+        open_stable(disk, stable)
+    assert [disk.read_bytes(path) for path in paths] == damaged
+
+
+def test_a_log_that_lost_files_below_what_was_stable_is_told_of() -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    log = written(disk)
+    disk.unlink(log.active.path)
+    with pytest.raises(DamagedLogError, match="stable"):
+        open_stable(disk, END)
+    for segment in log.segments[:-1]:
+        disk.unlink(segment.path)
+    with pytest.raises(DamagedLogError, match="stable"):
+        open_stable(disk, END)
+
+
+def test_above_what_was_stable_the_end_is_cut_as_ever() -> None:
+    disk = SimulatedDisk(platter := Platter.seeded(1))
+    flip_at(platter, written(disk), 75)
+    assert open_stable(disk, 75).log_end_offset == 75
+
+
+def flip_at(platter: Platter, log: Log, offset: int) -> None:
+    segment = log.segment_of(offset)
+    platter.flip(segment.path, segment.find(offset)[0] + 30)
+
+
+def open_stable(disk: SimulatedDisk, stable_offset: int) -> Log:
+    return Log.open(disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW_MS, stable_offset=stable_offset)

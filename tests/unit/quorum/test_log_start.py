@@ -4,12 +4,14 @@ import pytest
 
 from ottla.log.batch import headers
 from ottla.log.records import Record, encode_batch
-from ottla.quorum.log_start import LogStartError, align_log, log_summary
+from ottla.quorum import log_start
+from ottla.quorum.log_start import LogStartError, log_summary
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
-from ottla.testing.quorum.memory import MemoryLog
+from ottla.testing.quorum.memory import MemoryLog, MemoryStore
 
 
 def snapshots(*places: tuple[int, int]) -> SnapshotFiles:
@@ -30,6 +32,19 @@ def log(start: int, *epochs: int) -> MemoryLog:
         assert next(headers(batch))[1].base_offset == offset
         made.append_as_follower(batch, epoch)
     return made
+
+
+def align_log(log: MemoryLog, files: SnapshotFiles | None) -> SyncedMark:
+    """With a mark at the log's end."""
+    mark = SyncedMark(MemoryStore())
+    mark.raise_to(log.log_end_offset)
+    log_start.align_log(log, files, mark)
+    return mark
+
+
+def test_the_mark_is_taken_back_before_a_log_is_emptied_and_only_then() -> None:
+    assert align_log(log(0, 1, 1, 1, 1), snapshots((2, 3))).offset == 0
+    assert align_log(log(0, 1, 1), snapshots((2, 1))).offset == 2
 
 
 def test_a_log_from_the_beginning_needs_no_snapshot() -> None:

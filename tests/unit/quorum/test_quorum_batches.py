@@ -9,11 +9,12 @@ from ottla.log.records import ControlType, control_type_of, decode_records
 from ottla.quorum.accumulator import BatchAccumulator
 from ottla.quorum.batches import committed_batches, encode_values, parse_batches
 from ottla.quorum.control_records import UnreadableLevelError, control_batch, decode_voters, encode_voters
-from ottla.quorum.election_store import ElectionStore
+from ottla.quorum.election_store import ElectionStateError, ElectionStore
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.messages import BatchInfo
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import KafkaError
 from ottla.testing.quorum.memory import MemoryStore
 
@@ -131,14 +132,51 @@ def test_the_election_state_is_kept_durably() -> None:
     store = MemoryStore()
     state = ElectionState(7, None, ReplicaKey(2, DIRECTORY))
 
-    assert ElectionStore(store).load() == ElectionState()
-    ElectionStore(store).save(state)
-    assert ElectionStore(store).load() == state
+    assert election_store(store).load() == ElectionState()
+    election_store(store).save(state)
+    assert election_store(store).load() == state
     assert store.durable_writes == 1
 
 
-def test_a_damaged_election_state_is_no_fresh_one() -> None:
+def election_store(store: MemoryStore, cluster_id: str = "mine", node_id: int = 1) -> ElectionStore:
+    return ElectionStore(store, cluster_id, node_id)
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_an_election_state_with_a_bit_flipped_is_not_believed(position: int) -> None:
+    """Another epoch, or another vote, would be given away: two leaders in one epoch."""
     store = MemoryStore()
-    store.write([(b"quorum/election", b"\xff\xff")], durable=True)
+    election_store(store).save(ElectionState(7, None, ReplicaKey(2, DIRECTORY)))
+    data = bytearray(store.pairs[b"quorum/election"])
+    data[position * len(data) // 12] ^= 4
+    store.write([(b"quorum/election", bytes(data))], durable=True)
+    with pytest.raises(ElectionStateError, match="damaged.* remove-controller"):
+        election_store(store).load()
+
+
+@pytest.mark.parametrize("other", [("theirs", 1), ("mine", 2)], ids=["cluster", "node"])
+def test_the_election_state_of_another_is_not_believed(other: tuple[str, int]) -> None:
+    store = MemoryStore()
+    election_store(store).save(ElectionState(7, 1, None))
+    with pytest.raises(ElectionStateError, match="another node's"):
+        election_store(store, *other).load()
+
+
+def test_the_mark_of_the_synced_log_rises_by_itself_and_falls_durably() -> None:
+    store = MemoryStore()
+    mark = SyncedMark(store)
+    mark.raise_to(9)
+    mark.raise_to(7)
+    assert (SyncedMark(store).offset, store.durable_writes) == (9, 0)
+
+    mark.cut_at(9)
+    assert (SyncedMark(store).offset, store.durable_writes) == (9, 0)
+    mark.cut_at(8)
+    assert (SyncedMark(store).offset, store.durable_writes) == (0, 1)
+
+
+def test_a_mark_that_cannot_be_read_is_no_zero() -> None:
+    store = MemoryStore()
+    store.write([(b"quorum/log-synced", b"1")], durable=True)
     with pytest.raises(ValueError, match="damaged"):
-        ElectionStore(store).load()
+        SyncedMark(store)

@@ -1,0 +1,41 @@
+"""How far the metadata log was on stable storage, kept beside the vote: both are what others rely on.
+
+A crash may tear the end of a log, and a start cuts what is torn. Damage further up looks the same, and must not be treated the
+same: a voter that forgets records it acknowledged can elect a leader without them, and what was committed is gone without a
+word. So a voter knows, apart from its log, below which offset nothing may be missing (Alagappan et al., Protocol-Aware
+Recovery, FAST '18).
+"""
+
+import struct
+
+from ottla.runtime.key_value import KeyValueStore
+
+KEY = b"quorum/log-synced"
+_OFFSET = struct.Struct(">q")
+
+
+class SyncedMark:
+    """Never above what is stable. It may be some seconds behind: it becomes durable with the next write that is (the vote's, or
+    the store's own sync now and then)."""
+
+    def __init__(self, store: KeyValueStore) -> None:
+        """ValueError: it cannot be read."""
+        self._store = store
+        data = store.get(KEY)
+        if data is not None and len(data) != _OFFSET.size:
+            raise ValueError("the mark of the synced log is damaged")
+        self.offset: int = 0 if data is None else _OFFSET.unpack(data)[0]
+
+    def raise_to(self, offset: int) -> None:
+        """Everything below ``offset`` is on stable storage."""
+        if offset > self.offset:
+            self._write(offset, durable=False)
+
+    def cut_at(self, offset: int) -> None:
+        """The log is about to be cut at ``offset``, which may pass through an empty one: durably, before anything goes."""
+        if offset < self.offset:
+            self._write(0, durable=True)
+
+    def _write(self, offset: int, *, durable: bool) -> None:
+        self.offset = offset
+        self._store.write([(KEY, _OFFSET.pack(offset))], durable=durable)
