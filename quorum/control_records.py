@@ -103,13 +103,13 @@ class _Reader:
         return chunk
 
     def varint(self) -> int:
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, 35, 7):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-            shift += 7
+        raise ValueError("a number of more than 5 bytes")
 
     def count(self) -> int:
         return self.varint() - 1
@@ -120,7 +120,10 @@ class _Reader:
             self.take(self.varint())
 
     def voters(self) -> VoterSet:
-        return VoterSet.of([self.voter() for _ in range(self.count())])
+        count = self.count()
+        if count < 1:
+            raise ValueError("nobody votes")
+        return VoterSet.of([self.voter() for _ in range(count)])
 
     def voter(self) -> Voter:
         node_id: int = _INT32.unpack(self.take(4))[0]

@@ -30,8 +30,12 @@ from ottla.quorum.raft.messages import (
 )
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.identifiers import ZERO_ID
 
 ParseRecords = Callable[[bytes], Records]
+
+_PORT_MAX = 65535
+_HOST_LENGTH_MAX = 255  # RFC 1035
 
 
 # --- small values -----------------------------------------------------------------------------------------------------
@@ -42,6 +46,9 @@ def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
 
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
+    """Raises ValueError for a directory id that the log could not hold: written there, nobody could read it any more."""
+    if len(message.directory_id) not in (0, len(ZERO_ID)):
+        raise ValueError(f"a directory id of {len(message.directory_id)} bytes")
     return ReplicaKey(message.id, message.directory_id or None)
 
 
@@ -50,6 +57,9 @@ def endpoint_to_proto(endpoint: Endpoint) -> pb.Endpoint:
 
 
 def endpoint_from_proto(message: pb.Endpoint) -> Endpoint:
+    """Raises ValueError for what is no host and port, as `key_from_proto`."""
+    if message.port > _PORT_MAX or len(message.host) > _HOST_LENGTH_MAX:
+        raise ValueError(f"no endpoint: {message.host[:_HOST_LENGTH_MAX]}:{message.port}")
     return Endpoint(message.host, message.port)
 
 
@@ -143,7 +153,7 @@ _REQUEST_BODIES: dict[type[Request], Callable[[pb.QuorumRequest, Any], None]] = 
 
 
 def request_from_proto(message: pb.QuorumRequest) -> Request:
-    """Raises ValueError for a request without a body this node knows."""
+    """Raises ValueError for a request without a body this node knows, or with ids and endpoints that cannot be."""
     kind = message.WhichOneof("body")
     reader = None if kind is None else _REQUEST_READERS.get(kind)
     if reader is None:
@@ -249,8 +259,10 @@ _RESPONSE_BODIES: dict[type[Response], Callable[[pb.QuorumResponse, Any], None]]
 
 
 def response_from_proto(message: pb.QuorumResponse, parse_records: ParseRecords) -> Response:
-    """Raises ValueError for a response without a body this node knows, or an error code it does not; KafkaError when the
-    records it carries are damaged."""
+    """Raises ValueError for a response without a body this node knows, an error code it does not, or a leader that cannot be;
+    KafkaError when the records it carries are damaged."""
+    if message.leader_id < 0:
+        raise ValueError(f"node {message.leader_id} as leader")
     kind = message.WhichOneof("body")
     reader = None if kind is None else _RESPONSE_READERS.get(kind)
     if reader is None:

@@ -38,7 +38,7 @@ from ottla.quorum.raft.events import (
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
-from ottla.quorum.rpc.transport import Reply, RpcTransport
+from ottla.quorum.rpc.transport import BadRequest, Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshot_exchange import SnapshotExchange
 from ottla.quorum.snapshot_files import SnapshotFiles
@@ -236,7 +236,7 @@ class QuorumNode:
         return state.leader_endpoint() if node_id == state.known_leader_id else state.voters.latest.endpoint(node_id)
 
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
-        """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`."""
+        """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`. Raises BadRequest."""
         if message.WhichOneof("body") == "describe_quorum":
             own = self._state.key
             reply(description_to_proto(self.describe(), self.is_leader, own, self.kraft_version))
@@ -244,4 +244,8 @@ class QuorumNode:
         if message.WhichOneof("body") == "read_log":
             reply(answer_read(self._log, self._snapshots, self.high_watermark, message.read_log))
             return
-        self.voter_changes.decide(messages_proto.request_from_proto(message), reply)
+        try:
+            request = messages_proto.request_from_proto(message)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        self.voter_changes.decide(request, reply)

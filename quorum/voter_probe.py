@@ -29,9 +29,13 @@ def probe(transport: RpcTransport, request: AddVoterRequest, on_done: Callable[[
         asyncio.get_running_loop().call_soon(channel.close)
         if response is None:
             on_done(complaint(request, None))
-        else:
-            described = response.describe_quorum
-            on_done(complaint(request, key_from_proto(described.answerer), described.answerer_kraft_version_max))
+            return
+        described = response.describe_quorum
+        try:
+            told = key_from_proto(described.answerer)
+        except ValueError:
+            told = None  # whoever that is, it is no node of ours
+        on_done(complaint(request, told, described.answerer_kraft_version_max))
 
     question = pb.QuorumRequest(cluster_id=request.cluster_id, describe_quorum=pb.DescribeQuorumRequest())
     channel.call(question, answered, PROBE_TIMEOUT_MS)

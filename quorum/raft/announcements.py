@@ -50,7 +50,7 @@ def handle_begin_response(state: RaftState, event: ResponseReceived) -> None:
     if isinstance(role, Leader) and event.peer in role.voters and response.error is ErrorCode.NONE:
         progress = role.voters[event.peer]
         progress.knows_leader = True
-        if response.voter is not None:
+        if response.voter is not None and response.voter.id == event.peer:
             _note_identity(progress, response.voter)
 
 

@@ -53,7 +53,8 @@ def answer(state: RaftState, request: FetchRequest, token: Any) -> None:
     fields = {"high_watermark": known, "log_start": state.log.start, **state.response_fields()}
     limit = read_limit(state, request.sender)
     if limit > request.offset and judged:
-        state.emit(ReadAndRespond(token, FetchResponse(**fields), request.offset, limit, request.max_bytes))
+        max_bytes = min(request.max_bytes, state.settings.fetch_max_bytes)
+        state.emit(ReadAndRespond(token, FetchResponse(**fields), request.offset, limit, max_bytes))
     else:
         state.respond(token, FetchResponse(**fields))
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _METHOD = "Exchange"
 _KEEPALIVE_MS = 10_000  # for a peer whose machine vanished; a peer that only died is noticed by its closed socket
 
+_OUTBOX_BYTES_MAX = 4 << 20  # what a client may leave unread before it is not heard any more
+
 _MESSAGE_OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -50,11 +52,19 @@ _SERVER_OPTIONS = [
 class _Outbox:
     """What waits to be written on a stream. gRPC takes one message at a time and says when it takes the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_written: Callable[[], None] = lambda: None) -> None:
         self._waiting: deque[bytes] = deque()
         self._filled = asyncio.Event()
+        self._on_written = on_written
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """The peer does not read: it should not be read from, either."""
+        return self._size_bytes > _OUTBOX_BYTES_MAX
 
     def put(self, data: bytes) -> None:
+        self._size_bytes += len(data)
         self._waiting.append(data)
         self._filled.set()
 
@@ -64,7 +74,10 @@ class _Outbox:
             await self._filled.wait()
             self._filled.clear()
             while self._waiting:
-                await write(self._waiting.popleft())
+                data = self._waiting.popleft()
+                await write(data)
+                self._size_bytes -= len(data)
+                self._on_written()
 
 
 class _Tasks:
@@ -149,7 +162,7 @@ async def _serve_stream(
     import grpc
 
     room = asyncio.Event()
-    outbox = _Outbox()
+    outbox = _Outbox(room.set)
     session = Session(service, handler, str(context.peer()), outbox.put, room.set)
     await context.send_initial_metadata(())  # tells the client that somebody is there
     writer = asyncio.get_running_loop().create_task(_write_replies(outbox, context))
@@ -157,7 +170,7 @@ async def _serve_stream(
         while isinstance(data := await context.read(), bytes):  # else grpc.aio.EOF
             if not session.receive(data):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "see the server's log")
-            if session.is_full:
+            while session.is_full or outbox.is_full:
                 room.clear()
                 await room.wait()
     finally:

@@ -5,7 +5,15 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
-from ottla.quorum.rpc.transport import OUTSTANDING_MAX, Conversation, Handler, PerConnection, Response, Service
+from ottla.quorum.rpc.transport import (
+    OUTSTANDING_MAX,
+    BadRequest,
+    Conversation,
+    Handler,
+    PerConnection,
+    Response,
+    Service,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -49,6 +57,9 @@ class Session:
         self._outstanding += 1
         try:
             self._handler(request, self._replier(request.correlation_id))  # type: ignore[attr-defined]
+        except BadRequest as error:
+            _logger.warning("%s: closing the connection: %s: %s", self._peer, self._service.name, error)
+            return False
         except Exception:
             _logger.exception("%s: closing the connection: %s failed", self._peer, self._service.name)
             return False

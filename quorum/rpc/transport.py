@@ -24,7 +24,12 @@ Response = Any
 OnDone = Callable[[Response | None], None]
 Reply = Callable[[Response], None]
 Handler = Callable[[Request, Reply], None]
-"""Takes a request on the loop; calls ``reply`` at most once, now or later. An exception closes the connection."""
+"""Takes a request on the loop; calls ``reply`` at most once, now or later. An exception closes the connection, BadRequest with a
+line that gives its reason."""
+
+
+class BadRequest(Exception):
+    """What came is no request that anybody of this cluster sends: the peer's mistake."""
 
 
 class Conversation(Protocol):

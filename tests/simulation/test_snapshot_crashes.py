@@ -23,6 +23,7 @@ from ottla.quorum.rpc.stream_transport import StreamTransport
 from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -54,7 +55,10 @@ class Member:
     async def _main(self, host: Host) -> None:
         host.disk.make_directories(DIRECTORY)
         config = LogConfig(retention_ms=-1)
-        log = Log.open(host.disk, DIRECTORY, PARTITION, config, now_ms=host.clock.wall_ms())
+        quorum_store = host.open_store(f"{DIRECTORY}/quorum-state")
+        stable_offset = SyncedMark(quorum_store).offset if self.votes else 0
+        now_ms = host.clock.wall_ms()
+        log = Log.open(host.disk, DIRECTORY, PARTITION, config, now_ms=now_ms, stable_offset=stable_offset)
         store = host.open_store(f"{DIRECTORY}/image")
         loader = MetadataLoader(store, host.open_store)
         self.image = loader.image
@@ -77,7 +81,7 @@ class Member:
             host,
             transport,
             log,
-            host.open_store(f"{DIRECTORY}/quorum-state"),
+            quorum_store,
             loader,
             deliver_from=loader.next_offset,
             on_failure=fail,
@@ -87,6 +91,7 @@ class Member:
         if self.votes:
             await transport.serve(self.machine.name, PORT, {QUORUM_SERVICE: quorum.handle_request})
         await quorum.start()
+        quorum_store.sync()
         while not failed.done():
             await asyncio.sleep(0.01)
             if self.appending and quorum.is_leader:

@@ -119,3 +119,30 @@ def test_an_unknown_error_code_is_refused() -> None:
     message = pb.QuorumResponse(error_code=9999, vote=pb.VoteResponse())
     with pytest.raises(ValueError, match="9999"):
         messages_proto.response_from_proto(message, Records)
+
+
+LONG_ID = pb.ReplicaKey(id=2, directory_id=bytes(17))
+FAR_PORT = pb.Endpoint(host="two", port=65536)
+LONG_HOST = pb.Endpoint(host="x" * 256, port=1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.QuorumRequest(sender=LONG_ID, vote=pb.VoteRequest()),
+        pb.QuorumRequest(receiver=LONG_ID, vote=pb.VoteRequest()),
+        pb.QuorumRequest(add_voter=pb.AddVoterRequest(voter=pb.Voter(key=LONG_ID))),
+        pb.QuorumRequest(add_voter=pb.AddVoterRequest(voter=pb.Voter(endpoint=FAR_PORT))),
+        pb.QuorumRequest(update_voter=pb.UpdateVoterRequest(endpoint=FAR_PORT)),
+        pb.QuorumRequest(begin_quorum_epoch=pb.BeginQuorumEpochRequest(endpoint=LONG_HOST)),
+    ],
+)
+def test_ids_and_endpoints_that_no_log_can_hold_are_refused(message: pb.QuorumRequest) -> None:
+    """A voters record of them could not be written (and the leader would end), or not be read by anybody after that."""
+    with pytest.raises(ValueError, match=r"directory id|endpoint"):
+        messages_proto.request_from_proto(message)
+
+
+def test_nobody_of_a_negative_number_leads() -> None:
+    with pytest.raises(ValueError, match="as leader"):
+        messages_proto.response_from_proto(pb.QuorumResponse(leader_id=-1, vote=pb.VoteResponse()), Records)

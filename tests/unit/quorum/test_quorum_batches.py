@@ -102,7 +102,7 @@ KEYS = st.builds(ReplicaKey, st.integers(0, 2**31 - 1), st.none() | st.binary(mi
 MEMBERS = st.builds(Voter, KEYS, st.builds(Endpoint, st.text(max_size=300), st.integers(0, 65535)))
 
 
-@given(st.lists(MEMBERS, max_size=5, unique_by=lambda voter: voter.key.id))
+@given(st.lists(MEMBERS, min_size=1, max_size=5, unique_by=lambda voter: voter.key.id))
 def test_voter_sets_survive_encoding(members: list[Voter]) -> None:
     voters = VoterSet.of(members)
 
@@ -113,6 +113,21 @@ def test_voter_sets_survive_encoding(members: list[Voter]) -> None:
 def test_garbage_is_no_voter_set(data: bytes) -> None:
     with suppress(KafkaError):
         decode_voters(data)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        encode_voters(VoterSet()),
+        b"\0\0" + b"\xff" * 100_000,
+        encode_voters(VOTERS)[:-30],
+        encode_voters(VoterSet(VOTERS.voters * 2)),
+    ],
+    ids=["nobody", "a number without end", "cut off", "one twice"],
+)
+def test_what_cannot_be_a_voter_set_is_refused(value: bytes) -> None:
+    with pytest.raises(KafkaError, match="voters record"):
+        decode_voters(value)
 
 
 def test_the_accumulator_gives_offsets_and_drains_all_at_once() -> None:
@@ -150,7 +165,7 @@ def test_an_election_state_with_a_bit_flipped_is_not_believed(position: int) -> 
     data = bytearray(store.pairs[b"quorum/election"])
     data[position * len(data) // 12] ^= 4
     store.write([(b"quorum/election", bytes(data))], durable=True)
-    with pytest.raises(ElectionStateError, match="damaged.* remove-controller"):
+    with pytest.raises(ElectionStateError, match=r"damaged.* remove-controller"):
         election_store(store).load()
 
 

@@ -503,6 +503,18 @@ def test_reading_a_snapshot_is_contact_too() -> None:  # kraft.md 1.7
     assert core.state.timers[Timer.CHECK_QUORUM] == 1000 + core.state.settings.fetch_timeout_ms * 3 // 2
 
 
+def test_nobody_is_read_more_than_a_fetch_may_hold() -> (
+    None
+):  # a reply that is too long for the wire would end the stream
+    core = leader()
+    core.fetch(3, offset=0, last_epoch=0)
+    assert core.found(ReadAndRespond)[0].max_bytes == 1 << 20
+
+    core = OneCore(1, 2, 3, fetch_max_bytes=1000).elect(2)
+    core.fetch(3, offset=0, last_epoch=0)
+    assert core.found(ReadAndRespond)[0].max_bytes == core.state.settings.fetch_max_bytes
+
+
 # --- leaving (KIP-595) --------------------------------------------------------------------------------------------------
 
 

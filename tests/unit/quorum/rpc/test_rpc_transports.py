@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from ottla.proto import controller_pb2
-from ottla.quorum.rpc.grpc_transport import GrpcTransport
+from ottla.quorum.rpc.grpc_transport import GrpcTransport, _serve_stream
 from ottla.quorum.rpc.stream_transport import StreamTransport
 from ottla.quorum.rpc.transport import (
     OUTSTANDING_MAX,
@@ -382,3 +382,42 @@ def test_a_conversation_is_told_once_that_its_connection_ended(run: Callable[[Sc
         assert told.empty()
 
     run(scenario)
+
+
+class Unread:
+    """The context of a gRPC stream whose client sends and sends, and reads nothing."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def peer(self) -> str:
+        return "somebody"
+
+    async def send_initial_metadata(self, metadata: object) -> None: ...
+
+    async def read(self) -> bytes:
+        self.requests += 1
+        await asyncio.sleep(0)
+        return bytes(heartbeat(1).SerializeToString())
+
+    async def write(self, data: bytes) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_grpc_client_that_reads_no_replies_is_not_read_from_for_ever() -> None:
+    """Each reply left the session's count when it was handed over: memory was the only bound."""
+
+    def answer(request: Any, reply: Callable[[Any], None]) -> None:
+        reply(controller_pb2.ControllerResponse(error_message="x" * (1 << 20)))
+
+    async def scenario() -> None:
+        context: Any = Unread()
+        serving = asyncio.ensure_future(_serve_stream(SERVICE, answer, context))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert 4 <= context.requests <= 8
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(scenario())
