@@ -11,6 +11,7 @@ from functools import partial
 from ottla.log.log import Log, SyncTicket
 from ottla.log.manager import LogManager
 from ottla.log.moves import FutureLog
+from ottla.log.moving import begin_move, end_move, finish_move
 from ottla.log.names import TopicPartition
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.sync_later import SyncLater
@@ -62,7 +63,7 @@ class DirectoryMoves:
         if log.root is root:
             return ErrorCode.NONE
         try:
-            self.under_way[partition] = self._manager.begin_move(log, root, self._wall_ms())
+            self.under_way[partition] = begin_move(self._manager, log, root, self._wall_ms())
         except KafkaError as error:
             return error.code
         self._tick_soon()
@@ -129,14 +130,14 @@ class DirectoryMoves:
     def _exchange(self, move: FutureLog) -> None:
         old, partition = move.source, move.source.partition
         self._before_exchange(partition)
-        new = self._manager.finish_move(move, self._wall_ms())
+        new = finish_move(self._manager, move, self._wall_ms())
         self._forget(move)
         logger.info("Moved %s from %s to %s", partition, old.root.path, new.root.path)
         self.on_moved(old, new)
 
     def _end(self, move: FutureLog) -> None:
         self._forget(move)
-        self._manager.end_move(move, self._wall_ms())
+        end_move(self._manager, move, self._wall_ms())
 
     def _forget(self, move: FutureLog) -> None:
         self._synced.pop(move, None)

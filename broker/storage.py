@@ -121,7 +121,7 @@ class Storage:
         self._every(SPACE_CHECK_MS, manager.check_space)
         self._every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
         self._every(config.integer("log.retention.check.interval.ms"), lambda: manager.delete_old_segments(wall_ms()))
-        self._every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoint_recovery_points)
+        self._every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
         self._every(ROLLED_SYNC_MS, self._sync_rolled)
         self._every(FLUSH_CHECK_MS, self._sync_due)
         self._every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
@@ -239,7 +239,7 @@ class Storage:
         self.manager.delete(partition, self._host.clock.wall_ms())
 
     def checkpoint_high_watermarks(self) -> None:
-        self.manager.checkpoint_high_watermarks()
+        self.manager.checkpoints.save_high_watermarks()
 
     def set_aside_strays(self, image: MetadataImage) -> None:
         """Once, when the metadata was read after the start: logs that nobody assigns to this broker are renamed."""

@@ -13,20 +13,18 @@ from random import Random
 import msgspec
 
 from ottla.log import moves, roots
-from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CleanShutdown, offset_table
+from ottla.log.checkpoints import CleanShutdown
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX, OpenFiles
 from ottla.log.log import Log
-from ottla.log.moves import FutureLog
 from ottla.log.names import TopicPartition
+from ottla.log.root_checkpoints import RootCheckpoints
 from ottla.log.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
-from ottla.log.saved_offsets import SavedOffsets
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.errors import KafkaError
-from ottla.runtime.replaced_files import ReplacedFiles
-from ottla.runtime.work_later import Later, Work, at_once
+from ottla.runtime.work_later import Later, at_once
 
 _logger = logging.getLogger(__name__)
 
@@ -65,9 +63,8 @@ class LogManager:
         self._paths = list(directories)
         self._defaults = defaults
         self._rng = rng
-        self._files = OpenFiles(disk, settings.open_files_max)
-        self._replaced = ReplacedFiles(disk)
-        self._write_later = write_later
+        self.files = OpenFiles(disk, settings.open_files_max)
+        self.checkpoints = RootCheckpoints(disk, self.roots, self.logs, write_later)
         self._remove_later = remove_later
         self._locks: list[Lock] = []
         self._condemned: list[tuple[int, str, DirectoryState]] = []  # partition directories: when to remove, path
@@ -115,16 +112,10 @@ class LogManager:
 
     def _open_root(self, root: DirectoryState, now_ms: int, config_of: Callable[[TopicPartition], LogConfig]) -> None:
         clean = CleanShutdown.take(self.disk, root.path)
-        start_offsets, high_watermarks = (
-            roots.read_checkpoint(self.disk, root.path, name) for name in (LOG_START_OFFSETS, HIGH_WATERMARKS)
-        )
-        recovery_points = roots.read_checkpoint(self.disk, root.path, RECOVERY_POINTS)
-        root.recovery_points = SavedOffsets(self._replaced, f"{root.path}/{RECOVERY_POINTS}", recovery_points)
-        root.start_offsets = SavedOffsets(self._replaced, f"{root.path}/{LOG_START_OFFSETS}", start_offsets)
-        root.lower_points = lambda partition, offset: self._lower_points(root, partition, offset)
+        saved = self.checkpoints.take_up(root)
         found = roots.find(self.disk, root.path)
         for path in found.condemned:
-            self._condemned.append((now_ms, path, root))
+            self.condemn(now_ms, path, root)
         for partition, path in found.partitions.items():
             if partition in self.logs:
                 other = self.logs[partition].directory
@@ -135,14 +126,14 @@ class LogManager:
                 partition,
                 config_of(partition),
                 now_ms=now_ms,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=start_offsets.get(partition, 0),
-                high_watermark=high_watermarks.get(partition, 0),
+                recovery_point=saved.recovery_points.get(partition, 0),
+                log_start_offset=saved.start_offsets.get(partition, 0),
+                high_watermark=saved.high_watermarks.get(partition, 0),
                 clean_shutdown=clean,
-                files=self._files,
+                files=self.files,
                 root=root,
             )
-            self._add(log)
+            self.add(log)
         if found.partitions:
             _logger.info("%s: %d logs after a %s stop", root.path, len(found.partitions), "clean" if clean else "hard")
 
@@ -158,18 +149,15 @@ class LogManager:
             lock.release()
 
     def _close_root(self, root: DirectoryState, broker_epoch: int) -> None:
-        logs = self._logs_of(root)
+        logs = [log for log in self.logs.values() if log.root is root]
         for log in logs:
             log.close_unsynced()
         self.disk.sync_everything(root.path)
-        assert root.recovery_points is not None
-        assert root.start_offsets is not None
-        root.recovery_points.replace({log.partition: log.log_end_offset for log in logs})
-        root.start_offsets.replace(self._start_offsets(root))
-        self._high_watermarks(root)()
+        self.checkpoints.save_at_close(root, logs)
         CleanShutdown.write(self.disk, root.path, broker_epoch)
 
-    def _add(self, log: Log) -> None:
+    def add(self, log: Log) -> None:
+        """It is the partition's log from here on."""
         self.logs[log.partition] = log
         log.root.partitions += 1
 
@@ -218,9 +206,9 @@ class LogManager:
         if not root.writable:
             root.refuse()
         path = f"{root.path}/{partition}"
-        log = Log.open(self.disk, path, partition, config, now_ms=now_ms, files=self._files, root=root)
+        log = Log.open(self.disk, path, partition, config, now_ms=now_ms, files=self.files, root=root)
         log.set_topic_id(topic_id)
-        self._add(log)
+        self.add(log)
         return log
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
@@ -233,7 +221,11 @@ class LogManager:
             self.offline.pop(partition, None)
             return
         path = self._rename(log, DELETE_SUFFIX)
-        self._condemned.append((now_ms + self.settings.file_delete_delay_ms, path, log.root))
+        self.condemn(now_ms + self.settings.file_delete_delay_ms, path, log.root)
+
+    def condemn(self, due_ms: int, path: str, root: DirectoryState) -> None:
+        """The directory of a partition goes with the `purge` after ``due_ms``."""
+        self._condemned.append((due_ms, path, root))
 
     def set_aside(self, log: Log) -> str:
         """Takes a log that nobody claims out of service and keeps its files under another name, which is returned."""
@@ -245,66 +237,21 @@ class LogManager:
         """Logs of which ``is_ours(partition, topic id)`` says no: once, when the metadata was read after the start."""
         return [log for log in self.logs.values() if not is_ours(log.partition, log.topic_id)]
 
-    def begin_move(self, log: Log, root: DirectoryState, now_ms: int) -> FutureLog:
-        """A copy of the log begins in another directory. Raises StorageError."""
-        if not root.writable:
-            root.refuse()
-        name = roots.retired_name(log.partition, self._rng.randbytes(16).hex(), roots.FUTURE_SUFFIX)
-        start = log.log_start_offset
-        copy = Log.open(
-            self.disk, f"{root.path}/{name}", log.partition, log.config,
-            now_ms=now_ms, log_start_offset=start, files=self._files, root=root,
-        )  # fmt: skip
-        assert log.topic_id is not None
-        copy.set_topic_id(log.topic_id)
-        root.partitions += 1
-        return FutureLog(log, copy)
-
-    def end_move(self, move: FutureLog, now_ms: int) -> None:
-        """Gives the copy up: its files go with `purge`. Nothing is raised: it may be for its disk's sake."""
-        copy = move.copy
-        copy.root.forget(copy)
-        self._guarded(copy.root, copy.abandon)
-        self._condemned.append((now_ms, copy.directory, copy.root))
-
-    def finish_move(self, move: FutureLog, now_ms: int) -> Log:
-        """The copy takes the log's place. Raises StorageError, and then the log is as it was."""
-        source, copy = move.source, move.copy
-        root, partition = copy.root, source.partition
-        target = f"{root.path}/{partition}"
-        move.complete()
-        try:
-            moves.mark(self.disk, source.directory, copy.directory, target)
-        except OSError as error:
-            raise source.root.failed(error) from error
-        try:
-            self.disk.rename(copy.directory, target)
-            self.disk.sync_directory(root.path)
-            log = Log.open(
-                self.disk, target, partition, source.config, now_ms=now_ms, log_start_offset=source.log_start_offset,
-                high_watermark=source.high_watermark, clean_shutdown=True, files=self._files, root=root,
-            )  # fmt: skip
-        except (OSError, StorageError) as error:
-            with suppress(OSError):
-                moves.unmark(self.disk, source.directory)
-            raise root.failed(error) if isinstance(error, OSError) else error from error
-        log.producers = source.producers  # it also knows producers whose batches are gone
-        root.forget(copy)
-        self.delete(partition, now_ms)
-        self._add(log)
-        return log
-
     def _rename(self, log: Log, suffix: str) -> str:
         log.abandon()
         del self.logs[log.partition]
         root = log.root
         root.forget(log)
-        path = f"{root.path}/{roots.retired_name(log.partition, self._rng.randbytes(16).hex(), suffix)}"
+        path = self.retired_path(root, log.partition, suffix)
         try:
             self.disk.rename(log.directory, path)
         except OSError as error:
             raise root.failed(error) from error
         return path
+
+    def retired_path(self, root: DirectoryState, partition: TopicPartition, suffix: str) -> str:
+        """A new name in the directory, for a partition that is not (or not yet) in service under it."""
+        return f"{root.path}/{roots.retired_name(partition, self._rng.randbytes(16).hex(), suffix)}"
 
     def _on_failure(self, root: DirectoryState) -> None:
         lost = [log for log in self.logs.values() if log.root is root]
@@ -340,24 +287,12 @@ class LogManager:
         for root in self.roots:
             condemned = [self.logs[log.partition] for log in root.condemned] if root.failure is None else []
             for path in [path for log in condemned for path in log.take_due(now_ms)]:
-                self._remove_later(partial(_unlink, self.disk, path), partial(_note_failure, root))
+                self._remove_later(partial(_unlink, self.disk, path), partial(roots.note_failure, root))
         due = [entry for entry in self._condemned if entry[0] <= now_ms]
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
         for _, path, root in due:
             if root.failure is None:
-                self._remove_later(partial(self.disk.remove_tree, path), partial(_note_failure, root))
-
-    def _guarded(self, root: DirectoryState, action: Callable[[], object]) -> None:
-        """Runs ``action``; an error of the disk is the directory's."""
-        if root.failure is not None:
-            return
-        try:
-            roots.check_presence(self.disk, root.path)
-            action()
-        except OSError as error:
-            root.failed(error)
-        except StorageError as error:
-            _logger.warning("%s", error)
+                self._remove_later(partial(self.disk.remove_tree, path), partial(roots.note_failure, root))
 
     def check_space(self) -> list[DirectoryState]:
         """Looks whether each directory is there and at its free space; returns those that are full, or take data again."""
@@ -394,71 +329,9 @@ class LogManager:
         """Logs with closed segments that are not synced yet: sync `Log.unsynced`, until they are not here any more."""
         return [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.rolled]
 
-    # Checkpoints
-
-    def checkpoint_recovery_points(self) -> None:
-        """Writes ``recovery-point-offset-checkpoint`` and ``log-start-offset-checkpoint`` where they changed, later."""
-        for root in self.roots:
-            self._guarded(root, lambda root=root: self._save_points(root))  # type: ignore[misc]
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time, later."""
-        for root in self.roots:
-            if root.watermarks_moved and root.failure is None:
-                root.watermarks_moved = False
-                self._write_later(self._high_watermarks(root), partial(self._watermarks_saved, root))
-
-    def _watermarks_saved(self, root: DirectoryState, error: OSError | None) -> None:
-        if error is not None:
-            root.watermarks_moved = True
-            root.failed(error)
-
-    def _save_points(self, root: DirectoryState) -> None:
-        """Nothing while the last ones are being written: the next time will do."""
-        points, start_offsets = root.recovery_points, root.start_offsets
-        if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
-            return
-        now = {}
-        for log in self._logs_of(root):
-            # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
-            moved = log.recovery_point > points.saved.get(log.partition, 0)
-            now[log.partition] = log.settle() if moved else log.recovery_point
-        on_done = partial(_note_failure, root)
-        points.replace_later(now, self._write_later, on_done)
-        start_offsets.replace_later(self._start_offsets(root), self._write_later, on_done)
-
-    def _start_offsets(self, root: DirectoryState) -> dict[TopicPartition, int]:
-        """Where it is not the first segment's base offset."""
-        return {
-            log.partition: log.log_start_offset
-            for log in self._logs_of(root)
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-
-    def _lower_points(self, root: DirectoryState, partition: TopicPartition, offset: int) -> None:
-        """Before a truncation: one partition's points go down to ``offset``, the others stay as they were saved."""
-        points, start_offsets = root.recovery_points, root.start_offsets
-        assert points is not None
-        assert start_offsets is not None
-        points.replace({**points.latest, partition: min(points.latest.get(partition, 0), offset)})
-        if start_offsets.highest(partition) > offset:
-            start_offsets.replace({**start_offsets.latest, partition: offset})
-
-    def _high_watermarks(self, root: DirectoryState) -> Work:
-        offsets = {log.partition: log.high_watermark for log in self._logs_of(root)}
-        return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: offset_table(offsets))
-
-    def _logs_of(self, root: DirectoryState) -> list[Log]:
-        return [log for log in self.logs.values() if log.root is root]
-
 
 def _unlink(disk: Disk, path: str) -> None:
     """The whole partition may have been renamed meanwhile: then its files go with its directory."""
     if disk.exists(path):
         with suppress(FileNotFoundError):
             disk.unlink(path)
-
-
-def _note_failure(root: DirectoryState, error: OSError | None) -> None:
-    if error is not None:
-        root.failed(error)

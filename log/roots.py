@@ -2,9 +2,12 @@
 
 import errno
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, OffsetCheckpoint
+from ottla.log.directory import DirectoryState
+from ottla.log.errors import StorageError
 from ottla.log.names import TopicPartition
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.identifiers import id_to_text
@@ -67,6 +70,25 @@ def check_presence(disk: Disk, path: str) -> None:
     """
     if not disk.exists(f"{path}/{META_PROPERTIES}"):
         raise OSError(errno.ENOENT, f"{META_PROPERTIES} is gone; was the disk unmounted?", path)
+
+
+def guarded(disk: Disk, root: DirectoryState, action: Callable[[], object]) -> None:
+    """Runs ``action``; an error of the disk is the directory's."""
+    if root.failure is not None:
+        return
+    try:
+        check_presence(disk, root.path)
+        action()
+    except OSError as error:
+        root.failed(error)
+    except StorageError as error:
+        _logger.warning("%s", error)
+
+
+def note_failure(root: DirectoryState, error: OSError | None) -> None:
+    """How work done later ended."""
+    if error is not None:
+        root.failed(error)
 
 
 class Found(NamedTuple):

@@ -182,12 +182,12 @@ class Machine:
         self.log.flush()
         self.durable = self.log.log_end_offset
         if number % 2:
-            self.manager.checkpoint_recovery_points()
+            self.manager.checkpoints.save_points()
 
     def move_high_watermark(self, number: int) -> None:
         self.log.set_high_watermark(self.log.high_watermark + number % 20)
         if number % 2:
-            self.manager.checkpoint_high_watermarks()
+            self.manager.checkpoints.save_high_watermarks()
 
     def delete_old(self, number: int) -> None:
         self.now_ms += number % 10_000
@@ -204,7 +204,7 @@ class Machine:
             self.records, self.durable, self.horizons = [], 0, {}
             self.sequence = 0
             self.epoch += 1
-            self.manager.checkpoint_recovery_points()
+            self.manager.checkpoints.save_points()
 
     # Compaction
 
@@ -212,7 +212,7 @@ class Machine:
         self.log.set_high_watermark(self.log.log_end_offset)
         self.log.flush()
         self.durable = self.log.log_end_offset
-        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoints.save_points()
         task = self.cleaner.next_task([self.log], self.now_ms)
         if task is None:
             return

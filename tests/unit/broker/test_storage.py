@@ -117,7 +117,7 @@ def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_
     for _ in range(3):
         bench.write(log)
     log.flush()
-    bench.storage.manager.checkpoint_recovery_points()
+    bench.storage.manager.checkpoints.save_points()
     bench.write(log)
     log.truncate_to(3)
     assert bench.forgotten == []  # nothing above the saved recovery point is ever cleaned

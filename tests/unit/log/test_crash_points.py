@@ -66,7 +66,7 @@ class Story:
     def flush(self, *, checkpoint: bool = True) -> None:
         self.log.flush()
         if checkpoint:
-            self.manager.checkpoint_recovery_points()
+            self.manager.checkpoints.save_points()
         self.synced = self.log.log_end_offset
 
     def truncate_to(self, offset: int) -> None:
@@ -170,7 +170,7 @@ def delete(story: Story) -> None:
     story.log.delete_old_segments(NOW_MS)
     assert story.log.log_start_offset > 0
     story.append(4)
-    story.manager.checkpoint_recovery_points()
+    story.manager.checkpoints.save_points()
     story.manager.purge(NOW_MS)
     story.manager.purge(NOW_MS + 1000)
     story.append(4)
@@ -178,7 +178,7 @@ def delete(story: Story) -> None:
     story.log.set_high_watermark(66)
     story.log.advance_log_start(65)
     story.log.delete_old_segments(NOW_MS)
-    story.manager.checkpoint_recovery_points()
+    story.manager.checkpoints.save_points()
 
 
 def close(story: Story) -> None:

@@ -102,7 +102,7 @@ def test_a_directory_that_was_unmounted_has_failed(manager: LogManager, disk: Si
     manager.check_space()
     assert told == [manager.roots[1]]
     assert list(manager.logs) == [name(0)]
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     assert disk.list_directory("/b") == []
 
 
@@ -114,7 +114,7 @@ def test_everything_is_found_again_after_a_clean_and_after_a_hard_stop(
         log = manager.logs[name(number)]
         log.append_as_leader(make_batch(number + 1), 0, NOW_MS)
         log.set_high_watermark(number)
-    manager.checkpoint_high_watermarks()
+    manager.checkpoints.save_high_watermarks()
     for _ in range(2):
         again = reopen(platter)
         assert [log.log_end_offset for log in again.logs.values()] == [1, 3, 5, 2, 4]
@@ -139,17 +139,17 @@ def test_the_log_start_survives_by_its_checkpoint(manager: LogManager, platter: 
     log.append_as_leader(make_batch(10), 0, NOW_MS)
     log.set_high_watermark(10)
     log.advance_log_start(4)
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     assert reopen(platter).logs[name(0)].log_start_offset == 4
 
 
 def test_checkpoints_are_written_only_when_something_moved(manager: LogManager, platter: Platter) -> None:
     create(manager, 4)
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_high_watermarks()
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
     before = platter.operations
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_high_watermarks()
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
     assert platter.operations == before
 
 
@@ -213,7 +213,7 @@ def test_a_directory_that_fails_takes_its_own_partitions_offline(
         manager.get_or_create(name(0), CONFIG, TOPIC_ID, now_ms=NOW_MS)
     assert manager.get_or_create(name(7), CONFIG, TOPIC_ID, now_ms=NOW_MS).root.path == "/b"
     manager.purge(NOW_MS)
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     manager.check_space()
     manager.close()
 
@@ -391,7 +391,7 @@ def test_recovery_points_on_disk_are_what_was_synced(
     for log in manager.logs.values():
         log.append_as_leader(make_batch(3), 0, NOW_MS)
     manager.logs[name(0)].flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     assert OffsetCheckpoint(disk, f"/a/{RECOVERY_POINTS}").read() == {name(0): 3}
     assert OffsetCheckpoint(disk, f"/b/{RECOVERY_POINTS}").read() == {name(1): 0}
 
@@ -406,7 +406,7 @@ def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
     log = manager.logs[name(0)]
     log.append_as_leader(make_batch(10), 0, NOW_MS)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     assert log.root.saved_recovery_point(name(0)) == 0, "not written yet"
     log.truncate_to(4)
     for work, on_done in waiting:
@@ -423,7 +423,7 @@ def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make
     log.append_as_leader(make_batch(10), 0, NOW_MS)
     for offset in (3, 8):
         log.set_high_watermark(offset)
-        manager.checkpoint_high_watermarks()
+        manager.checkpoints.save_high_watermarks()
     for work, on_done in reversed(waiting):
         at_once(work, on_done)
     assert OffsetCheckpoint(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}").read() == {name(0): 8}

@@ -9,6 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.moves import FutureLog
+from ottla.log.moving import begin_move, end_move, finish_move
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import KafkaError
@@ -67,7 +68,7 @@ def filled(manager: LogManager) -> Log:
 
 
 def copied(manager: LogManager, log: Log) -> FutureLog:
-    move = manager.begin_move(log, manager.roots[1], NOW_MS)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
     while not move.copy_some(500):
         pass
     return move
@@ -82,7 +83,7 @@ def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
     before, epochs = content(log), log.epochs.entries()
-    moved = manager.finish_move(copied(manager, log), NOW_MS)
+    moved = finish_move(manager, copied(manager, log), NOW_MS)
     assert manager.logs == {NAME: moved}
     assert (moved.directory, moved.topic_id, moved.root) == ("/b/flights-0", TOPIC_ID, manager.roots[1])
     assert content(moved) == before
@@ -102,14 +103,14 @@ def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
 def test_what_is_appended_meanwhile_is_copied_too(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
-    move = manager.begin_move(log, manager.roots[1], NOW_MS)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
     assert move.lag == BATCHES
     while not move.copy_some(500):
         if log.log_end_offset < 2 * BATCHES:
             append(log, epoch=3)
     assert move.lag == 0
     before = content(log)
-    assert content(manager.finish_move(move, NOW_MS)) == before
+    assert content(finish_move(manager, move, NOW_MS)) == before
 
 
 def test_what_is_truncated_meanwhile_does_not_come_along(platter: Platter) -> None:
@@ -121,7 +122,7 @@ def test_what_is_truncated_meanwhile_does_not_come_along(platter: Platter) -> No
     while not move.copy_some(500):
         pass
     before, epochs = content(log), log.epochs.entries()
-    moved = manager.finish_move(move, NOW_MS)
+    moved = finish_move(manager, move, NOW_MS)
     assert (content(moved), moved.epochs.entries()) == (before, epochs)
 
 
@@ -130,21 +131,21 @@ def test_a_log_that_begins_later_begins_there(platter: Platter) -> None:
     log = filled(manager)
     log.advance_log_start(17)
     log.delete_old_segments(NOW_MS)
-    move = manager.begin_move(log, manager.roots[1], NOW_MS)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
     move.copy_some(500)
     append(log, epoch=3)
     log.advance_log_start(25)
     log.delete_old_segments(NOW_MS)
     while not move.copy_some(500):
         pass
-    assert manager.finish_move(move, NOW_MS).log_start_offset == 25
+    assert finish_move(manager, move, NOW_MS).log_start_offset == 25
 
 
 def test_a_move_that_is_given_up_leaves_nothing(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
     move = copied(manager, log)
-    manager.end_move(move, NOW_MS)
+    end_move(manager, move, NOW_MS)
     manager.purge(NOW_MS)
     assert not [name for name in SimulatedDisk(platter).list_directory("/b") if name.startswith("flights")]
     assert [root.partitions for root in manager.roots] == [1, 0]
@@ -154,17 +155,17 @@ def test_a_move_that_is_given_up_leaves_nothing(platter: Platter) -> None:
 def test_a_failed_target_leaves_the_log_where_it_was(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
-    move = manager.begin_move(log, manager.roots[1], NOW_MS)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
     platter.fail("/b")
     with pytest.raises(KafkaError):
         move.copy_some(500)
-    manager.end_move(move, NOW_MS)
+    end_move(manager, move, NOW_MS)
     append(log, epoch=3)
     assert manager.logs == {NAME: log}
 
 
 def move_all(manager: LogManager, log: Log) -> None:
-    manager.finish_move(copied(manager, log), NOW_MS)
+    finish_move(manager, copied(manager, log), NOW_MS)
     manager.purge(NOW_MS)
 
 
@@ -173,7 +174,7 @@ def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
     whole = formatted(seed)
     manager = manager_on(whole)
     filled(manager).flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.save_points()
     before = whole.operations
     move_all(manager, manager.logs[NAME])
     for number in range(1, whole.operations - before + 1):
@@ -182,7 +183,7 @@ def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
         log = filled(manager)
         log.flush()
         expected = content(log)
-        manager.checkpoint_recovery_points()
+        manager.checkpoints.save_points()
         platter.crash_at_operation(number)
         with pytest.raises(SimulatedCrash):
             move_all(manager, log)
