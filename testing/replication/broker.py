@@ -12,6 +12,7 @@ from ottla.broker.network.server import NetworkServer
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.proto import controller_pb2 as controller_pb
@@ -42,8 +43,10 @@ class Controller(Protocol):
 class Logs:
     """Logs on the simulated disk, one directory, opened when first asked for."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, lost_directory: Callable[[], bool]) -> None:
+        """``lost_directory``: there was another, which failed; as with `LogManager`, what is not new may lie in it."""
         self._host = host
+        self._lost_directory = lost_directory
         self.opened: dict[TopicPartition, Log] = {}
 
     def get_or_create(
@@ -58,6 +61,8 @@ class Logs:
         log = self.opened.get(partition)
         if log is None:
             directory = f"/data/{partition}"
+            if self._lost_directory() and not is_new and not self._host.disk.exists(directory):
+                raise StorageError("it may lie in a directory that failed")
             self._host.disk.make_directories(directory)
             now_ms = self._host.clock.wall_ms()
             log = Log.open(self._host.disk, directory, partition, config, now_ms=now_ms)
@@ -81,6 +86,7 @@ class Broker:
         self.cluster, self.node_id = cluster, node_id
         self.image = MetadataImage()
         self.manager: ReplicaManager | None = None
+        self.lost_directory = False
         self.up = asyncio.Event()
         self.node: SimulatedNode = cluster.loop.create_node(f"broker-{node_id}")
         self.node.start(self._main)
@@ -99,7 +105,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         timers = LoopTimers(loop)
         self.image = MetadataImage()
-        self.manager = ReplicaManager(config, Logs(host), timers, self, host.rng, WakeQueue(loop), host.sync_later)
+        logs = Logs(host, lambda: self.lost_directory)
+        self.manager = ReplicaManager(config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later)
         context: Any = SimpleNamespace(config=config, host=host, timers=timers, replicas=self.manager)
         broker: BrokerContext = context
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)

@@ -2,6 +2,7 @@
 
 from ottla.broker.replication.hosting import CREATION_COST, TURN_COST
 from ottla.proto import metadata_pb2 as pb
+from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC_ID, Broker
 from ottla.testing.replication.cluster import Cluster, run
 
@@ -46,6 +47,49 @@ def test_a_replica_that_waited_has_the_role_that_the_metadata_gives_it_by_then()
         assert leader.isr.committed == (1, 2)
         client = await cluster.client()
         assert (await client.produce(b"x", index=last)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_replica_that_waited_is_still_new_when_the_isr_names_it_by_then() -> None:
+    """Else a broker that lost a directory would look for its log there, and be no replica."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(partitions=MANY)
+        broker, last = cluster.brokers[1], MANY - 1
+        assert hosted(broker) < MANY
+        broker.lost_directory = True
+        for isr in ((1, 2), (1,)):
+            change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=last, isr=pb.Replicas(ids=isr))
+            cluster.tell(pb.MetadataRecord(partition_change=change))
+        await cluster.until(lambda: hosted(broker) == MANY)
+        client = await cluster.client()
+        assert (await client.produce(b"x", index=last)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_replica_that_the_isr_names_is_not_made_anew_where_a_directory_is_lost() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        broker = cluster.brokers[3]
+        broker.lost_directory = True
+        new, known = (
+            pb.Partition(
+                topic_id=TOPIC_ID, partition_id=index, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=1
+            )
+            for index in (1, 2)
+        )
+        change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=2, isr=pb.Replicas(ids=(1, 2, 3)))
+        cluster.tell(
+            pb.MetadataRecord(partition=new),
+            pb.MetadataRecord(partition=known),
+            pb.MetadataRecord(partition_change=change),
+        )
+        manager = broker.manager
+        assert manager is not None
+        assert manager.missing_error(TOPIC_ID, 2) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert sorted(index for name, index in manager.partitions if name == TOPIC_ID) == [0, 1]
 
     run(scenario)
 
