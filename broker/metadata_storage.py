@@ -19,6 +19,9 @@ from ottla.runtime.timers import LoopTimers, Timer
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 SYNC_INTERVAL_MS = 5_000
 """A restart after a crash reads again at most what was committed in this time."""
+SYNC_CHECK_MS = 250
+SYNC_PAIRS = 10_000
+"""So much is synced at once: it waits in memory, and the more it is the longer the disk is busy with it."""
 
 _WHAT_TO_DO = (
     "this controller has lost what it acknowledged and does not start, for it could elect a leader that lacks it. While most of the "
@@ -64,22 +67,24 @@ def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
 
 
 class StoreSync:
-    """Makes the image's store, and what is said of the log in the quorum's, durable every `SYNC_INTERVAL_MS`, on a thread, from
-    now on until `stop`."""
+    """Makes the image's store, and what is said of the log in the quorum's, durable every `SYNC_INTERVAL_MS`, or when much was
+    written, on a thread, from now on until `stop`."""
 
     def __init__(self, loader: MetadataLoader, quorum_store: KeyValueStore, timers: LoopTimers) -> None:
         self._loader = loader
         self._quorum_store = quorum_store
         self._timers = timers
         self._synced = loader.image.offset
+        self._due_ms = timers.now_ms() + SYNC_INTERVAL_MS
         self._running: asyncio.Future[None] | None = None
-        self._timer: Timer = timers.call_later_ms(SYNC_INTERVAL_MS, self._due)
+        self._timer: Timer = timers.call_later_ms(SYNC_CHECK_MS, self._check)
 
-    def _due(self) -> None:
-        self._timer = self._timers.call_later_ms(SYNC_INTERVAL_MS, self._due)
-        offset = self._loader.image.offset
-        if self._running is None and offset != self._synced:
-            self._synced = offset
+    def _check(self) -> None:
+        self._timer = self._timers.call_later_ms(SYNC_CHECK_MS, self._check)
+        offset, now_ms = self._loader.image.offset, self._timers.now_ms()
+        is_due = now_ms >= self._due_ms or self._loader.unsynced >= SYNC_PAIRS
+        if self._running is None and offset != self._synced and is_due:
+            self._synced, self._due_ms = offset, now_ms + SYNC_INTERVAL_MS
             self._running = asyncio.get_running_loop().run_in_executor(None, self._sync)
             self._running.add_done_callback(self._done)
 

@@ -16,7 +16,7 @@ import lmdb
 
 from ottla.runtime.key_value import Pair
 
-_WAITING_KEYS_MAX = 50_000  # about 10 MB of metadata records; more than that and a write pays for the commit itself
+_WAITING_KEYS_MAX = 500_000  # about 100 MB of metadata; somebody should sync long before a write has to do it itself
 _MAP_SIZE_BYTES = 1 << 32  # address space, not memory; doubled when it is full
 
 _SCAN_CHUNK_PAIRS = 1000

@@ -19,7 +19,7 @@ from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide, note_contact, note_outcome
 from ottla.quorum.controller.knocking import Knock
-from ottla.quorum.controller.leadership import Leadership, QuorumLeader, ReplayError
+from ottla.quorum.controller.leadership import PIECE_PAUSE_MS, Leadership, QuorumLeader, ReplayError
 from ottla.quorum.controller.liveness import BrokerLiveness, Visit
 from ottla.quorum.controller.series import Series
 from ottla.quorum.controller.upkeep import Upkeep
@@ -212,7 +212,10 @@ class Controller:
             self._begin_series(leadership, batches, cause, conclude, reply)
         else:
             leadership.append(batches, cause)
-            conclude()
+            if decision.is_last:
+                conclude()
+            else:
+                self._timers.call_later_ms(PIECE_PAUSE_MS, partial(self.handle, request, reply))
 
     def _response(
         self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any], offset: int

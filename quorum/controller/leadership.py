@@ -17,6 +17,9 @@ from ottla.runtime.timers import LoopTimers, Timer
 
 _logger = logging.getLogger(__name__)
 
+PIECE_PAUSE_MS = 1
+"""Between the pieces of what concerns very many partitions the node does everything else there is to do."""
+
 
 class QuorumLeader(Protocol):
     """The part of `QuorumNode` that the controller uses."""
@@ -70,6 +73,7 @@ class Leadership:
         self._on_lost = on_lost
         self._on_broken = on_broken
         self._planned: dict[str, Timer] = {}
+        self.on_appended: Callable[[], None] = lambda: None
 
     def note_members(self) -> None:
         """The quorum as it is now, for what is decided next."""
@@ -99,6 +103,7 @@ class Leadership:
                 for record in batch.records:
                     self.state.replay(record)
                 self.appended_offset = self._quorum.append(batch.encoded, self.epoch, cause)
+            self.on_appended()
         except NotLeaderError:
             self._on_lost()
             raise

@@ -6,20 +6,18 @@ from collections.abc import Callable
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import cluster, features
+from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.elections import rebalance_leaders
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
-from ottla.quorum.controller.leadership import Leadership
+from ottla.quorum.controller.leadership import PIECE_PAUSE_MS, Leadership
 from ottla.runtime.timers import LoopTimers
 
 _logger = logging.getLogger(__name__)
 
-_ELECTIONS_PER_REBALANCE_MAX = 1000
 _FORGETTING_PAUSE_MS = 15_000
 _SERIES_PAUSE_MS = 10
 """How often to ask whether a large transaction is through."""
-_FENCING_STEP = 500
-"""Partitions that a dead broker is taken out of in one go: about 15 ms."""
 
 
 class Upkeep:
@@ -34,6 +32,8 @@ class Upkeep:
     def begin(self, node_id: int, rebalance_interval_ms: int, *, in_transaction: bool) -> None:
         """``rebalance_interval_ms`` 0: never. ``in_transaction``: the log ends inside one."""
         leadership = self._leadership
+        leadership.on_appended = self._plan_chores
+        self._plan_chores()
         leadership.repeat("controllers", _FORGETTING_PAUSE_MS, self._forget_controllers)
         if rebalance_interval_ms:
             leadership.repeat("rebalance", rebalance_interval_ms, self._rebalance)
@@ -47,19 +47,34 @@ class Upkeep:
             leadership.append_own(features.bootstrap_records(), "bootstrap")
 
     def fence_expired(self) -> None:
-        """Step by step, for a broker may have ten thousand partitions: the first of them have other leaders before the
-        last are decided on, and what else the node has to do gets its turn in between."""
+        """Piece by piece, for a broker may have a hundred thousand partitions: the first of them have other leaders before
+        the last are decided on, and what else the node has to do gets its turn in between."""
         leadership = self._leadership
+        if leadership.is_planned("fencing"):
+            return  # another broker's is under way: this one has its turn after it
         if self._is_busy():
             leadership.plan("fencing", _SERIES_PAUSE_MS, self.fence_expired)
             return
-        step = cluster.fence_first_expired(leadership.state, self._timers.now_ms(), _FENCING_STEP)
+        step = cluster.fence_first_expired(leadership.state, self._timers.now_ms())
         if step is None:
             return
         if step.is_last:
             _logger.warning("fencing broker %d: %s", step.broker_id, step.reason)
         if leadership.append_own(step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
-            leadership.plan("fencing", 1, self.fence_expired)
+            leadership.plan("fencing", PIECE_PAUSE_MS, self.fence_expired)
+
+    def _plan_chores(self) -> None:
+        if has_chores(self._leadership.state) and not self._leadership.is_planned("chores"):
+            self._leadership.plan("chores", PIECE_PAUSE_MS, self._do_chore)
+
+    def _do_chore(self) -> None:
+        """A piece of what is left of changes that concern very many partitions."""
+        if self._is_busy():
+            self._leadership.plan("chores", _SERIES_PAUSE_MS, self._do_chore)
+            return
+        chore = next_chore(self._leadership.state)
+        if self._leadership.append_own(chore.records, chore.cause):
+            self._plan_chores()
 
     def _forget_controllers(self) -> None:
         """The first time after all that live had time to be heard by this leader."""
@@ -70,6 +85,9 @@ class Upkeep:
             self._leadership.append_own(records, f"controllers that neither vote nor follow the log: {gone}")
 
     def _rebalance(self) -> None:
-        if not self._is_busy():
-            records = rebalance_leaders(self._leadership.state, _ELECTIONS_PER_REBALANCE_MAX)
-            self._leadership.append_own(records, "leaders return to the first replicas")
+        if self._is_busy() or self._leadership.is_planned("rebalance piece"):
+            return
+        step = rebalance_leaders(self._leadership.state)
+        is_done = self._leadership.append_own(step.records, "leaders return to the first replicas")
+        if is_done and not step.is_last:
+            self._leadership.plan("rebalance piece", PIECE_PAUSE_MS, self._rebalance)

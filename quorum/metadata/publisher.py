@@ -59,6 +59,11 @@ class MetadataLoader:
         """Whether the committed log ends inside a transaction; a new controller aborts it."""
         return self._transactions.is_open
 
+    @property
+    def unsynced(self) -> int:
+        """Pairs that wait to be made durable (`sync`)."""
+        return self._store.unsynced
+
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Tells it everything there is at once, and from then on each change, after those who were added before it."""
         self._publish_to(publisher, MetadataDelta.everything(self.image))

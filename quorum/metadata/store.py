@@ -55,6 +55,8 @@ class ImageStore:
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
+        self.unsynced = 0
+        """Pairs written since the last `sync` began: what that will have to write."""
 
     def load(self) -> MetadataImage:
         """The image as it was last written; an empty one at offset -1 from an empty store. Raises StoreFormatError."""
@@ -89,6 +91,7 @@ class ImageStore:
         """Brings the store from where it was to ``image``, which differs by ``delta``. OSError when the disk fails."""
         puts, deletes = _changes(delta, image)
         puts.append((_OFFSET_KEY, _OFFSET.pack(_FORMAT, image.offset, image.epoch)))
+        self.unsynced += len(puts) + len(deletes)
         self._store.write(puts, deletes, durable=False)
 
     def replace(self, image: MetadataImage) -> None:
@@ -108,7 +111,12 @@ class ImageStore:
 
     def sync(self) -> None:
         """Makes what was written durable; on any thread."""
-        self._store.sync()
+        syncing, self.unsynced = self.unsynced, 0
+        try:
+            self._store.sync()
+        except OSError:
+            self.unsynced += syncing
+            raise
 
     def copy_to(self, path: str) -> None:
         """A snapshot: a compact copy in a new file, at the offset of the last write. On any thread."""

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.decision import Decision, R, Record
 from ottla.quorum.controller.decisions.features import check_ranges
-from ottla.quorum.controller.decisions.partitions import bring_back, leads_any, lose_directories, take_out
+from ottla.quorum.controller.decisions.partitions import bring_back, lose_directories, take_out
 from ottla.quorum.controller.decisions.sessions import NEVER
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Step
 from ottla.quorum.metadata.views import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -19,6 +20,7 @@ from ottla.quorum.metadata.views import (
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+_Beat = rpc.BrokerHeartbeatResponse
 _RESERVED_DIRECTORIES = (DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
 
 
@@ -50,7 +52,9 @@ def register_broker(
     check_ranges(state, request.features, f"broker {request.broker_id}")
     records: list[Record] = []
     if known is not None and is_new:
-        records = take_out(state, known.id)
+        records, is_last = take_out(state, known.id)
+        if not is_last:
+            return Decision(rpc.RegisterBrokerResponse(), records, atomic=False, is_last=False)
     # The registration comes last: a controller that fails in between leaves a broker that simply registers again.
     epoch = next_offset + len(records) if known is None or is_new else known.epoch
     records.append(_registration(request, epoch, None if is_new else known))
@@ -103,8 +107,13 @@ def unregister_broker(
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
     gone = pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
-    records = [*take_out(state, broker.id), Record(unregister_broker=gone)]
-    return Decision(rpc.UnregisterBrokerResponse(), records, atomic=False)
+    return _decision(rpc.UnregisterBrokerResponse(), take_out(state, broker.id), Record(unregister_broker=gone))
+
+
+def _decision(response: R, step: Step, conclusion: Record) -> Decision[R]:
+    """``conclusion`` follows the last of the steps."""
+    records = [*step.records, conclusion] if step.is_last else step.records
+    return Decision(response, records, atomic=False, is_last=step.is_last)
 
 
 def _without_controller(state: ControllerState, node_id: int) -> Record:
@@ -171,13 +180,15 @@ def broker_heartbeat(
     is_caught_up = request.current_metadata_offset >= broker.epoch
     life = _life(broker)
     shutting_down = request.want_shut_down or life is BrokerLife.CONTROLLED_SHUTDOWN
+    if shutting_down and not state.replicas.count():
+        return Decision(rpc.BrokerHeartbeatResponse(), is_last=False)
     after = next_life(
         Situation(
             life,
             request.want_shut_down,
             request.want_fence,
             is_caught_up,
-            leads_any=shutting_down and leads_any(state, broker.id),
+            leads_any=shutting_down and state.replicas.leads_any(broker.id),
             others_have_seen=shutting_down and _others_have_seen(state, broker.id),
         )
     )
@@ -187,10 +198,9 @@ def broker_heartbeat(
         should_shut_down=after is BrokerLife.SHUTDOWN_NOW,
     )
     if after is not life:
-        records = _transition(state, broker, life, after)
-    else:  # with a transition, lost directories wait for the next heartbeat, which names them again
-        records = _directories_lost(state, broker, tuple(request.offline_directories))
-    return Decision(response, records, atomic=False)
+        return _transition(state, broker, life, after, response)
+    # With a transition, lost directories wait for the next heartbeat, which names them again.
+    return _directories_lost(state, broker, tuple(request.offline_directories), response)
 
 
 def _life(broker: BrokerView) -> BrokerLife:
@@ -208,18 +218,29 @@ def _others_have_seen(state: ControllerState, broker_id: int) -> bool:
 
 
 def shutdown_begins(state: ControllerState, broker_id: int) -> bool:
-    """Whether the broker is in controlled shutdown without a shutdown offset (also after a change of controllers)."""
+    """Whether the broker is in controlled shutdown, leads nothing any more, and has no shutdown offset (also after a
+    change of controllers)."""
     broker = state.image.brokers.get(broker_id)
-    shutting_down = broker is not None and _life(broker) is BrokerLife.CONTROLLED_SHUTDOWN
-    return shutting_down and state.sessions.shutdown_offset(broker_id) == NEVER
+    if broker is None or _life(broker) is not BrokerLife.CONTROLLED_SHUTDOWN:
+        return False
+    return state.sessions.shutdown_offset(broker_id) == NEVER and not state.replicas.leads_any(broker_id)
 
 
-def _transition(state: ControllerState, broker: BrokerView, before: BrokerLife, after: BrokerLife) -> list[Record]:
+def _transition(
+    state: ControllerState, broker: BrokerView, before: BrokerLife, after: BrokerLife, response: _Beat
+) -> Decision[_Beat]:
+    """What comes after the first piece, once a broker is unfenced or shuts down, is a chore (`chores`): its heartbeat need not
+    wait for that."""
     if after is BrokerLife.UNFENCED:
-        return [_change(broker, fenced=False), *bring_back(state, broker.id)]
+        begun = [_change(broker, fenced=False), *bring_back(state, broker.id).records]
+        return Decision(response, begun, atomic=False)
     if after is BrokerLife.CONTROLLED_SHUTDOWN:
-        return [_change(broker, in_controlled_shutdown=True), *take_out(state, broker.id)]
-    return [] if before is BrokerLife.FENCED else fence(state, broker)
+        begun = [_change(broker, in_controlled_shutdown=True), *take_out(state, broker.id).records]
+        return Decision(response, begun, atomic=False)
+    if before is BrokerLife.FENCED:
+        return Decision(response, atomic=False)
+    # Its fencing comes last: a controller that fails in between leaves a broker whose session expires again.
+    return _decision(response, take_out(state, broker.id), _change(broker, fenced=True))
 
 
 def _change(broker: BrokerView, fenced: bool | None = None, in_controlled_shutdown: bool | None = None) -> Record:
@@ -227,12 +248,6 @@ def _change(broker: BrokerView, fenced: bool | None = None, in_controlled_shutdo
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=in_controlled_shutdown
     )
     return Record(broker_registration_change=body)
-
-
-def fence(state: ControllerState, broker: BrokerView) -> list[Record]:
-    """Takes a broker out of service. Its fencing comes last: a controller that fails in between leaves a broker whose
-    session expires again."""
-    return [*take_out(state, broker.id), _change(broker, fenced=True)]
 
 
 class Fencing(NamedTuple):
@@ -244,23 +259,23 @@ class Fencing(NamedTuple):
     is_last: bool
 
 
-def fence_first_expired(state: ControllerState, now_ms: int, records_max: int) -> Fencing | None:
-    """The next step for the first broker whose session is over, in about ``records_max`` records. None: there is none."""
+def fence_first_expired(state: ControllerState, now_ms: int, changes_max: int = CHANGES_MAX) -> Fencing | None:
+    """The next step for the first broker whose session is over; None: there is none."""
     for broker in state.image.brokers.values():
         if not broker.fenced and not state.sessions.is_alive(broker.id, broker.epoch, now_ms):
-            records = take_out(state, broker.id, records_max)
-            reason = state.sessions.why_over(broker.id)
-            if len(records) == records_max:
-                return Fencing(broker.id, reason, records, is_last=False)
-            return Fencing(broker.id, reason, [*records, _change(broker, fenced=True)], is_last=True)
+            records, is_last = take_out(state, broker.id, changes_max)
+            conclusion = [_change(broker, fenced=True)] if is_last else []
+            return Fencing(broker.id, state.sessions.why_over(broker.id), records + conclusion, is_last)
     return None
 
 
-def _directories_lost(state: ControllerState, broker: BrokerView, offline: tuple[bytes, ...]) -> list[Record]:
+def _directories_lost(
+    state: ControllerState, broker: BrokerView, offline: tuple[bytes, ...], response: _Beat
+) -> Decision[_Beat]:
     lost = tuple(each for each in offline if each in broker.directories)
     if not lost:
-        return []
+        return Decision(response, atomic=False)
     body = pb.BrokerRegistrationChange(broker_id=broker.id, broker_epoch=broker.epoch)
     body.directories.SetInParent()
     body.directories.ids.extend(each for each in broker.directories if each not in lost)
-    return [*lose_directories(state, broker.id, lost), Record(broker_registration_change=body)]
+    return _decision(response, lose_directories(state, broker.id, lost), Record(broker_registration_change=body))

@@ -17,12 +17,15 @@ class Decision(Generic[R]):
 
     ``atomic``: all of them take effect, or none; otherwise each batch of them must leave a state that a later decision
     can complete. ``upgrades_quorum``: kraft.version is to be raised first, and then the request decided again.
+    ``is_last`` False: replay the records, let others have their turn, and decide on the same request again; the response is
+    that of the last decision.
     """
 
     response: R
     records: list[Record] = field(default_factory=list)
     atomic: bool = True
     upgrades_quorum: bool = False
+    is_last: bool = True
 
 
 def code_and_message(error: KafkaError) -> tuple[int, str]:

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.decision import Decision, Record
 from ottla.quorum.controller.decisions.partition_change import Election
-from ottla.quorum.controller.decisions.partitions import change_builder
+from ottla.quorum.controller.decisions.partitions import change_builder, sweep_step
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.sweep import Step
+from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView, TopicView
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -21,8 +23,10 @@ def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> D
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election")
     election = Election.PREFERRED if request.election_type == PREFERRED else Election.UNCLEAN
     response = rpc.ElectLeadersResponse()
+    if request.all_partitions and not state.replicas.count():
+        return Decision(response, is_last=False)
     records: list[Record] = []
-    for name, partitions in _asked(state, request):
+    for name, partitions in _asked(state, request, preferred=election is Election.PREFERRED):
         topic = state.image.topics_by_name.get(name)
         results = [_elect(state, topic, index, election, records) for index in partitions]
         if request.all_partitions:
@@ -32,9 +36,12 @@ def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> D
     return Decision(response, records, atomic=False)
 
 
-def _asked(state: ControllerState, request: rpc.ElectLeadersRequest) -> Iterable[tuple[str, Iterable[int]]]:
+def _asked(
+    state: ControllerState, request: rpc.ElectLeadersRequest, *, preferred: bool
+) -> Iterable[tuple[str, Iterable[int]]]:
     if request.all_partitions:
-        return [(topic.name, list(topic.partitions)) for topic in state.image.topics_by_id.values()]
+        needy = state.replicas.unpreferred_topics() if preferred else state.replicas.leaderless_topics()
+        return [(topic.name, list(topic.partitions)) for topic in map(state.image.topics_by_id.__getitem__, needy)]
     return [(topic.name, topic.partitions) for topic in request.topics]
 
 
@@ -64,18 +71,18 @@ def _is_needed(partition: PartitionView, election: Election) -> bool:
     return partition.leader == NO_LEADER
 
 
-def rebalance_leaders(state: ControllerState, elections_max: int) -> list[Record]:
-    """Back to the first replicas where they are in sync: what auto.leader.rebalance.enable does now and then."""
-    records: list[Record] = []
-    for key in state.replicas.unpreferred():
-        partition = state.image.partition(*key)
-        assert partition is not None, "the index follows the image"
+def rebalance_leaders(state: ControllerState) -> Step:
+    """Back to the first replicas where they are in sync, piece by piece: what auto.leader.rebalance.enable does now and
+    then."""
+
+    def concerns(partition: PartitionView) -> bool:
         first = partition.replicas[0]
-        if first not in partition.isr or not state.can_lead(partition, first):
-            continue
-        record = change_builder(state, key, partition, election=Election.PREFERRED).build()
-        if record is not None:
-            records.append(record)
-        if len(records) == elections_max:
-            break
-    return records
+        return partition.leader != first and first in partition.isr
+
+    def change(key: PartitionKey, partition: PartitionView) -> Record | None:
+        if not state.can_lead(partition, partition.replicas[0]):
+            return None
+        return change_builder(state, key, partition, election=Election.PREFERRED).build()
+
+    topics = state.replicas.unpreferred_topics
+    return sweep_step(state, "rebalance leaders", topics, concerns, change)

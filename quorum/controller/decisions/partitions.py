@@ -1,8 +1,11 @@
 """What happens to partitions when a broker comes, goes or is about to."""
 
+from collections.abc import Callable, Hashable, Iterable
+
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.partition_change import Election, PartitionChangeBuilder
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Change, Concerns, Step
 from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 
@@ -30,47 +33,84 @@ def change_builder(
     return PartitionChangeBuilder(key, partition, can_lead, state.directory_for_new_replica, election)
 
 
-def take_out(state: ControllerState, broker_id: int, records_max: int | None = None) -> list[Record]:
-    """Removes a broker from every ISR and finds other leaders: it is fenced, shutting down or unregistered.
-
-    With ``records_max`` it stops there; to go on, replay them and call again until there is nothing left.
-    """
-    records: list[Record] = []
-    for key, partition in state.replicas.partitions_of(broker_id):
-        if broker_id in partition.isr or broker_id == partition.leader:
-            builder = change_builder(state, key, partition, leaving=broker_id)
-            builder.isr = tuple(each for each in partition.isr if each != broker_id)
-            _add(records, builder)
-            if len(records) == records_max:
-                break
-    return records
+def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_MAX) -> Step:
+    """Removes a broker from every ISR and finds other leaders, piece by piece: it is to be fenced, shuts down or is
+    unregistered. A fenced one has been taken out, and nobody takes it in again."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return Step([], is_last=True)
+    return _leave(state, broker_id, ("take out", broker_id), lambda _: True, changes_max)
 
 
-def bring_back(state: ControllerState, broker_id: int) -> list[Record]:
-    """Lets a broker that is unfenced lead the partitions that have nobody and that it is in sync with."""
-    records: list[Record] = []
-    for key, partition in state.replicas.partitions_of(broker_id):
-        if partition.leader == NO_LEADER:
-            _add(records, change_builder(state, key, partition, coming=broker_id))
-    return records
-
-
-def lose_directories(state: ControllerState, broker_id: int, lost: tuple[bytes, ...]) -> list[Record]:
+def lose_directories(state: ControllerState, broker_id: int, lost: tuple[bytes, ...]) -> Step:
     """Takes a broker out of the partitions whose replica is in a directory that it cannot read any more."""
-    records: list[Record] = []
-    for key, partition in state.replicas.partitions_of(broker_id):
-        if partition.directory_of(broker_id) in lost and (broker_id in partition.isr or broker_id == partition.leader):
-            builder = change_builder(state, key, partition, leaving=broker_id)
-            builder.isr = tuple(each for each in partition.isr if each != broker_id)
-            _add(records, builder)
-    return records
+
+    def is_lost(partition: PartitionView) -> bool:
+        return partition.directory_of(broker_id) in lost
+
+    return _leave(state, broker_id, ("lose directories", broker_id, lost), is_lost, CHANGES_MAX)
 
 
-def leads_any(state: ControllerState, broker_id: int) -> bool:
-    return any(partition.leader == broker_id for _, partition in state.replicas.partitions_of(broker_id))
+def _leave(
+    state: ControllerState,
+    broker_id: int,
+    name: Hashable,
+    is_meant: Callable[[PartitionView], bool],
+    changes_max: int,
+) -> Step:
+    def concerns(partition: PartitionView) -> bool:
+        return (broker_id in partition.isr or broker_id == partition.leader) and is_meant(partition)
+
+    def change(key: PartitionKey, partition: PartitionView) -> Record | None:
+        builder = change_builder(state, key, partition, leaving=broker_id)
+        builder.isr = tuple(each for each in partition.isr if each != broker_id)
+        return builder.build()
+
+    return sweep_step(state, name, lambda: state.replicas.topics_of(broker_id), concerns, change, changes_max)
 
 
-def _add(records: list[Record], builder: PartitionChangeBuilder) -> None:
-    record = builder.build()
-    if record is not None:
-        records.append(record)
+def bring_back(state: ControllerState, broker_id: int) -> Step:
+    """Lets a broker that is being unfenced lead the partitions that have nobody and that it is in sync with. What is not
+    done with the first piece, `lead_the_leaderless` does."""
+
+    def concerns(partition: PartitionView) -> bool:
+        return partition.leader == NO_LEADER and broker_id in partition.replicas
+
+    def change(key: PartitionKey, partition: PartitionView) -> Record | None:
+        return change_builder(state, key, partition, coming=broker_id).build()
+
+    name = ("bring back", broker_id)
+    step = sweep_step(state, name, state.replicas.leaderless_topics, concerns, change)
+    state.replicas.end(name)
+    return step
+
+
+def lead_the_leaderless(state: ControllerState, broker_ids: tuple[int, ...]) -> Step:
+    """Finds leaders for partitions that have none, now that these brokers are in service."""
+
+    def concerns(partition: PartitionView) -> bool:
+        return partition.leader == NO_LEADER and any(each in partition.replicas for each in broker_ids)
+
+    def change(key: PartitionKey, partition: PartitionView) -> Record | None:
+        return change_builder(state, key, partition).build()
+
+    name = ("lead the leaderless", broker_ids)
+    return sweep_step(state, name, state.replicas.leaderless_topics, concerns, change)
+
+
+def sweep_step(
+    state: ControllerState,
+    name: Hashable,
+    topics: Callable[[], Iterable[bytes]],
+    concerns: Concerns,
+    change: Change,
+    changes_max: int = CHANGES_MAX,
+) -> Step:
+    """The next piece of the sweep of that name, The first pieces only count, if need be."""
+    if not state.replicas.count():
+        return Step([], is_last=False)
+    sweep = state.replicas.sweep(name, topics, concerns)
+    step = sweep.step(change, changes_max)
+    if step.is_last:
+        state.replicas.end(name)
+    return step

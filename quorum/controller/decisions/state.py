@@ -81,6 +81,10 @@ class ControllerState:
         self.sessions = BrokerSessions(settings.session_timeout_ms)
         self.replicas = ReplicaIndex(self.image)
         self.names = TopicNameIndex(self.image)
+        # For `chores`: what the controller before this one may have been interrupted in.
+        brokers = self.image.brokers.values()
+        self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
+        self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
 
     def replay(self, record: pb.MetadataRecord) -> None:
         """The only way in which the state changes. Raises UnreadableRecordError: then the decider was wrong."""
@@ -88,9 +92,20 @@ class ControllerState:
         self.image.apply(record, delta)
         self.replicas.update(delta)
         self.names.update(delta)
-        for broker_id in delta.brokers:
-            if broker_id not in self.image.brokers:
+        for broker_id, before in delta.brokers.items():
+            now = self.image.brokers.get(broker_id)
+            if now is None:
                 self.sessions.remove(broker_id)
+            elif now.in_controlled_shutdown:
+                self.leaving[broker_id] = None
+            elif now.is_active and not (before is not None and before.is_active):
+                self._returns(broker_id)
+
+    def _returns(self, broker_id: int) -> None:
+        if len(self.returning) < 2:
+            self.returning.append((broker_id,))
+        else:  # the first may be under way
+            self.returning[1] += (broker_id,)
 
     def registered(self, broker_id: int, epoch: int) -> BrokerView:
         """The broker of that epoch. Raises KafkaError (STALE_BROKER_EPOCH) for any other."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metadata_storage import SYNC_INTERVAL_MS, StoreSync, open_metadata_log, snapshot_limits
+from ottla.broker import metadata_storage
+from ottla.broker.metadata_storage import SYNC_CHECK_MS, SYNC_INTERVAL_MS, StoreSync, open_metadata_log, snapshot_limits
+from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
@@ -24,6 +26,8 @@ NODE = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.voters": "1@localhost:9093",
 }
+
+NOTHING = pb.MetadataRecord(no_op=pb.NoOp()).SerializeToString()
 
 
 class CountedStore(MemoryStore):
@@ -48,7 +52,7 @@ class Rig:
         self.offset = 0
 
     def commit(self) -> None:
-        self.loader.on_commit(CommittedBatch(self.offset, self.offset, 1, 0, [], ""))
+        self.loader.on_commit(CommittedBatch(self.offset, self.offset, 1, 0, [NOTHING], ""))
         self.offset += 1
 
 
@@ -71,6 +75,19 @@ def test_what_was_committed_becomes_durable_within_the_interval() -> None:
             rig.commit()
             await asyncio.sleep(INTERVAL_S + 0.1)
         assert (rig.store.syncs, rig.quorum_store.syncs) == (3, 3)
+        await rig.syncing.stop()
+
+    run(scenario)
+
+
+def test_much_is_made_durable_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_storage, "SYNC_PAIRS", 10)
+
+    async def scenario(rig: Rig) -> None:
+        for _ in range(11):
+            rig.commit()
+        await asyncio.sleep(2 * SYNC_CHECK_MS / 1000)
+        assert rig.store.syncs == 1
         await rig.syncing.stop()
 
     run(scenario)

@@ -1,12 +1,13 @@
 """What a new controller counts at once equals what one that was there has followed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import PartitionView
 
 BROKERS = range(5)
 
@@ -26,29 +27,40 @@ def changes(rng: Random) -> Iterator[pb.MetadataRecord]:
         for _ in range(6):
             moved = pb.Replicas(ids=rng.sample(BROKERS, 2)) if rng.random() < 0.5 else None
             change = pb.PartitionChange(
-                topic_id=topic_id, partition_id=rng.randrange(4), leader=rng.choice(BROKERS), replicas=moved
+                topic_id=topic_id, partition_id=rng.randrange(4), leader=rng.choice([-1, *BROKERS]), replicas=moved
             )
             yield pb.MetadataRecord(partition_change=change)
         if number % 3 == 0:
             yield pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=topic_id))
 
 
+def topics_with(image: MetadataImage, is_meant: Callable[[PartitionView], bool]) -> list[bytes]:
+    """Found by looking."""
+    topics = image.topics_by_id.values()
+    return sorted(topic.id for topic in topics if any(map(is_meant, topic.partitions.values())))
+
+
+def leads(broker: int) -> Callable[[PartitionView], bool]:
+    return lambda partition: partition.leader == broker
+
+
+def hosts(broker: int) -> Callable[[PartitionView], bool]:
+    return lambda partition: broker in partition.replicas
+
+
 def test_counted_at_once_or_followed_from_the_beginning_it_is_the_same() -> None:
     image, rng = MetadataImage(), Random(3)
     followed = ReplicaIndex(image)
-    assert followed.unpreferred() == []
+    assert list(followed.unpreferred()) == []
     for record in changes(rng):
         delta = MetadataDelta()
         image.apply(record, delta)
         followed.update(delta)
     late = ReplicaIndex(image)
     assert sorted(late.unpreferred()) == sorted(followed.unpreferred()) != []
+    assert (
+        sorted(late.leaderless_topics()) == sorted(followed.leaderless_topics()) == topics_with(image, leads(-1)) != []
+    )
     for broker in BROKERS:
-        held = dict(late.partitions_of(broker))
-        assert held == dict(followed.partitions_of(broker))
-        assert sorted(held) == sorted(
-            (topic.id, index)
-            for topic in image.topics_by_id.values()
-            for index, partition in topic.partitions.items()
-            if broker in partition.replicas
-        )
+        assert sorted(late.topics_of(broker)) == sorted(followed.topics_of(broker)) == topics_with(image, hosts(broker))
+        assert late.leads_any(broker) == followed.leads_any(broker) == bool(topics_with(image, leads(broker)))

@@ -1,0 +1,127 @@
+"""What takes many pieces, in the controller's shell: others have their turn, and who asked is answered once, at the end."""
+
+from typing import Any
+
+import pytest
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions import sweep
+from ottla.runtime.errors import ErrorCode, KafkaError
+from tests.unit.quorum.controller.test_controller_shell import Bench, create
+
+MANY = 4 * sweep.CHANGES_MAX
+
+
+def replicated(name: str, partitions: int) -> dict[str, Any]:
+    topic = rpc.CreateTopicsRequest.Topic(name=name, num_partitions=partitions, replication_factor=2)
+    return {"create_topics": rpc.CreateTopicsRequest(topics=[topic])}
+
+
+def large(partitions: int = MANY, **settings: Any) -> Bench:
+    """Two brokers that share many partitions."""
+    bench = Bench(**settings).lead().commit()
+    for broker_id in (1, 2):
+        bench.broker(broker_id)
+    bench.ask(**replicated("many", partitions))
+    bench.turns(20).commit()
+    return bench
+
+
+def has_part(bench: Bench, broker_id: int) -> int:
+    partitions = bench.commit().loader.image.topics_by_name["many"].partitions.values()
+    return sum(broker_id in each.isr or broker_id == each.leader for each in partitions)
+
+
+def unregister(bench: Bench) -> "list[rpc.ControllerResponse]":
+    return bench.ask(unregister_broker=rpc.UnregisterBrokerRequest(broker_id=1))
+
+
+def test_a_request_that_takes_many_pieces_lets_others_through_and_is_answered_at_the_end() -> None:
+    bench = large()
+    slow = unregister(bench)
+    bench.commit()
+    assert 0 < has_part(bench, 1) < MANY
+    quick = bench.ask(**create("other"))
+    bench.commit()
+    assert (len(slow), quick[0].create_topics.topics[0].error_code) == (0, ErrorCode.NONE)
+    bench.turns(10).commit()
+    assert [each.error_code for each in slow] == [ErrorCode.NONE]
+    assert (has_part(bench, 1), list(bench.loader.image.brokers)) == (0, [2])
+
+
+def test_a_leadership_lost_between_two_pieces_is_told_to_who_waits_for_the_last() -> None:
+    bench = large()
+    slow = unregister(bench)
+    bench.follow()
+    bench.loop.advance(5)
+    assert [each.error_code for each in slow] == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_a_fencing_has_one_piece_a_turn_however_often_sessions_are_checked() -> None:
+    """Each check of the sessions used to begin another row of pieces, until they left no time for anything else."""
+    bench = large(8_000, session_timeout_ms=120)  # looked at every 15 ms
+    epoch, before = bench.loader.image.brokers[2].epoch, len(bench.quorum.log)
+    grown = []
+    while not bench.commit().is_fenced(1):
+        bench.heartbeat(2, epoch)
+        bench.loop.advance(1)
+        grown.append(len(bench.quorum.log) - before)
+        before = len(bench.quorum.log)
+    assert max(grown) == 1
+    assert has_part(bench, 1) == 0
+
+
+def test_a_shutdown_goes_on_while_the_broker_knows_already() -> None:
+    bench = large()
+    beat = rpc.BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=bench.loader.image.brokers[1].epoch,
+        want_shut_down=True,
+        current_metadata_offset=10**6,
+    )
+    answers = bench.ask(broker_heartbeat=beat)
+    bench.commit()
+    assert [each.broker_heartbeat.should_shut_down for each in answers] == [False]
+    assert has_part(bench, 1) > 0
+    bench.turns(5)
+    assert has_part(bench, 1) == 0
+
+
+def test_the_next_controller_goes_on_where_this_one_was_interrupted() -> None:
+    bench = large()
+    beat = rpc.BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=bench.loader.image.brokers[1].epoch, want_shut_down=True
+    )
+    bench.ask(broker_heartbeat=beat)
+    bench.commit()
+    bench.follow(2)
+    bench.loop.advance(100)
+    assert has_part(bench, 1) > 0
+    bench.lead(3)
+    bench.loop.advance(20)
+    assert has_part(bench, 1) == 0
+
+
+def test_what_waits_for_a_transaction_goes_on_after_it() -> None:
+    bench = large(records_per_batch_max=100)
+    slow = unregister(bench)
+    bench.ask(**create("other", 900))
+    bench.loop.advance(50)
+    bench.commit()
+    assert [each.error_code for each in slow] == [ErrorCode.NONE]
+    assert len(bench.loader.image.topics_by_name["other"].partitions) == 900
+
+
+def test_a_chore_that_cannot_be_written_is_not_tried_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+
+    def refuse(*args: Any) -> None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "not at this level")
+
+    bench.lead(2)
+    monkeypatch.setattr("ottla.quorum.controller.leadership.check_records", refuse)
+    bench.loop.advance(100)
+    assert caplog.text.count("not at this level") <= 1
