@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
@@ -22,12 +24,6 @@ SYNC_INTERVAL_MS = 5_000
 SYNC_CHECK_MS = 250
 SYNC_PAIRS = 10_000
 """So much is synced at once: it waits in memory, and the more it is the longer the disk is busy with it."""
-
-_WHAT_TO_DO = (
-    "this controller has lost what it acknowledged and does not start, for it could elect a leader that lacks it. While most of the "
-    "other controllers are well, take this one out with ottla quorum remove-controller and let it join anew with an empty "
-    "directory; else restore the metadata log from a copy. What is left was not touched: see ottla log dump"
-)
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +48,16 @@ def open_metadata_log(host: Host, directory: str, config: ServerConfig, quorum_s
             stable_offset=stable_offset,
         )
     except DamagedLogError as error:
-        raise LogStartError(f"{error.message}; {_WHAT_TO_DO}") from error
+        raise LogStartError(f"{error.message}; {LOST_ITS_LOG}") from error
+
+
+def load_image(store: KeyValueStore, host: Host, reads: Mapping[str, tuple[int, int]]) -> MetadataLoader:
+    """The image as it was stored. Raises as `MetadataLoader`, and OSError with what to do."""
+    try:
+        return MetadataLoader(store, host.open_store, reads)
+    except OSError as error:
+        message = f"{error}; the image is a copy: remove it, and it is made anew from the log and its snapshots"
+        raise OSError(message) from error
 
 
 def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
@@ -97,7 +102,7 @@ class StoreSync:
         error = None if running.cancelled() else running.exception()
         if error is not None:
             self._synced = -1  # the log still has it all; only a restart would take longer
-            logger.error("the metadata image could not be written to disk: %s", error)
+            logger.error("the metadata image could not be written to disk: %s", with_advice(error))
 
     async def stop(self) -> None:
         """Returns when nobody uses the store any more."""

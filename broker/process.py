@@ -9,7 +9,7 @@ from pathlib import Path
 import lmdb
 
 from ottla.broker.server import Server
-from ottla.quorum.election_store import ElectionStateError
+from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.initial_voters import InitialVotersError
 from ottla.quorum.listener import QuorumFailure
 from ottla.quorum.log_start import LogStartError
@@ -21,7 +21,7 @@ from ottla.runtime.settings.server import ServerConfig
 
 logger = logging.getLogger(__name__)
 
-FAILURES = (QuorumFailure, ElectionStateError, InitialVotersError, LogStartError, StoreFormatError, lmdb.Error)
+FAILURES = (QuorumFailure, QuorumStateError, InitialVotersError, LogStartError, StoreFormatError, lmdb.Error)
 """What ends a node besides the errors that any command may meet: its message says why."""
 
 

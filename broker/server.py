@@ -13,7 +13,7 @@ from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.listening import naming
-from ottla.broker.metadata_storage import StoreSync, open_metadata_log, snapshot_limits
+from ottla.broker.metadata_storage import StoreSync, load_image, open_metadata_log, snapshot_limits
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.log import Log
 from ottla.log.roots import lock
@@ -92,7 +92,7 @@ class Server:
         election_store = self._open_store(f"{directory}/quorum-state")
         self._log = open_metadata_log(host, directory, config, election_store)
         image_store = self._open_store(f"{directory}/image")
-        loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
+        loader = load_image(image_store, host, SUPPORTED_FEATURES)
         listener = _Fanout(loader, self._leader_changed)
         self.quorum = QuorumNode(
             quorum_settings(config, identity),

@@ -6,6 +6,9 @@ Anything else the controller does of itself: ``broker 3 is fenced: its connectio
 
 from ottla.proto import controller_pb2 as rpc
 
+REQUEST_ID_BYTES_MAX = 64
+"""Ids go into the log with what they cause, and must leave room for it."""
+
 _LENGTH_MAX = 200
 _MARK = " #"
 

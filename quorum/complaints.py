@@ -1,14 +1,32 @@
-"""What keeps a node out of the quorum, said in one line when it begins; the node itself goes on trying."""
+"""What keeps a node out of the quorum, said in one line when it begins; the node itself goes on trying. And what to do about what
+ends it."""
 
 import logging
 
+from ottla.log.errors import NO_ROOM, DamagedLogError
 from ottla.quorum.raft.messages import FetchRequest, FetchSnapshotRequest, Request, Response, VoterChangeResponse
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import ReplicaKey
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import id_to_text
 
+LOST_ITS_LOG = (
+    "this controller has lost what it acknowledged and does not start, for it could elect a leader that lacks it. While most of the "
+    "other controllers are well, take this one out with ottla quorum remove-controller and let it join anew with an empty "
+    "directory; else restore the metadata log from a copy. What is left was not touched: see ottla log dump"
+)
+
 _logger = logging.getLogger(__name__)
+
+
+def with_advice(error: BaseException) -> str:
+    """What ended the node, and what a person can do about it."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+        return f"{error}; make room there, then start it again"
+    if isinstance(error, DamagedLogError):
+        return f"{error}; the next start says whether it can go on"
+    return str(error)
 
 
 class Complaints:

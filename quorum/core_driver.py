@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ottla.quorum.complaints import with_advice
 from ottla.quorum.listener import LeaderAndEpoch, QuorumFailure
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.events import Event, Ticked
@@ -130,7 +131,7 @@ class CoreDriver:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def cannot_go_on(self, error: Exception) -> None:
-        self.fail(f"the quorum node cannot go on: {error}", error)
+        self.fail(f"the quorum node cannot go on: {with_advice(error)}", error)
 
     def fail(self, reason: str, cause: BaseException | None = None) -> None:
         """Stops at once: what follows in the list would rely on what failed."""

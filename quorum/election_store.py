@@ -14,19 +14,27 @@ _CHECKSUM = struct.Struct(">I")
 _BODY_AT = len(_FORMAT) + _CHECKSUM.size
 
 
-class ElectionStateError(ValueError):
-    """What this node voted for cannot be read: it may not vote again."""
+class QuorumStateError(ValueError):
+    """What this node promised the others cannot be read: it may not promise again."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the election state (quorum-state in the metadata directory) cannot be used: {reason}; whom this node voted for is not "
+            f"the quorum-state in the metadata directory cannot be used: {reason}. Whom this node voted for is not "
             "known. While most of the other voters are well, take this one out with ottla quorum remove-controller and let it "
             "join anew with an empty directory; else restore the file"
         )
 
 
+def read_promise(store: KeyValueStore, key: bytes) -> bytes | None:
+    """What is kept under ``key``. Raises QuorumStateError."""
+    try:
+        return store.get(key)
+    except OSError as error:
+        raise QuorumStateError(str(error)) from error
+
+
 class ElectionStore:
-    """One key, with a checksum over the state and whose it is. OSError of the store passes through: a node that cannot keep its
+    """One key, with a checksum over the state and whose it is. OSError of a write passes through: a node that cannot keep its
     vote must not cast it."""
 
     def __init__(self, store: KeyValueStore, cluster_id: str, node_id: int) -> None:
@@ -34,17 +42,17 @@ class ElectionStore:
         self._owner = crc32c(f"{cluster_id} {node_id}".encode())
 
     def load(self) -> ElectionState:
-        """The state as last saved; the primordial one (epoch 0) if none was. Raises ElectionStateError."""
-        data = self._store.get(KEY)
+        """The state as last saved; the primordial one (epoch 0) if none was. Raises QuorumStateError."""
+        data = read_promise(self._store, KEY)
         if data is None:
             return ElectionState()
         body = data[_BODY_AT:]
         if data[:1] != _FORMAT or data[1:_BODY_AT] != self._checksum(body):
-            raise ElectionStateError("it is damaged, or another node's")
+            raise QuorumStateError("it is damaged, or another node's")
         try:
             return msgspec.msgpack.decode(body, type=ElectionState)
         except msgspec.MsgspecError as error:
-            raise ElectionStateError(f"it is damaged: {error}") from error
+            raise QuorumStateError(f"it is damaged: {error}") from error
 
     def save(self, state: ElectionState) -> None:
         """Returns when the state survives a crash."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ottla.quorum.accumulator import BatchAccumulator
+from ottla.quorum.complaints import with_advice
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
 from ottla.quorum.listener import NotLeaderError
@@ -125,7 +126,7 @@ class GroupCommit:
         if not self._driver.goes_on:
             return  # whoever owns the log may have closed it
         if error is not None:
-            self._driver.fail(f"the metadata log cannot be synced: {error}", error)
+            self._driver.fail(f"the metadata log cannot be synced: {with_advice(error)}", error)
             return
         self._log.mark_synced(end_offset)
         self._mark.raise_to(end_offset)

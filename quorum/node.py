@@ -76,7 +76,7 @@ class QuorumNode:
         snapshot_directory: str | None = None,
     ) -> None:
         """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever. Without a
-        ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, ElectionStateError, ValueError,
+        ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, QuorumStateError, ValueError,
         OSError."""
         self.settings = settings
         self.node_id = settings.node_id

@@ -8,6 +8,7 @@ Recovery, FAST '18).
 
 import struct
 
+from ottla.quorum.election_store import QuorumStateError, read_promise
 from ottla.runtime.key_value import KeyValueStore
 
 KEY = b"quorum/log-synced"
@@ -19,11 +20,11 @@ class SyncedMark:
     the store's own sync now and then)."""
 
     def __init__(self, store: KeyValueStore) -> None:
-        """ValueError: it cannot be read."""
+        """Raises QuorumStateError."""
         self._store = store
-        data = store.get(KEY)
+        data = read_promise(store, KEY)
         if data is not None and len(data) != _OFFSET.size:
-            raise ValueError("the mark of the synced log is damaged")
+            raise QuorumStateError("the mark of the synced log is damaged")
         self.offset: int = 0 if data is None else _OFFSET.unpack(data)[0]
 
     def raise_to(self, offset: int) -> None:

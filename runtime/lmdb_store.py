@@ -5,9 +5,12 @@ fsync is always whole and costs milliseconds a commit. So writes that need not b
 next durable one in a single, synced transaction: the file is never corrupt, and a burst of commits costs one fsync.
 """
 
+import errno
 import heapq
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
@@ -20,6 +23,9 @@ _WAITING_KEYS_MAX = 500_000  # about 100 MB of metadata; somebody should sync lo
 _MAP_SIZE_BYTES = 1 << 32  # address space, not memory; doubled when it is full
 
 _SCAN_CHUNK_PAIRS = 1000
+
+_READ_ALL = "import lmdb, sys; lmdb.open(sys.argv[1], subdir=False, readonly=True, lock=False).copyfd(1, compact=True)"
+"""Every page of the tree and the list of free ones."""
 
 _Changes = dict[bytes, bytes | None]  # None: deleted
 
@@ -41,7 +47,7 @@ class LmdbStore:
 
     def _open(self) -> "lmdb.Environment":
         try:
-            return lmdb.open(
+            environment = lmdb.open(
                 self._path,
                 map_size=self._map_size_bytes,
                 subdir=False,
@@ -49,17 +55,22 @@ class LmdbStore:
                 readonly=self._read_only,
                 lock=not self._read_only,
             )
+            _check_end(environment, self._path)
         except lmdb.Error as error:
-            raise OSError(f"{self._path}: {error}") from error
+            raise _os_error(self._path, error) from error
+        return environment
 
     def get(self, key: bytes) -> bytes | None:
         with self._guard:
             for changes in (self._waiting, self._being_committed):
                 if key in changes:
                     return changes[key]
-            with self._environment.begin() as transaction:
-                value: bytes | None = transaction.get(key)
-                return value
+            try:
+                with self._environment.begin() as transaction:
+                    value: bytes | None = transaction.get(key)
+                    return value
+            except lmdb.Error as error:
+                raise _os_error(self._path, error) from error
 
     def scan(self, prefix: bytes = b"") -> Iterator[Pair]:
         with self._guard:
@@ -85,10 +96,13 @@ class LmdbStore:
             position = pairs[-1][0] + b"\0"
 
     def _chunk(self, position: bytes) -> list[Pair]:
-        with self._guard, self._environment.begin() as transaction, transaction.cursor() as cursor:
-            if not (cursor.set_range(position) if position else cursor.first()):
-                return []
-            return list(islice(cursor, _SCAN_CHUNK_PAIRS))
+        try:
+            with self._guard, self._environment.begin() as transaction, transaction.cursor() as cursor:
+                if not (cursor.set_range(position) if position else cursor.first()):
+                    return []
+                return list(islice(cursor, _SCAN_CHUNK_PAIRS))
+        except lmdb.Error as error:
+            raise _os_error(self._path, error) from error
 
     def write(self, puts: Iterable[Pair], deletes: Iterable[bytes] = (), *, durable: bool) -> None:
         changes: _Changes = dict.fromkeys(deletes)
@@ -123,15 +137,18 @@ class LmdbStore:
                 with self._copying, self._guard:
                     self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
             except lmdb.Error as error:
-                raise OSError(f"{self._environment.path()}: {error}") from error
+                raise _os_error(self._path, error) from error
 
     def clear(self) -> None:
         with self._committing:
             with self._guard:
                 self._writes += 1
                 self._waiting = {}
-            with self._environment.begin(write=True) as transaction:
-                transaction.drop(self._environment.open_db(txn=transaction), delete=False)
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    transaction.drop(self._environment.open_db(txn=transaction), delete=False)
+            except lmdb.Error as error:
+                raise _os_error(self._path, error) from error
 
     def copy_to(self, path: str) -> None:
         self.sync()
@@ -139,7 +156,7 @@ class LmdbStore:
             with self._copying:
                 self._environment.copy(path, compact=True)
         except lmdb.Error as error:
-            raise OSError(f"{path}: {error}") from error
+            raise _os_error(path, error) from error
         _sync_path(path)
         _sync_path(os.path.dirname(path) or ".")
 
@@ -167,6 +184,29 @@ def _apply(transaction: "lmdb.Transaction", changes: _Changes) -> None:
             transaction.delete(key)
         else:
             transaction.put(key, value)
+
+
+def _check_end(environment: "lmdb.Environment", path: str) -> None:
+    """LMDB maps the file, and whatever reads behind its end dies of that (SIGBUS). A file may be shorter than it says, for pages at
+    its end that never were written; whether one is that was, a child finds out. Raises OSError."""
+    wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    size = os.stat(path).st_size
+    if size < wanted and not _can_be_read(path):
+        environment.close()
+        raise OSError(f"{path}: damaged: {size} bytes are left of {wanted}")
+
+
+def _can_be_read(path: str) -> bool:
+    command = [sys.executable, "-c", _READ_ALL, path]
+    return not subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _os_error(path: str, error: "lmdb.Error") -> OSError:
+    """With the number that tells a full disk from others, where LMDB's words have it."""
+    text = str(error)
+    if os.strerror(errno.ENOSPC) in text:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    return OSError(f"{path}: {text}")
 
 
 def _sync_path(path: str) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.causes import cause_of
+from ottla.quorum.causes import REQUEST_ID_BYTES_MAX, cause_of
 from ottla.quorum.controller.attempts import Attempts
 from ottla.quorum.controller.batches import Batch
 from ottla.quorum.controller.decisions.decision import Decision
@@ -146,6 +146,13 @@ class Controller:
 
     def handle(self, request: rpc.ControllerRequest, reply: Reply) -> None:
         """Answers when what was decided is committed: at once, later, or never after `stop`."""
+        if len(request.request_id) > REQUEST_ID_BYTES_MAX:
+            reply(
+                rpc.ControllerResponse(
+                    error_code=ErrorCode.INVALID_REQUEST, error_message="the request's id is too long"
+                )
+            )
+            return
         leadership = self._leadership
         if (leadership is None or self._series is not None) and self._may_wait:
             self._early.append((request, reply))

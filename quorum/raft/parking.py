@@ -10,6 +10,8 @@ from ottla.quorum.raft.state import ParkedFetch, RaftState
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import ReplicaKey
 
+MAX_PARKED = 20_000  # a bound for what strangers can make a replica remember: many times the brokers of a cluster
+
 
 def read_limit(state: RaftState, sender: ReplicaKey) -> int:
     """Voters are given all there is, for their copies are what commits it; observers what is committed."""
@@ -64,6 +66,9 @@ def park(state: RaftState, request: FetchRequest, token: Any) -> None:
     older = state.parked.pop(request.sender, None)
     if older is not None:
         answer(state, older.request, older.token)
+    elif len(state.parked) >= MAX_PARKED:
+        answer(state, request, token)
+        return
     wait_ms = min(request.max_wait_ms, state.settings.fetch_max_wait_ms)
     state.parked[request.sender] = ParkedFetch(request, token, state.now_ms + wait_ms)
     state.arm_earlier(Timer.PARKED, wait_ms)

@@ -83,7 +83,7 @@ def _acknowledge(state: RaftState, request: FetchRequest) -> None:
             note_contact(state, role, request.sender.id)
             commitment.update_leader_high_watermark(state)
         return
-    if len(role.observers) >= MAX_OBSERVERS:
+    if len(role.observers) >= MAX_OBSERVERS and request.sender not in role.observers:
         role.observers = living_observers(state, role, state.now_ms)
     if len(role.observers) < MAX_OBSERVERS or request.sender in role.observers:
         progress = role.observers.setdefault(request.sender, Progress(request.sender))

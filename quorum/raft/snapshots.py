@@ -7,6 +7,7 @@ from ottla.quorum.raft.messages import FetchSnapshotRequest, FetchSnapshotRespon
 from ottla.quorum.raft.roles.follower import Download, Follower
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
+from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
 
 
@@ -95,7 +96,7 @@ def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:
     role = state.role
     if isinstance(role, Follower) and role.download is not None:
         if event.snapshot is None:
-            state.back_off(role.download.source)
+            _wait_longer(state, role, role.download.source)
         role.download = None
     if event.snapshot is None:
         return
@@ -105,8 +106,18 @@ def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:
     commitment.raise_high_watermark(state, event.snapshot.offset)
 
 
+def _wait_longer(state: RaftState, role: Follower, source: int) -> None:
+    """A snapshot that rotted where it lies arrives damaged every time, until there is a newer one: to fetch it again and again as
+    fast as that goes would cost both a disk and a network. Less than the leader may be silent."""
+    role.damaged_downloads += 1
+    state.back_off(source)
+    pause_ms = state.settings.retry_backoff_ms << min(role.damaged_downloads, 16)
+    state.arm(Timer.RETRY, min(pause_ms, state.settings.fetch_timeout_ms // 2))
+
+
 def handle_taken(state: RaftState, event: SnapshotTaken) -> None:
     """Whoever asks for what the log no longer holds is sent to the snapshot."""
     assert event.log_start <= event.snapshot.offset <= state.high_watermark, "snapshots hold committed records"
     state.log.snapshot = event.snapshot
     state.log.advance_start(event.log_start)
+    state.voters.forget_below(event.log_start)

@@ -133,6 +133,11 @@ class VoterHistory(msgspec.Struct):
         """Forgets the sets whose records were cut off."""
         self.entries = tuple(entry for entry in self.entries if entry[0] < end_offset)
 
+    def forget_below(self, log_start: int) -> None:
+        """Nobody asks for sets that were over before the log begins; the one that was in force there stays, and the one before it."""
+        below = sum(1 for offset, _ in self.entries if offset < log_start)
+        self.entries = self.entries[max(0, below - 2) :]
+
     def at(self, offset: int) -> VoterSet:
         """The set in force for a log that ends at ``offset``: what a snapshot there must carry."""
         return next((voters for start, voters in reversed(self.entries) if start < offset), self.static)

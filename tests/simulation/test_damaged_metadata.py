@@ -84,6 +84,20 @@ def test_a_log_that_was_removed_by_hand_is_missed() -> None:
     play(scenario, nodes=3, settings=ONE_SEGMENT)
 
 
+def test_an_image_that_was_removed_is_made_anew() -> None:
+    """It is a copy of what the log and its snapshots say."""
+
+    async def scenario(rig: Rig) -> None:
+        await stop_with(rig, "committed", 2)
+        SimulatedDisk(rig.cluster.nodes[2].platter).unlink(f"{LOG}/image")
+        assert await start(rig, 2) is None
+        await rig.until(lambda: rig.up(2))
+        await rig.topic("next", 1, 1)
+        assert {"committed", "next"} <= set(rig.image(2).topics_by_name)
+
+    play(scenario, nodes=3)
+
+
 def test_a_plain_broker_fetches_anew_what_rotted() -> None:
     """It acknowledged nothing."""
 

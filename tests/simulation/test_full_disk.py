@@ -70,6 +70,38 @@ def test_a_write_that_finds_no_room_is_refused_whole(left_bytes: int) -> None:
     play(scenario, nodes=1, settings={"min.insync.replicas": "1"})
 
 
+@pytest.mark.parametrize("left_bytes", [0, 40, 300])
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_controller_without_room_for_its_log_ends_and_comes_back_when_there_is(left_bytes: int, leads: bool) -> None:
+    """It acknowledges nothing that it could not write, the others go on, and what was committed meanwhile reaches it."""
+
+    async def scenario(rig: Rig) -> None:
+        numbers = [number for number in rig.cluster.nodes if _leads(rig, number) is leads]
+        node, lives = rig.cluster.nodes[numbers[0]], rig.cluster.lives
+        node.platter.capacity_bytes = node.platter.used_bytes + left_bytes
+        for number in range(4):
+            await rig.topic(f"meanwhile-{number}", 1, 1)
+        await rig.until(lambda: node.process is None)
+        assert "No space left" in str(node.exit)
+        assert "make room" in str(node.exit)
+
+        await asyncio.wait([node.restart()], timeout=5)
+        assert "o space left" in str(node.exit), "nor without room at the start"
+        assert lives[numbers[0]] == 2
+        node.platter.capacity_bytes = 1 << 40
+        rig.loop.unhandled.clear()
+        await rig.restart(numbers[0])
+        await rig.topic("afterwards", 1, 1)
+        assert len(rig.image(numbers[0]).topics_by_name) == 5
+
+    play(scenario, nodes=3)
+
+
+def _leads(rig: Rig, number: int) -> bool:
+    quorum = rig.server(number).quorum
+    return quorum is not None and quorum.is_leader
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_full_follower_leaves_the_isr_and_comes_back(seed: int) -> None:
     async def scenario(rig: Rig) -> None:

@@ -33,6 +33,7 @@ class Follower(msgspec.Struct):
     has_fetched: bool = False
     leader_suspected: bool = False
     download: Download | None = None
+    damaged_downloads: int = 0  # in a row
     source: int | None = None  # observers: the voter fetched from, when not the leader
 
     def election_state(self) -> ElectionState:

@@ -9,7 +9,7 @@ from ottla.log.records import ControlType, control_type_of, decode_records
 from ottla.quorum.accumulator import BatchAccumulator
 from ottla.quorum.batches import committed_batches, encode_values, parse_batches
 from ottla.quorum.control_records import UnreadableLevelError, control_batch, decode_voters, encode_voters
-from ottla.quorum.election_store import ElectionStateError, ElectionStore
+from ottla.quorum.election_store import ElectionStore, QuorumStateError
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.messages import BatchInfo
@@ -165,7 +165,7 @@ def test_an_election_state_with_a_bit_flipped_is_not_believed(position: int) -> 
     data = bytearray(store.pairs[b"quorum/election"])
     data[position * len(data) // 12] ^= 4
     store.write([(b"quorum/election", bytes(data))], durable=True)
-    with pytest.raises(ElectionStateError, match=r"damaged.* remove-controller"):
+    with pytest.raises(QuorumStateError, match=r"damaged.* remove-controller"):
         election_store(store).load()
 
 
@@ -173,8 +173,19 @@ def test_an_election_state_with_a_bit_flipped_is_not_believed(position: int) -> 
 def test_the_election_state_of_another_is_not_believed(other: tuple[str, int]) -> None:
     store = MemoryStore()
     election_store(store).save(ElectionState(7, 1, None))
-    with pytest.raises(ElectionStateError, match="another node's"):
+    with pytest.raises(QuorumStateError, match="another node's"):
         election_store(store, *other).load()
+
+
+def test_a_store_that_cannot_be_read_is_no_empty_one() -> None:
+    class Unreadable(MemoryStore):
+        def get(self, key: bytes) -> bytes | None:
+            raise OSError("/metadata/quorum-state: MDB_CORRUPTED")
+
+    with pytest.raises(QuorumStateError, match="MDB_CORRUPTED"):
+        election_store(Unreadable()).load()
+    with pytest.raises(QuorumStateError, match="MDB_CORRUPTED"):
+        SyncedMark(Unreadable())
 
 
 def test_the_mark_of_the_synced_log_rises_by_itself_and_falls_durably() -> None:
@@ -193,5 +204,5 @@ def test_the_mark_of_the_synced_log_rises_by_itself_and_falls_durably() -> None:
 def test_a_mark_that_cannot_be_read_is_no_zero() -> None:
     store = MemoryStore()
     store.write([(b"quorum/log-synced", b"1")], durable=True)
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(QuorumStateError, match="damaged"):
         SyncedMark(store)

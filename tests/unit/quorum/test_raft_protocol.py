@@ -1,6 +1,8 @@
 """The rules as one replica follows them, with the place that asks for each: the Raft dissertation (D), KIP-595, KIP-630, KIP-996;
 kraft.md has Kafka's details. What a rule decides is in test_raft_rules; here is when, in which order, and who is told."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -503,6 +505,27 @@ def test_reading_a_snapshot_is_contact_too() -> None:  # kraft.md 1.7
     assert core.state.timers[Timer.CHECK_QUORUM] == 1000 + core.state.settings.fetch_timeout_ms * 3 // 2
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"offset": -1}, {"last_epoch": -1}, {"last_epoch": 2}, {"max_wait_ms": -1}],
+    ids=["before the log", "of no epoch", "of an epoch to come", "no time"],
+)
+def test_an_impossible_fetch_is_refused_and_acknowledges_nothing(fields: dict[str, int]) -> None:  # kraft.md 1.5
+    core = leader()
+    valid: dict[str, Any] = {"offset": 1, "last_epoch": 1}
+    core.fetch(2, **{**valid, **fields})
+
+    assert core.told("fetch of 2").error is ErrorCode.INVALID_REQUEST
+    assert core.state.role.voters[2].last_fetch_ms == -1
+
+
+def test_a_follower_is_asked_to_wait_no_longer_than_half_its_patience() -> None:
+    core = OneCore(1, 2, 3, fetch_timeout_ms=600)
+    core.ask(begin(2, 1))
+
+    assert core.asked(FetchRequest)[2].max_wait_ms == 300
+
+
 def test_nobody_is_read_more_than_a_fetch_may_hold() -> (
     None
 ):  # a reply that is too long for the wire would end the stream
@@ -903,6 +926,20 @@ def test_a_damaged_snapshot_is_fetched_again() -> None:  # KIP-630
 
     assert core.state.log.end == 0
     assert core.state.role.download is None
+
+
+def test_a_snapshot_that_arrives_damaged_again_and_again_is_fetched_at_leisure() -> None:
+    core = downloading()
+    pauses = []
+    for _ in range(12):
+        core.answer(FetchSnapshotRequest, 2, piece(0, b"1234567890"))
+        core.tell(SnapshotInstalled(None))
+        assert not core.asked(FetchRequest)
+        pauses.append(core.state.timers[Timer.RETRY] - core.now_ms)
+        core.expire(Timer.RETRY)
+        core.answer(FetchRequest, 2, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    assert pauses[:3] == [40, 80, 160]
+    assert pauses[-1] == core.state.settings.fetch_timeout_ms // 2
 
 
 def test_a_piece_of_a_snapshot_shows_that_the_leader_lives() -> None:  # KIP-630

@@ -45,6 +45,17 @@ def test_the_newest_voter_set_counts_at_once_and_truncation_takes_it_back() -> N
     assert (history.latest, history.latest_offset) == (voters(1), -1)
 
 
+def test_voter_sets_that_were_over_before_the_log_begins_are_forgotten() -> None:
+    history = VoterHistory(voters(1))
+    for offset in range(2, 10):
+        history.append(offset, voters(*range(1, offset)))
+    latest = [history.at(offset) for offset in range(6, 11)]
+    history.forget_below(6)
+
+    assert [history.at(offset) for offset in range(6, 11)] == latest
+    assert history.entries[0][0] == 4, "the one in force, and the one before it"
+
+
 def test_a_snapshot_carries_the_voters_of_its_place() -> None:
     history = VoterHistory(voters(1))
     history.append(4, voters(1, 2))

@@ -172,3 +172,47 @@ def test_a_map_that_is_full_during_a_copy_grows_after_it(store: LmdbStore, tmp_p
     assert len(list(copy.scan())) >= 500
     copy.close()
     assert len(list(store.scan())) == 520
+
+
+@pytest.mark.parametrize("pages", [2, 3, 4, 10, -1])
+def test_a_file_that_lost_its_end_is_an_error_and_not_the_end_of_the_process(tmp_path: Path, pages: int) -> None:
+    """LMDB maps the file: what is read behind its end comes as SIGBUS."""
+    path = tmp_path / "store"
+    full = LmdbStore(str(path))
+    for number in range(200):
+        full.write([(b"k%05d" % number, bytes(300))], durable=True)
+    full.close()
+    size = path.stat().st_size
+    os.truncate(path, (size if pages < 0 else 0) + pages * 4096)
+    with pytest.raises(OSError, match=r"damaged: \d+ bytes are left of"):
+        LmdbStore(str(path))
+
+
+def test_pages_at_the_end_that_never_were_written_are_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    full = LmdbStore(str(path))
+    full.write([(b"a", bytes(100_000)), (b"b", b"1")], durable=True)
+    full.write([], [b"a"], durable=True)
+    for number in range(20):  # move what lives to the pages that a had
+        full.write([(b"b", b"%d" % number)], durable=True)
+    full.close()
+    os.truncate(path, path.stat().st_size - 4096)
+    left = LmdbStore(str(path))
+    assert left.get(b"b") == b"19"
+    left.close()
+
+
+def test_damaged_pages_are_an_error_with_the_file_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    full = LmdbStore(str(path))
+    for number in range(200):
+        full.write([(b"k%05d" % number, bytes(300))], durable=True)
+    full.close()
+    with path.open("r+b") as file:
+        file.seek(2 * 4096)
+        file.write(b"\x55" * (path.stat().st_size - 2 * 4096))
+    rotten = LmdbStore(str(path))
+    with pytest.raises(OSError, match=f"{path}: "):
+        rotten.get(b"k00000")
+    with pytest.raises(OSError, match=f"{path}: "):
+        list(rotten.scan())

@@ -230,6 +230,17 @@ def test_a_controller_that_does_not_lead_says_who_does() -> None:
     assert bench.ask(**create("a")) == [refused]
 
 
+def test_a_request_whose_id_leaves_no_room_in_the_log_is_refused_and_the_controller_stays() -> None:
+    """It goes into the log with what it causes: a batch that is too large would have cost the leadership, one node after another."""
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    (answer,) = bench.ask(bytes(65), **create("a"))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert bench.controller.is_active
+    bench.ask(bytes(64), **create("a"))
+    assert "a" in bench.commit().loader.image.topics_by_name
+
+
 def test_a_request_that_comes_between_election_and_activation_waits_for_it() -> None:
     """The epoch's first record is not committed yet; who were told to try again would come a pause too late."""
     bench = Bench().lead().commit()
