@@ -20,21 +20,18 @@ from ottla.log.roots import lock
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
-from ottla.quorum.controller.decisions.features import who_cannot_read
 from ottla.quorum.controller.decisions.state import ControllerSettings
 from ottla.quorum.controller.knocking import Knocker
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
-from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.rack_mates import RackMates
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
-from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
+from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service
 from ottla.quorum.settings import QuorumSettings
-from ottla.quorum.voter_changes import WhoCannotRead
 from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
@@ -114,7 +111,7 @@ class Server:
             self.controller = Controller(self.quorum, loader, host, timers, settings, self._knocker)
             listener.controller = self.controller
             self.quorum.on_peer_broken = self.controller.liveness.peer_broken
-            self.quorum.voter_changes.who_cannot_read = self._who_cannot_read(loader.image, self.quorum)
+            self.quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
         local = self.controller.handle if self.controller else None
         self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
         self._channel.on_broken = self._contact_lost
@@ -143,12 +140,6 @@ class Server:
             self.broker.start(self.ready.set)
         else:
             self.ready.set()
-
-    def _who_cannot_read(self, image: MetadataImage, quorum: QuorumNode) -> WhoCannotRead:
-        def who(level: int, leaving: int) -> str | None:
-            return who_cannot_read(image, KRAFT_VERSION, level, quorum.members().voters, leaving)
-
-        return who
 
     def _open_store(self, path: str) -> KeyValueStore:
         store = self._host.open_store(path)

@@ -33,7 +33,9 @@ class Client:
         """Connects to the first broker of ``bootstrap`` that answers. Raises CommandError when none does."""
         self._correlation_id = 0
         self._socket = _connect(bootstrap, timeout_s)
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in self._api_versions().api_keys}
+        told = self._api_versions()
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
+        self.finalized = {each.name: each.max_version_level for each in told.finalized_features}
 
     def __enter__(self) -> "Client":
         return self

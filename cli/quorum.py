@@ -13,8 +13,9 @@ from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoter
 from ottla.cli.failures import CommandError
 from ottla.cli.output import Row, bootstrap_option, output_option, show
 from ottla.cli.topics import refuse
-from ottla.cli.voter_change import add_voter, describe_quorum, remove_voter
+from ottla.cli.voter_change import add_voter, describe_quorum, kraft_version, remove_voter
 from ottla.log.checkpoints import MetaProperties
+from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint
@@ -43,8 +44,8 @@ def describe(bootstrap: str, what: str, output: str) -> None:
     refuse(state.error_code, "describe", state.error_message)
     if what == "status":
         show(
-            [_status(state)],
-            ["leader", "epoch", "high watermark", "max lag", "max lag ms", "voters", "observers"],
+            [{**_status(state), KRAFT_VERSION: kraft_version(bootstrap)}],
+            ["leader", "epoch", "high watermark", "max lag", "max lag ms", "voters", "observers", KRAFT_VERSION],
             output,
         )
         return

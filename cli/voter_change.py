@@ -12,6 +12,7 @@ from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumRe
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.cli.client import Client, ConnectionLost
+from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS
 from ottla.runtime.errors import ErrorCode
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -46,6 +47,12 @@ def describe_quorum(bootstrap: str) -> DescribeQuorumResponse:
     """Waits a while for a leader. Raises CommandError."""
     asked = [TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
     return _until_decided(bootstrap, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
+
+
+def kraft_version(bootstrap: str) -> int:
+    """Finalized: 0 while the voters are those of controller.quorum.voters. Raises CommandError."""
+    with Client(bootstrap) as client:
+        return client.finalized.get(KRAFT_VERSION, STATIC_VOTERS)
 
 
 def _until_decided(bootstrap: str, request: msgspec.Struct, response: type[R], timeout_s: float) -> tuple[R, bool]:

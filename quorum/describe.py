@@ -38,8 +38,9 @@ def quorum_members(state: RaftState, now_ms: int, within_ms: int) -> QuorumMembe
     role, voters = state.role, state.voters
     replicas = (*role.voters.values(), *role.observers.values()) if isinstance(role, Leader) else ()
     heard = [each.key.id for each in replicas if each.last_fetch_ms >= 0 and now_ms - each.last_fetch_ms < within_ms]
-    level = voters.kraft_version_at(state.high_watermark)
-    return QuorumMembers(level, voters.latest.ids(), frozenset((state.key.id, *heard)))
+    is_committed = voters.kraft_version == voters.kraft_version_at(state.high_watermark)
+    present = frozenset((state.key.id, *heard))
+    return QuorumMembers(voters.kraft_version, voters.latest.ids(), present, is_committed)
 
 
 def _replica(progress: Progress, state: RaftState, shift: int) -> ReplicaDescription:

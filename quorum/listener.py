@@ -61,11 +61,12 @@ class QuorumDescription(NamedTuple):
 
 class QuorumMembers(NamedTuple):
     """Who makes up the quorum, as its leader knows: node ids. ``present``: those heard from lately, itself included.
-    ``kraft_version``: the finalized level."""
+    ``kraft_version``: what is appended says so; ``is_committed``: what is committed, too."""
 
     kraft_version: int = 0
     voters: tuple[int, ...] = ()
     present: frozenset[int] = frozenset()
+    is_committed: bool = True
 
 
 class QuorumFailure(Exception):

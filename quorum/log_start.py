@@ -1,5 +1,6 @@
 """What the core must know of the log when the node starts, and what a crash may have left undone between log and snapshots."""
 
+import logging
 from collections.abc import Iterator
 
 from ottla.log.batch import BatchHeader, headers
@@ -11,6 +12,7 @@ from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.quorum.synced_mark import SyncedMark
 
 _READ_BYTES = 4 << 20
+_logger = logging.getLogger(__name__)
 
 
 class LogStartError(Exception):
@@ -63,6 +65,10 @@ def voter_history(log: MetadataLog, static: VoterSet, snapshots: SnapshotFiles |
         voters = batch_voters(data, header, position)
         if voters is not None:
             history.append(header.base_offset, voters)
+    if history.entries and static.voters and not static.voters[0].key.directory_id:
+        _logger.info(
+            "the log names the voters: controller.quorum.voters counts no more, write controller.quorum.bootstrap.servers instead"
+        )
     return history
 
 

@@ -17,7 +17,7 @@ from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import VOTERS_IN_LOG, Endpoint, ReplicaKey
 from ottla.quorum.rpc.transport import RpcTransport
 from ottla.quorum.voter_probe import Complaint, probe
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 OnChanged = Callable[[VoterChangeResponse], None]
 OnAnswer = Callable[[pb.QuorumResponse | None], None]
@@ -27,6 +27,7 @@ WhoCannotRead = Callable[[int, int], str | None]
 RETRY_MS = 10
 RETRY_MAX_MS = 200
 ATTEMPT_TIMEOUT_MS = 5000
+SETTLE_MS = 5000
 
 NO_ANSWER = "the quorum's leader did not answer in time: the voters may have changed or not, see ottla quorum describe"
 
@@ -39,7 +40,7 @@ class VoterChanges:
     """Asks the local core when this node leads, else the leader, until that has decided. Each ``on_done`` is called once.
 
     ``who_cannot_read``: given a level of kraft.version and a node that is about to leave (-1: none), who keeps the cluster from
-    it and what to do."""
+    it and what to do; KafkaError while that cannot be said."""
 
     def __init__(
         self, state: RaftState, peers: Peers, transport: RpcTransport, handle: Callable[[Event], None]
@@ -51,25 +52,32 @@ class VoterChanges:
         self.who_cannot_read: WhoCannotRead = _everybody_reads
 
     def decide(self, request: Request, reply: Callable[[pb.QuorumResponse], None]) -> None:
-        """A request that came to this node. A leader first looks whether a new voter can be reached, and before the first change
-        of a static quorum whether everybody reads what that writes."""
-        if isinstance(request, AddVoterRequest | RemoveVoterRequest) and self._is_first_change:
-            leaving = request.voter.id if isinstance(request, RemoveVoterRequest) else -1
-            reason = self.who_cannot_read(VOTERS_IN_LOG, leaving)
-            if reason is not None:
-                self._refuse(reply, ErrorCode.UNSUPPORTED_VERSION, reason)
-                return
+        """A request that came to this node. A leader first looks whether a new voter can be reached."""
         if not isinstance(request, AddVoterRequest) or not isinstance(self._state.role, Leader):
-            self._handle(RequestReceived(request, reply))
+            self._decide_now(request, reply)
             return
 
         def probed(complaint: Complaint | None) -> None:
             if complaint is None:
-                self._handle(RequestReceived(request, reply))
-                return
-            self._refuse(reply, *complaint)
+                self._decide_now(request, reply)
+            else:
+                self._refuse(reply, *complaint)
 
         probe(self._transport, request, probed)
+
+    def _decide_now(self, request: Request, reply: Callable[[pb.QuorumResponse], None]) -> None:
+        """Before the first change of a static quorum everybody has to read what that writes."""
+        if isinstance(request, AddVoterRequest | RemoveVoterRequest) and self._is_first_change:
+            leaving = request.voter.id if isinstance(request, RemoveVoterRequest) else -1
+            try:
+                reason = self.who_cannot_read(VOTERS_IN_LOG, leaving)
+            except KafkaError as error:
+                self._refuse(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+                return
+            if reason is not None:
+                self._refuse(reply, ErrorCode.UNSUPPORTED_VERSION, reason)
+                return
+        self._handle(RequestReceived(request, reply))
 
     @property
     def _is_first_change(self) -> bool:
@@ -139,7 +147,7 @@ def read(message: pb.QuorumResponse) -> VoterChangeResponse:
 
 
 class _Call:
-    """One change until it is decided: elections and changes under way are waited out. A change whose fate is not known is asked
+    """One change until it is decided: elections, changes under way and starting nodes are waited for. A change whose fate is not known is asked
     for again as such, so that whoever asked is not told that it cannot be made because it was."""
 
     def __init__(self, changes: VoterChanges, request: Change, on_done: OnChanged, timeout_ms: int) -> None:
@@ -148,6 +156,7 @@ class _Call:
         self._on_done: OnChanged | None = on_done
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeout_ms / 1000
+        self._settled = self._loop.time() + SETTLE_MS / 1000
         self._timer = self._loop.call_at(self._deadline, self._give_up)
         self._attempts = 0
         self._refusal: VoterChangeResponse | None = None
@@ -172,11 +181,16 @@ class _Call:
             return
         response = None if message is None else read(message)
         self._undecided |= response is None or response.undecided
-        if response is None or response.try_again or response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if response is None or response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER or self._may_pass(response):
             self._refusal = response
             self._again()
         else:
             self._finish(response)
+
+    def _may_pass(self, response: VoterChangeResponse) -> bool:
+        """A node that was started a moment ago is not there yet; whoever mistyped its address does not want to wait long."""
+        settling = response.error is ErrorCode.REQUEST_TIMED_OUT and self._loop.time() < self._settled
+        return response.try_again or settling
 
     def _again(self) -> None:
         pause_ms = min(RETRY_MS << min(self._attempts, 8), RETRY_MAX_MS)

@@ -14,6 +14,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.causes import REQUEST_ID_BYTES_MAX, cause_of
 from ottla.quorum.controller.attempts import Attempts
 from ottla.quorum.controller.batches import Batch
+from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.retries import answer_again
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
@@ -27,6 +28,7 @@ from ottla.quorum.controller.waiting_answers import WaitingAnswers
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.raft.messages import VoterChangeResponse
+from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.quorum.rpc.transport import Conversation, Reply
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
@@ -139,6 +141,14 @@ class Controller:
         assert self._leadership is None, "the active controller was handed a snapshot"
 
     # --- requests -----------------------------------------------------------------------------------------------------
+
+    def who_cannot_read(self, level: int, leaving: int) -> str | None:
+        """For the quorum, which is about to write kraft.version ``level``: who keeps it from that, among those whose registration
+        is not committed yet, too. Raises KafkaError (NOT_CONTROLLER) while this is not the active one."""
+        if self._leadership is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the controller is not active yet: ask again in a moment")
+        image, voters = self._leadership.state.image, self._quorum.members().voters
+        return features.who_cannot_read(image, KRAFT_VERSION, level, voters, leaving)
 
     def open(self) -> Conversation:
         """The controller's side of one connection (for `PerConnection`): its end is evidence."""

@@ -91,12 +91,12 @@ def _acknowledge(state: RaftState, request: FetchRequest) -> None:
 
 
 def living_observers(state: RaftState, role: Leader, now_ms: int) -> dict[ReplicaKey, Progress]:
-    """Those that fetched within the observer session."""
-    session_ms = state.settings.observer_session_ms
+    """Those that fetched within the observer session. A plain broker that fetches no more has turned to a follower."""
+    session_ms, short_ms = state.settings.observer_session_ms, 2 * state.settings.fetch_timeout_ms
     return {
         key: progress
         for key, progress in role.observers.items()
-        if not rules.is_forgotten(progress.last_fetch_ms, now_ms, session_ms)
+        if not rules.is_forgotten(progress.last_fetch_ms, now_ms, session_ms if progress.can_vote else short_ms)
     }
 
 

@@ -24,13 +24,22 @@ def _follow_voters(state: RaftState, role: Leader) -> None:
     others = state.voters.latest.others(state.key.id)
     role.voters = {voter.key.id: _progress(voter.key, before) for voter in others}
     tracked = [progress.key for progress in role.voters.values()]
-    role.observers = {key: progress for key, progress in before.items() if key not in tracked}
+    role.observers = {
+        key: progress
+        for key, progress in before.items()
+        if key not in tracked and (key in role.observers or _lives(state, progress))
+    }
     role.heard_from = {node: True for node in role.heard_from if node in role.voters}
     if not others:
         state.disarm(Timer.CHECK_QUORUM)
     elif Timer.CHECK_QUORUM not in state.timers:
         state.arm(Timer.CHECK_QUORUM, becoming.check_quorum_ms(state))
         state.arm(Timer.BEGIN_QUORUM, state.settings.fetch_timeout_ms // 2)
+
+
+def _lives(state: RaftState, progress: Progress) -> bool:
+    """A voter that was removed because it is gone does not observe."""
+    return rules.is_in_touch(progress.last_fetch_ms, state.now_ms, state.settings.fetch_timeout_ms)
 
 
 def _progress(key: ReplicaKey, before: dict[ReplicaKey, Progress]) -> Progress:

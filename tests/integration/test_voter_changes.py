@@ -1,6 +1,7 @@
 """Voters come and go while records flow: real processes, the command line, kill -9, restarts."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
+from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import LocalNode
 from ottla.testing import Cluster
 from ottla.testing.history import AcknowledgedProducer
@@ -27,6 +29,10 @@ class Quorum:
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "ottla.cli.main", "quorum", *words, "-o", "json"]
         command += ["-b", self._cluster.bootstrap_servers]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def features(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ottla.cli.main", "features", *words, "-b", self._cluster.bootstrap_servers]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def rows(self, *words: str) -> list[Row]:
@@ -119,6 +125,35 @@ def test_a_controller_joins_by_itself_when_it_is_told_to() -> None:
         assert refused.returncode == 1
         assert "VOTER_NOT_FOUND: node 3 is no voter: the voters are 1, 2" in refused.stderr
         assert quorum.roles()[3] == "observer"
+
+
+def test_a_static_quorum_is_upgraded_and_a_dead_disk_replaced() -> None:
+    """docs/quorum.md, "An operator's walk"."""
+    with ProcessCluster(nodes=3) as cluster:
+        quorum = Quorum(cluster)
+        upgrade = ("upgrade", "--feature", "kraft.version=1")
+        wait_for(lambda: quorum.features(*upgrade).returncode == 0, "every voter to be registered")
+        [status] = quorum.rows("describe", "--status")
+        assert (status["kraft.version"], status["voters"]) == (1, [1, 2, 3])
+
+        lost = quorum.leader()
+        disk = quorum.directory_id(lost)
+        cluster.kill(lost)
+        node = cluster.node(lost)
+        shutil.rmtree(node.home / "data")
+        others = ",".join(f"localhost:{each.controller_port}" for each in cluster.nodes if each is not node)
+        lines = node.properties.read_text(encoding="utf-8").splitlines()
+        kept = [line for line in lines if not line.startswith("controller.quorum.voters=")]
+        kept.append(f"controller.quorum.bootstrap.servers={others}")
+        node.properties.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        cluster.format(node, InitialControllers(none=True))
+        removed = quorum.run("remove-controller", "--controller-id", str(lost), "--controller-directory-id", disk)
+        assert removed.returncode == 0, removed.stderr  # it waits for the election
+        node.start()
+        added = quorum.run("add-controller", "--config", str(node.properties))
+        assert added.returncode == 0, added.stderr  # and for the process to start
+        assert quorum.voters() == [1, 2, 3]
+        assert quorum.directory_id(lost) != disk
 
 
 def test_a_second_process_with_a_voters_id_is_refused_and_says_so() -> None:

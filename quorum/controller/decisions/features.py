@@ -109,7 +109,8 @@ def update_features(state: ControllerState, request: rpc.UpdateFeaturesRequest) 
         seen[update.name] = None
         _check_update(state, update)
         if update.name == KRAFT_VERSION:
-            upgrades_quorum = update.max_version_level > state.members.kraft_version
+            members = state.members
+            upgrades_quorum = update.max_version_level > members.kraft_version or not members.is_committed
             continue
         level = pb.FeatureLevel(name=update.name, level=update.max_version_level)
         records.append(Record(feature_level=level))

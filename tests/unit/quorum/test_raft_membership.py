@@ -655,11 +655,34 @@ def test_only_the_voters_own_disk_keeps_the_leader_in_office() -> None:  # kraft
 
 def test_observers_that_went_away_are_forgotten() -> None:  # kraft.md 1.5
     leader = logged(1)
-    leader.fetches(key(4), can_vote=False)
+    leader.fetches(key(4))
     assert [each.id for each in described(leader)] == [4]
     leader.wait(leader.core.state.settings.observer_session_ms)
 
     assert described(leader) == []
+
+
+def test_a_broker_that_turned_to_a_follower_is_no_observer_of_the_leader() -> None:
+    """It asked the leader in need; how far it is by now, the leader does not know."""
+    leader = logged(1, 2)
+    leader.fetches(key(4), can_vote=False)
+    leader.fetches(key(5))
+    leader.wait(2 * FETCH_TIMEOUT_MS)
+
+    assert [each.id for each in described(leader)] == [5]
+
+
+def test_a_voter_that_was_removed_because_it_is_gone_is_no_observer() -> None:
+    leader = logged(1, 2, 3, 4)
+    leader.wait(FETCH_TIMEOUT_MS)
+    leader.fetches(key(2))
+    leader.fetches(key(3))
+    leader.removes(key(4))
+    assert (leader.voters, described(leader)) == ((1, 2, 3), [])
+    leader.fetches(key(2))
+    leader.fetches(key(3))
+    leader.removes(key(3))
+    assert [each.id for each in described(leader)] == [3], "it lives"
 
 
 def described(leader: Replica) -> list[ReplicaDescription]:

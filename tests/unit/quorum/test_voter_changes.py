@@ -12,7 +12,7 @@ from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion
 from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.real_disk import RealDisk
 from tests.unit.quorum.test_quorum_node import Member, World, run
 
@@ -94,6 +94,22 @@ def test_a_node_that_nobody_can_reach_is_not_let_in() -> None:
         leader.node.voter_changes.add(ReplicaKey(4, disk(4)), place(1), done.set_result, 5000)
         assert "listens node 1, not node 4" in (await done).message
         assert voters(leader) == [1]
+
+    run(scenario, voters=0)
+
+
+def test_a_node_that_is_just_starting_is_waited_for_but_not_for_long() -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1)
+        began = world.loop.time()
+        refused = await add(leader, 4, timeout_ms=30_000)
+        assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+        assert 5 <= world.loop.time() - began < 6.5  # not the time there is: its address may be mistyped
+
+        asked = world.loop.create_task(add(leader, 4, timeout_ms=30_000))
+        await asyncio.sleep(1)
+        await join(world, 4)
+        assert (await asked).error is ErrorCode.NONE
 
     run(scenario, voters=0)
 
@@ -227,6 +243,8 @@ def test_the_first_change_of_a_static_quorum_waits_until_everybody_reads_it() ->
 
         def nobody(level: int, leaving: int) -> str:
             asked.append((level, leaving))
+            if len(asked) == 1:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "not active yet")
             return "broker 9 is too old"
 
         leader.node.voter_changes.who_cannot_read = nobody
@@ -235,7 +253,7 @@ def test_the_first_change_of_a_static_quorum_waits_until_everybody_reads_it() ->
         refused = [await add(four, 4), await remove(leader, 2)]
         assert [each.error for each in refused] == [ErrorCode.UNSUPPORTED_VERSION] * 2
         assert refused[0].message == "broker 9 is too old"
-        assert asked == [(1, -1), (1, 2)]
+        assert asked == [(1, -1), (1, -1), (1, 2)]
         assert leader.node.kraft_version == 0
 
         done: asyncio.Future[VoterChangeResponse] = asyncio.get_running_loop().create_future()

@@ -66,6 +66,25 @@ def test_an_upgrade_is_the_quorums_to_write() -> None:
     assert not update_features(joined(1, kraft_version=1).state, updates((KRAFT_VERSION, 1))).upgrades_quorum
 
 
+def test_an_upgrade_that_is_not_committed_yet_is_asked_for_again() -> None:
+    """Who asks is answered when it is; and meanwhile nobody is let in who does not read it."""
+    world = joined(1)
+    world.state.members = QuorumMembers(1, (1,), frozenset((1,)), is_committed=False)
+
+    assert update_features(world.state, updates((KRAFT_VERSION, 1))).upgrades_quorum
+    refusal(ErrorCode.UNSUPPORTED_VERSION, lambda: register_controller(world.state, controller(4, OLD)))
+
+
+def test_the_first_change_of_voters_looks_at_registrations_that_are_not_committed_yet() -> None:
+    bench = Bench()
+    assert "not active yet" in refusal(ErrorCode.NOT_CONTROLLER, lambda: bench.controller.who_cannot_read(1, -1))
+    bench.lead().commit()
+    assert bench.controller.who_cannot_read(1, -1) is None
+    bench.ask(register_controller=controller(9, OLD))
+    assert "controller 9 does not read level 1" in (bench.controller.who_cannot_read(1, -1) or "")
+    assert bench.controller.who_cannot_read(1, 9) is None
+
+
 def test_there_is_no_way_back() -> None:
     world = joined(1, kraft_version=1)
     for kind in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
