@@ -1,9 +1,10 @@
 """The control records of the metadata log, in Kafka's bytes (kraft.md 1.9; LeaderChangeMessage, VotersRecord): so that
 Kafka's own dump tool can read them.
 
-Both are flexible messages of version 0 or 1: compact arrays and strings (length + 1 as an unsigned varint), tagged fields.
+All are flexible messages of version 0: compact arrays and strings (length + 1 as an unsigned varint), tagged fields.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 
 from ottla.log.records import ControlType, Record, control_key, encode_batch
@@ -41,15 +42,13 @@ def _encode(record: LeaderChange | KRaftVersion | Voters) -> tuple[bytes, bytes]
 
 
 def _leader_change(record: LeaderChange) -> bytes:
-    directory_of = {key.id: key for key in record.voters}
-    granting = [directory_of.get(voter_id, ReplicaKey(voter_id)) for voter_id in record.granting]
-    head = _INT16.pack(1) + _INT32.pack(record.leader_id)
-    return head + _leader_change_voters(record.voters) + _leader_change_voters(granting) + _NO_TAGS
+    """Version 0, as Kafka writes it and its tools expect: directory ids stand in the voters record only."""
+    head = _INT16.pack(0) + _INT32.pack(record.leader_id)
+    return head + _voter_ids([key.id for key in record.voters]) + _voter_ids(record.granting) + _NO_TAGS
 
 
-def _leader_change_voters(keys: tuple[ReplicaKey, ...] | list[ReplicaKey]) -> bytes:
-    body = b"".join(_INT32.pack(key.id) + (key.directory_id or ZERO_ID) + _NO_TAGS for key in keys)
-    return _unsigned_varint(len(keys) + 1) + body
+def _voter_ids(ids: Sequence[int]) -> bytes:
+    return _unsigned_varint(len(ids) + 1) + b"".join(_INT32.pack(node_id) + _NO_TAGS for node_id in ids)
 
 
 def encode_voters(voters: VoterSet) -> bytes:

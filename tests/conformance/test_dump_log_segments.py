@@ -26,6 +26,9 @@ from ottla.log.producer_state import Origin, ProducerStateManager
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
 from ottla.log.transactions import AbortedTransaction, TransactionIndex
 from ottla.log.verify import verify, verify_root
+from ottla.quorum.control_records import control_batch
+from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.real_disk import RealDisk
 
 KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
@@ -177,6 +180,22 @@ def test_kafka_reads_what_we_write(tmp_path: Path) -> None:
     assert verify(DISK, str(directory), deep=True) == [
         finding for finding in verify(DISK, str(directory)) if "missing" in finding.message
     ]
+
+
+def test_kafka_reads_the_control_records_of_the_quorum(tmp_path: Path) -> None:
+    keys = [ReplicaKey(node, bytes([node]) * 16) for node in (1, 2)]
+    records = (
+        LeaderChange(2, tuple(keys), (1, 2)),
+        KRaftVersion(1),
+        Voters(VoterSet.of(Voter(key, Endpoint(f"host-{key.id}", 9093)) for key in keys)),
+    )
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(control_batch(AppendControl(0, 1, records), 5))
+    told = dump_log_segments("--print-data-log", "--files", str(path))
+
+    assert '"leaderId":2,"voters":[{"voterId":1},{"voterId":2}],"grantingVoters":[{"voterId":1},{"voterId":2}]' in told
+    assert 'KRaftVersion {"version":0,"kRaftVersion":1}' in told
+    assert '"endpoints":[{"name":"CONTROLLER","host":"host-2","port":9093}]' in told
 
 
 def test_kafka_reads_what_we_compacted(compacted: Path) -> None:

@@ -75,10 +75,10 @@ def test_a_leader_change_has_kafkas_bytes() -> None:
     data = bytes(control_batch(AppendControl(0, 1, (change,)), 0))
     [(position, header)] = headers(data)
     [record] = decode_records(data, header, position=position)
-    voter = b"\0\0\0\1" + DIRECTORY + b"\0"
+    voter = b"\0\0\0\1" + b"\0"
 
     assert record.key == b"\0\0\0\2"
-    assert record.value == b"\0\1" + b"\0\0\0\1" + b"\2" + voter + b"\2" + voter + b"\0"
+    assert record.value == b"\0\0" + b"\0\0\0\1" + b"\2" + voter + b"\2" + voter + b"\0"
 
 
 def test_kraft_version_has_kafkas_bytes() -> None:
