@@ -5,8 +5,11 @@ import pytest
 from ottla.log.batch import headers
 from ottla.log.records import Record, encode_batch
 from ottla.quorum import log_start
-from ottla.quorum.log_start import LogStartError, log_summary
+from ottla.quorum.control_records import control_batch
+from ottla.quorum.log_start import LogStartError, log_summary, voter_history
+from ottla.quorum.raft.instructions import AppendControl, Voters
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -99,3 +102,17 @@ def test_a_log_begins_where_a_snapshot_ends_not_where_its_segment_does() -> None
 def test_a_log_whose_beginning_nobody_has_is_refused(files: SnapshotFiles | None) -> None:
     with pytest.raises(LogStartError, match="begins at 3"):
         align_log(log(3, 1, 1), files)
+
+
+def test_a_setting_that_counts_no_more_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    static = VoterSet.of([Voter(ReplicaKey(1), Endpoint("a", 1))])
+    formatted = VoterSet.of([Voter(ReplicaKey(1, bytes([1]) * 16), Endpoint("a", 1))])
+    assert voter_history(MemoryLog(), static, None).latest == static
+    with_voters = MemoryLog()
+    with_voters.append_as_follower(bytes(control_batch(AppendControl(0, 1, (Voters(formatted),)), 0)), 1)
+    assert voter_history(with_voters, formatted, None).latest == formatted
+    assert caplog.messages == []
+
+    assert voter_history(with_voters, static, None).latest == formatted
+    assert "controller.quorum.voters counts no more" in caplog.messages[0]

@@ -13,6 +13,7 @@ from ottla.quorum.raft.instructions import AppendControl, KRaftVersion
 from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.identifiers import id_to_text
 from ottla.runtime.real_disk import RealDisk
 from tests.unit.quorum.test_quorum_node import Member, World, run
 
@@ -286,6 +287,28 @@ def test_a_twin_is_told_in_one_line_and_changes_nothing(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
+
+
+def test_the_leader_says_once_which_voters_disk_was_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        victim = next(member for member in world.members.values() if member is not leader)
+        await world.until(lambda: len(victim.node.describe().voters) == 3)
+        await victim.stop()
+        wiped = Member(world, victim.id)
+        world.members[victim.id] = wiped
+        await join(world, victim.id, directory_id=disk(99))
+        await world.until(lambda: any("is not what answers" in text for text in caplog.messages))
+        await asyncio.sleep(5)
+
+        told = [text for text in caplog.messages if "is not what answers" in text]
+        words = f"remove-controller --controller-id {victim.id} --controller-directory-id {id_to_text(disk(victim.id))}"
+        assert len(told) == 1
+        assert words in told[0]
+        assert any("this node does not vote" in text for text in caplog.messages)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario, voters=0)
 
 
 async def start_elsewhere(world: World, member: Member, **settings: Any) -> None:
