@@ -81,6 +81,7 @@ class Storage:
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
         self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._forget_cleaning, speed)
         self._expiring: list[TopicPartition] = []
+        self.cleaner: LogCleaner | None = None
         self._cleaning = self._prepare_cleaning(start_cleaner)
         for root in self.manager.roots:
             if root.lower_points is not None:
@@ -91,7 +92,7 @@ class Storage:
         if settings is None:
             return None
         roots = [root.path for root in self.manager.roots if root.failure is None]
-        cleaner = LogCleaner(self._host.disk, settings, roots)
+        cleaner = self.cleaner = LogCleaner(self._host.disk, settings, roots)
         logs = self.manager.logs
         return Cleaning(
             cleaner, settings, logs.values, self._timers, self._host.clock, start_cleaner, self._cleaning_failed

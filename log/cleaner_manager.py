@@ -87,6 +87,8 @@ class LogCleaner:
         ] = {}  # the last one of each log that was not forgotten since
         self._running: dict[TopicPartition, CleaningTask] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
+        self.looked_ms: int | None = None  # when it was last asked for something to do
+        self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
 
     @property
     def worker_bytes_per_second(self) -> int:
@@ -94,6 +96,7 @@ class LogCleaner:
 
     def next_task(self, logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
         """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news."""
+        self.looked_ms = now_ms
         if len(self._running) >= self._settings.threads:
             return None
         due: list[tuple[CleanableLog, DirtyRange, LogConfig]] = []
@@ -101,6 +104,7 @@ class LogCleaner:
             checkpoint = self._first_dirty(log)
             if log.active_base_offset > checkpoint and self._may_clean(log):
                 due.append((log, dirty_range(_state_of(log), checkpoint, now_ms), log.config))
+        self.dirtiest_ratio = max((dirty.ratio for _, dirty, _ in due), default=0.0)
         log_to_clean = choose(due)
         if log_to_clean is None:
             return None
@@ -148,10 +152,6 @@ class LogCleaner:
         self._running.pop(partition, None)
         self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
-
-    def dirtiest_ratio(self, logs: Iterable[CleanableLog], now_ms: int) -> float:
-        """Kafka's max-dirty-percent, as a ratio."""
-        return max((dirty_range(_state_of(log), self._first_dirty(log), now_ms).ratio for log in logs), default=0.0)
 
     def _may_clean(self, log: CleanableLog) -> bool:
         return log.config.compacted and log.partition not in self._running and log.partition not in self.uncleanable

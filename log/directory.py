@@ -20,6 +20,7 @@ class DirectoryState:
         "directory_id",
         "failure",
         "flushed",
+        "free_bytes",
         "full",
         "lower_points",
         "on_failure",
@@ -38,6 +39,7 @@ class DirectoryState:
         self.partitions = 0
         self.writable = True
         self.full = False
+        self.free_bytes = -1  # as the last look at the space found it
         self.failure: OSError | None = None
         self.on_failure: Callable[[DirectoryState], None] | None = None
         self.watermarks_moved = False

@@ -306,7 +306,7 @@ class LogManager:
         floor = self.settings.free_bytes_floor
         try:
             roots.check_presence(self.disk, root.path)
-            free = self.disk.free_bytes(root.path)
+            free = root.free_bytes = self.disk.free_bytes(root.path)
         except OSError as error:
             root.failed(error)
             return False

@@ -29,6 +29,8 @@ class SyncLater:
         self._executor: Executor | None = None
         self._waiting: dict[Syncable, list[OnDone]] = {}
         self._failed: dict[Syncable, OSError] = {}
+        self.synced_files = 0
+        self.seconds = 0.0  # in which rounds ran
         self._running = False
 
     def sync(self, file: Syncable, on_done: OnDone) -> None:
@@ -43,11 +45,14 @@ class SyncLater:
             self._executor = ThreadPoolExecutor(1, "ottla-sync")
         callers, self._waiting = self._waiting, {}
         self._running = True
+        began = loop.time()
         round_ = loop.run_in_executor(self._executor, _sync_all, list(callers))
-        round_.add_done_callback(lambda done: self._end_round(callers, done.result()))
+        round_.add_done_callback(lambda done: self._end_round(callers, done.result(), began))
 
-    def _end_round(self, callers: dict[Syncable, list[OnDone]], results: _Results) -> None:
+    def _end_round(self, callers: dict[Syncable, list[OnDone]], results: _Results, began: float) -> None:
         self._running = False
+        self.synced_files += len(callers)
+        self.seconds += asyncio.get_running_loop().time() - began
         if self._waiting:
             self._start_round()  # before the callbacks: the disk works while they run
         loop = asyncio.get_running_loop()

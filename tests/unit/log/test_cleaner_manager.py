@@ -217,5 +217,7 @@ def test_a_log_whose_directory_fails_stays_as_clean_as_it_was(disk: Disk) -> Non
 
 def test_the_dirtiest_ratio_is_told_for_the_metrics(disk: Disk) -> None:
     cleaner = cleaner_on(disk)
-    assert cleaner.dirtiest_ratio([], NOW) == 0.0
-    assert cleaner.dirtiest_ratio([FakeLog(disk, "a", 4), FakeLog(disk, "b", 1)], NOW) == 1.0
+    cleaner.next_task([], NOW)
+    assert cleaner.dirtiest_ratio == 0.0
+    cleaner.next_task([FakeLog(disk, "a", 4), FakeLog(disk, "b", 1)], NOW + 1)
+    assert cleaner.dirtiest_ratio == 1.0
