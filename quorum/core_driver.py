@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ottla.quorum.complaints import with_advice
 from ottla.quorum.listener import LeaderAndEpoch, QuorumFailure
+from ottla.quorum.meters import QuorumMeters
 from ottla.quorum.raft.core import RaftCore
 from ottla.quorum.raft.events import Event, Ticked
 from ottla.quorum.raft.instructions import Instruction
@@ -40,6 +41,7 @@ class CoreDriver:
     def __init__(self, core: RaftCore, on_failure: Callable[[QuorumFailure], None]) -> None:
         """``on_failure`` is told once, if ever."""
         self.core = core
+        self.meters = QuorumMeters()
         self._on_failure = on_failure
         self._events: deque[Event] = deque()
         self._handling = False
@@ -103,6 +105,7 @@ class CoreDriver:
         for instruction in self.core.handle(event, loop_ms(self._loop)):
             self._perform(instruction)
         self._appends.follow_leadership()
+        self.meters.role_is(self.core.state.role, self.core.state.now_ms)
         waiters, self._step_waiters = self._step_waiters, []
         for waiter in waiters:
             _resolve(waiter)

@@ -24,6 +24,7 @@ from ottla.quorum.listener import (
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_reading import answer_read
 from ottla.quorum.log_start import align_log, log_summary, voter_history
+from ottla.quorum.metrics import QuorumObservation
 from ottla.quorum.peers import Peers
 from ottla.quorum.performing import Performer
 from ottla.quorum.questions import Questions
@@ -229,6 +230,11 @@ class QuorumNode:
 
     def describe(self) -> QuorumDescription:
         return describe_quorum(self._state, self._driver.now_ms(), self._clock.wall_ms())
+
+    def observed(self) -> QuorumObservation:
+        """For the metrics: what stands there now."""
+        driver = self._driver
+        return QuorumObservation(self._state, self._snapshots, driver.meters, driver.now_ms(), self._clock.wall_ms())
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
         """Where a controller listens: the leader as it announced itself, another as the voter set says."""

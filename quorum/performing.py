@@ -88,7 +88,11 @@ class Performer:
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def _append_batches(self, instruction: do.AppendBatches) -> None:
-        self._log.append_as_follower(instruction.data, instruction.batches[-1].epoch)
+        first, last, state = instruction.batches[0], instruction.batches[-1], self._state
+        self._log.append_as_follower(instruction.data, last.epoch)
+        self._driver.meters.appended(
+            first.base_offset, last.last_offset + 1, leads=isinstance(state.role, Leader), now_ms=state.now_ms
+        )
         if self._taker is not None:
             self._taker.note_appended(len(instruction.data))
         for batch in instruction.batches:
@@ -115,6 +119,7 @@ class Performer:
 
     def _commit(self, instruction: do.CommitAdvanced) -> None:
         self._log.set_high_watermark(instruction.high_watermark)
+        self._driver.meters.committed(instruction.high_watermark, self._state.now_ms)
         self._delivery.commit(instruction.high_watermark)
 
     def _leader_changed(self, instruction: do.LeaderChanged) -> None:

@@ -14,6 +14,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.causes import REQUEST_ID_BYTES_MAX, cause_of
 from ottla.quorum.controller.attempts import Attempts
 from ottla.quorum.controller.batches import Batch
+from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.retries import answer_again
@@ -65,10 +66,21 @@ class Controller:
         self._stopped = False
         self._waiting = WaitingAnswers()
         self._attempts = Attempts()
+        self.counters = ControllerCounters()
 
     @property
     def is_active(self) -> bool:
         return self._leadership is not None
+
+    @property
+    def requests_waiting(self) -> int:
+        """That came before it was active, or while a transaction is appended."""
+        return len(self._early)
+
+    @property
+    def responses_waiting(self) -> int:
+        """For the commit of what was decided."""
+        return len(self._waiting)
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +106,8 @@ class Controller:
             on_broken=partial(self._give_up, epoch),
         )
         _logger.info("active controller in epoch %d, from offset %d on", epoch, self._quorum.next_offset)
-        upkeep = Upkeep(leadership, self._timers, lambda: self._series is not None)
+        self.counters.activations += 1
+        upkeep = Upkeep(leadership, self._timers, self.counters, lambda: self._series is not None)
         self.liveness.begin(leadership, upkeep.fence_expired)
         upkeep.begin(
             self._quorum.node_id, self._settings.rebalance_interval_ms, in_transaction=self._loader.in_transaction
@@ -113,6 +126,7 @@ class Controller:
 
     def _give_up(self, epoch: int) -> None:
         """The state is not to be trusted any more: it is dropped, and somebody else shall lead."""
+        self.counters.errors += 1
         self._fail_series(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         self._deactivate()
         self._quorum.resign(epoch)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import cluster, features
 from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.decision import Record
@@ -23,10 +24,13 @@ _SERIES_PAUSE_MS = 10
 class Upkeep:
     """For the length of one leadership."""
 
-    def __init__(self, leadership: Leadership, timers: LoopTimers, is_busy: Callable[[], bool]) -> None:
+    def __init__(
+        self, leadership: Leadership, timers: LoopTimers, counters: ControllerCounters, is_busy: Callable[[], bool]
+    ) -> None:
         """``is_busy``: records of a transaction are being appended, and nothing may come between them."""
         self._leadership = leadership
         self._timers = timers
+        self._counters = counters
         self._is_busy = is_busy
 
     def begin(self, node_id: int, rebalance_interval_ms: int, *, in_transaction: bool) -> None:
@@ -59,6 +63,7 @@ class Upkeep:
         if step is None:
             return
         if step.is_last:
+            self._counters.fenced += 1
             _logger.warning("fencing broker %d: %s", step.broker_id, step.reason)
         if leadership.append_own(step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
             leadership.plan("fencing", PIECE_PAUSE_MS, self.fence_expired)

@@ -21,6 +21,9 @@ class WaitingAnswers:
         self._waiting: deque[_Waiting] = deque()
         self.committed_offset = -1
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def answer_at(self, offset: int, reply: Reply, response: rpc.ControllerResponse) -> None:
         """Answers once ``offset`` is committed, which it may be already."""
         if offset <= self.committed_offset:

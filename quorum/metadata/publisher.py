@@ -48,6 +48,8 @@ class MetadataLoader:
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._transactions = DraftedTransactions()
+        self.applied_ms = 0  # when the last batch that was applied was appended; since 1970
+        self.failures = 0  # of publishers
 
     @property
     def next_offset(self) -> int:
@@ -67,6 +69,10 @@ class MetadataLoader:
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Tells it everything there is at once, and from then on each change, after those who were added before it."""
         self._publish_to(publisher, MetadataDelta.everything(self.image))
+        self.follow(publisher)
+
+    def follow(self, publisher: MetadataPublisher) -> None:
+        """Tells it each change from now on."""
         self._publishers.append(publisher)
 
     def on_reached(self, offset: int, callback: Callable[[], None]) -> None:
@@ -84,6 +90,7 @@ class MetadataLoader:
         if delta.features:
             self._check_features(self.image)
         self.image.offset, self.image.epoch = batch.last_offset, batch.epoch
+        self.applied_ms = batch.append_time_ms
         if batch.records:
             self._store.write(delta, self.image)
         self._publish(delta)
@@ -130,6 +137,7 @@ class MetadataLoader:
         try:
             publisher.publish(delta, self.image)
         except Exception:
+            self.failures += 1
             _logger.exception("%s failed at metadata offset %d", type(publisher).__name__, self.image.offset)
 
     def _call_reached(self) -> None:
