@@ -59,6 +59,7 @@ class FetchHandler:
             else:
                 session = self._resume(session_id, session_epoch, forgotten, reader)
         except KafkaError as error:
+            request.count_errors((error.code,))
             request.respond(encode_fetch_response(version, [], error_code=error.code))
             return
         named = self._want(session, topics)

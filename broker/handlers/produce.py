@@ -46,6 +46,7 @@ class ProduceHandler:
     def __init__(self, broker: BrokerContext) -> None:
         self._replicas = broker.replicas
         self._partitions = broker.replicas.partitions
+        self.traffic = broker.replicas.traffic
         self.wall_ms = broker.host.clock.wall_ms
         self.now_ms = broker.timers.now_ms
         self._schedule = broker.timers.call_later_ms
@@ -75,6 +76,10 @@ class ProduceHandler:
                 ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
                 return
             info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
+            if not info.duplicate:
+                traffic = self.traffic
+                traffic.bytes_in += info.size_bytes
+                traffic.messages_in += info.last_offset - info.first_offset + 1
         except KafkaError as error:
             self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
             return
@@ -89,6 +94,8 @@ class ProduceHandler:
 
     @staticmethod
     def _acknowledge(request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]) -> None:
+        if errors[0]:
+            request.count_errors(errors)
         ack = encode_produce_ack(
             request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
@@ -127,6 +134,7 @@ class ProduceHandler:
         return partition, records
 
     def refusal(self, topic: Topic, index: int, error: KafkaError) -> PartitionAck:
+        self.traffic.failed_produces += 1
         leader = None
         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader = self._replicas.leader_of(topic, index)
@@ -138,6 +146,7 @@ class ProduceHandler:
     def answer(
         self, request: RequestContext, acks: int, answer: Sequence[tuple[Topic, Sequence[PartitionAck]]]
     ) -> None:
+        request.count_errors(ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1])
         if acks != ACKS_NONE:
             leaders = [ack[7][0] for _, acks_of_topic in answer for ack in acks_of_topic if ack[7] is not None]
             endpoints = self._replicas.endpoints(leaders, request.connection.listener_name) if leaders else ()

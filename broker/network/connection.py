@@ -13,6 +13,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import cast
 
+from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_write_buffer_bytes",
         "_write_paused",
         "active",
+        "counters",
         "listener_name",
         "peer",
     )
@@ -74,7 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         listener_name: str = "PLAINTEXT",
         on_made: "Callable[[Connection], None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
+        counters: ListenerCounters | None = None,
     ) -> None:
+        self.counters = counters or ListenerCounters(listener_name)
         self.listener_name = listener_name
         self.peer = "a client"
         self.active = True  # read since the idle sweep looked last
@@ -112,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._inbox.end += nbytes
+        self.counters.bytes_in += nbytes
         self.active = True
         self._handle_frames()
 
@@ -177,6 +182,10 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes += size
         if self._blocked or self._held_bytes > self._unsent_bytes_max:
             self._adjust()
+
+    def count_error(self, api_key: int, code: int) -> None:
+        """A client is told this error."""
+        self.counters.count_error(api_key, code)
 
     def gather(self) -> None:
         """What is answered until this turn of the loop ends leaves with one write: for answers that come due together."""
@@ -246,7 +255,8 @@ class Connection(asyncio.BufferedProtocol):
         if target is None:
             self._handle_unsupported(key, version, correlation_id, frame)
             return
-        handler, tagged_request, tagged_response = target
+        handler, tagged_request, tagged_response, tally = target
+        tally.count += 1
         position = self._header_bytes
         if tagged_request:
             try:
@@ -345,6 +355,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out, self._out_bytes = [], 0
         if not out or self._transport.is_closing():
             return
+        self.counters.bytes_out += size
         if len(out) == 1:
             self._transport.write(out[0])
         elif size <= _JOIN_BYTES_MAX:

@@ -1,12 +1,13 @@
 """One request on its way to its response."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.broker.network.response_errors import errors_in
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.errors import WireError
 from ottla.runtime.disk import Buffer
@@ -91,7 +92,13 @@ class RequestContext:
         except WireError as error:
             self.fail_connection(f"its answer could not be written: {error}")
             return
+        self.count_errors(errors_in(message))
         self.respond(buffers)
+
+    def count_errors(self, codes: Iterable[int]) -> None:
+        """For the metrics: errors that the answer tells. Only those are to be given that are not 0."""
+        for code in codes:
+            self.connection.count_error(self.api_key, code)
 
     def no_response(self) -> None:
         """Ends a request that the protocol does not answer (Produce with acks=0)."""

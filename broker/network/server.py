@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
@@ -42,6 +43,8 @@ class NetworkServer:
         self._per_address: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._refused = 0
+        self.counters: list[ListenerCounters] = []
+        self.tables: dict[RouteTable, None] = {}
         self._all_gone: asyncio.Event | None = None
 
     @property
@@ -54,8 +57,11 @@ class NetworkServer:
         Raises OSError when the address is taken or not ours.
         """
         loop = asyncio.get_running_loop()
+        counters = ListenerCounters(name)
+        self.counters.append(counters)
+        self.tables[routes] = None
         server = await loop.create_server(
-            partial(self._new_connection, name, routes),
+            partial(self._new_connection, counters, routes),
             host or None,
             port,
             backlog=self.limits.backlog,
@@ -64,10 +70,10 @@ class NetworkServer:
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         for listening in server.sockets:
-            await self._accept_more(listening.fileno(), name, routes)
+            await self._accept_more(listening.fileno(), counters, routes)
         return bound
 
-    async def _accept_more(self, descriptor: int, name: str, routes: RouteTable) -> None:
+    async def _accept_more(self, descriptor: int, counters: ListenerCounters, routes: RouteTable) -> None:
         """More handles on one listening socket: libuv accepts one connection a turn and handle, and a crowd that comes
         together while others are served would wait for seconds (after a failover, all clients come together)."""
         if descriptor < 0:
@@ -75,7 +81,7 @@ class NetworkServer:
         for _ in range(ACCEPTS_PER_TURN - 1):
             copy = socket.socket(fileno=os.dup(descriptor))
             copy.setblocking(False)
-            factory = partial(self._new_connection, name, routes)
+            factory = partial(self._new_connection, counters, routes)
             more = await asyncio.get_running_loop().create_server(
                 factory, sock=copy, backlog=self.limits.backlog, start_serving=False
             )
@@ -104,14 +110,21 @@ class NetworkServer:
         for connection in list(self._visitors):
             connection.abort()
 
-    def _new_connection(self, listener_name: str, routes: RouteTable) -> Connection:
+    def _new_connection(self, counters: ListenerCounters, routes: RouteTable) -> Connection:
         return Connection(
-            routes, self._pool, self.limits.connection, listener_name, on_made=self._admit, on_lost=self._forget
+            routes,
+            self._pool,
+            self.limits.connection,
+            counters.listener,
+            on_made=self._admit,
+            on_lost=self._forget,
+            counters=counters,
         )
 
     def _admit(self, connection: Connection) -> None:
         address = connection.peer.rpartition(":")[0]
         limits = self.limits
+        connection.counters.accepted += 1
         of_address = self._per_address.get(address, 0)
         self._visitors[connection] = _Visitor(connection, address)
         self._per_address[address] = of_address + 1
@@ -124,6 +137,7 @@ class NetworkServer:
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         self._refused += 1
+        connection.counters.refused += 1
         # A client that insists must not fill the log: the 1st, 2nd, 4th, 8th refusal is told.
         if self._refused & (self._refused - 1) == 0:
             connection.fail(f"{reason} (refusal {self._refused})")
@@ -134,6 +148,7 @@ class NetworkServer:
         visitor = self._visitors.pop(connection, None)
         if visitor is None:
             return
+        connection.counters.closed += 1
         if self._all_gone is not None and not self._visitors:
             self._all_gone.set()
         left = self._per_address[visitor.address] - 1

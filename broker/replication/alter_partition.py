@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.controller_errand import Controller, ControllerErrand
-from ottla.broker.replication.decisions.isr import Outcome
+from ottla.broker.replication.decisions.isr import Outcome, PendingShrink
 from ottla.broker.replication.decisions.leader import Answer, Proposal
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2
@@ -37,6 +37,7 @@ class AlterPartitionQueue:
         self._timers = timers
         self._waiting: dict[Partition, Proposal] = {}
         self._asked: dict[Partition, Proposal] = {}
+        self.shrinks = self.expands = self.failures = 0  # proposals that were taken, and refused ones
 
     def submit(self, partition: Partition, proposal: Proposal) -> None:
         """Sends the proposal with the next request."""
@@ -85,6 +86,8 @@ class AlterPartitionQueue:
         told: controller_pb2.AlterPartitionResponse.Partition | None,
     ) -> bool:
         """False if the proposal must be sent again."""
+        if told is not None:
+            self._count(proposal, told.error_code)
         leader = partition.leader
         if leader is None:
             return True
@@ -98,6 +101,15 @@ class AlterPartitionQueue:
             logger.debug("%s has ISR %s", partition, leader.committed_isr)
             partition.isr_changed(now_ms)
         return outcome is not Outcome.RETRY
+
+    def _count(self, proposal: Proposal, error: int) -> None:
+        """By what the controller says, although the metadata log may have said it before."""
+        if error:
+            self.failures += 1
+        elif isinstance(proposal.state, PendingShrink):
+            self.shrinks += 1
+        else:
+            self.expands += 1
 
     def _retry(self, proposals: dict[Partition, Proposal]) -> None:
         for partition, proposal in proposals.items():

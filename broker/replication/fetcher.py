@@ -28,6 +28,7 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.leader_offsets import find_offsets
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.traffic import Traffic
 from ottla.broker.wire.apis import FETCH
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
@@ -68,6 +69,7 @@ class LeaderFetcher:
         timers: LoopTimers,
         durability: Durability,
         broker_epoch: Callable[[], int],
+        traffic: Traffic,
     ) -> None:
         self.leader_id = leader_id
         self.address: tuple[str, int] | None = None  # not known yet
@@ -75,6 +77,7 @@ class LeaderFetcher:
         self._timers = timers
         self._durability = durability
         self._broker_epoch = broker_epoch
+        self._traffic = traffic
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
         self._link: LeaderLink | None = None
@@ -322,6 +325,7 @@ class LeaderFetcher:
         log = partition.log
         if records:
             log.append_as_follower(records, follower.leader_epoch)
+            self._traffic.replication_bytes_in += len(records)
             follower.appended(log.log_end_offset, log.epochs.latest_epoch)
         partition.learn_high_watermark(instruction.high_watermark)
         if instruction.log_start_offset > log.log_start_offset:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetcher import FetcherSettings, LeaderFetcher
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.traffic import Traffic
 from ottla.runtime.timers import LoopTimers
 
 
@@ -17,11 +18,13 @@ class Fetchers:
         timers: LoopTimers,
         durability: Durability,
         broker_epoch: Callable[[], int],
+        traffic: Traffic,
     ) -> None:
         self._settings = settings
         self._timers = timers
         self._durability = durability
         self._broker_epoch = broker_epoch
+        self._traffic = traffic
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of: dict[Partition, LeaderFetcher] = {}
 
@@ -29,7 +32,9 @@ class Fetchers:
         """Fetches the partition from ``leader_id``; waits while nobody knows its address."""
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
-            fetcher = LeaderFetcher(leader_id, self._settings, self._timers, self._durability, self._broker_epoch)
+            fetcher = LeaderFetcher(
+                leader_id, self._settings, self._timers, self._durability, self._broker_epoch, self._traffic
+            )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)
         self._of[partition] = fetcher

@@ -29,15 +29,22 @@ class Healing:
         )
         self._damaged: dict[Partition, int] = {}  # what its last report was answered with
         self._refusals = 0
+        self.found_count = 0
 
     def found(self, partition: Partition, damage: DamagedLogError) -> None:
         """Records of a replica are not what was written. Said again of the same place, it does nothing."""
         if not partition.damaged(damage.offset):
             return
+        self.found_count += 1
         logger.error("%s is damaged from offset %d on: %s", partition, partition.damaged_from, damage.message)
         self._damaged[partition] = ErrorCode.NONE
         self._refusals = 0
         self._errand.plan_anew(1)
+
+    @property
+    def damaged_count(self) -> int:
+        """Replicas with damage that is not cut yet."""
+        return sum(each.usable and each.is_damaged for each in self._damaged)
 
     def close(self) -> None:
         self._errand.close()

@@ -224,6 +224,7 @@ class PendingFetch:
             return self._refused(entry, error.code)
 
     def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:
+        self._manager.traffic.failed_fetches += 1
         index = entry.wanted[0]
         leader = self._manager.leader_of(entry.topic, index) if error in MOVED else None
         return fetch_read.refused(index, error, leader)
@@ -239,6 +240,8 @@ class PendingFetch:
         for entry, answer in answers:
             if self._settle(entry, answer) or self.full:
                 topics.setdefault(entry.topic, []).append(answer)
+                if answer[1]:
+                    self.request.count_errors((answer[1],))
                 if answer[9] is not None:
                     leaders.append(answer[9][0])
         endpoints = self._manager.endpoints(leaders, self.request.connection.listener_name) if leaders else ()
@@ -247,6 +250,11 @@ class PendingFetch:
                 self.request.version, list(topics.items()), session_id=session.id, node_endpoints=endpoints
             )
         )
+        traffic = self._manager.traffic
+        if self.reader.is_follower:
+            traffic.replication_bytes_out += self.request.response_bytes
+        else:
+            traffic.bytes_out += self.request.response_bytes
 
     def _settle(self, entry: SessionPartition, answer: FetchedPartition) -> bool:
         """Notes what the client is told; whether it is anything."""

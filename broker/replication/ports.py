@@ -23,6 +23,7 @@ class Appended(Protocol):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool
+    size_bytes: int
 
 
 class Read(Protocol):

@@ -27,6 +27,7 @@ from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
+from ottla.broker.replication.traffic import Traffic
 from ottla.broker.topic_config import TOPIC_RESOURCE, log_config
 from ottla.broker.wire.produce_fast import NodeEndpoint
 from ottla.log.config import LogConfig
@@ -86,16 +87,17 @@ class ReplicaManager:
             self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
         )
         self.cold_reads = ColdReads()
+        self.traffic = Traffic()
         self._config = config
         self._logs = logs
         self._image: MetadataImage | None = None
-        self._alter = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
+        self.isr_changes = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         self._durability = durability = Durability(sync_later)
-        self._healing = Healing(controller, self.node_id, self._epoch, timers)
+        self.healing = Healing(controller, self.node_id, self._epoch, timers)
         self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
-        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch)
-        self._offline: dict[tuple[str | bytes, int], None] = {}
+        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
+        self.offline: dict[tuple[str | bytes, int], None] = {}
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._started = False
         self._timers: list[Timer] = []
@@ -115,17 +117,17 @@ class ReplicaManager:
             timer.cancel()
         self._hosting.clear()
         self._fetchers.close()
-        self._alter.close()
+        self.isr_changes.close()
         self.cold_reads.close()
         self._assignments.close()
         self._events.preparers.close()
-        self._healing.close()
+        self.healing.close()
 
     # What handlers ask.
 
     def missing_error(self, topic: str | bytes, index: int) -> ErrorCode:
         """Why a partition is not in ``partitions``."""
-        if (topic, index) in self._offline:
+        if (topic, index) in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         view = self._view(topic, index)
         if view is not None:
@@ -208,7 +210,7 @@ class ReplicaManager:
             replica = self._replica(key, image)
             if replica is not None:
                 (leads if replica.view.leader == self.node_id else follows).append(replica)
-            elif key in self.partitions or key in self._offline or key in self._hosting:
+            elif key in self.partitions or key in self.offline or key in self._hosting:
                 self._drop(*key)
         return leads + follows
 
@@ -224,7 +226,7 @@ class ReplicaManager:
 
     def _drop(self, topic_id: bytes, index: int) -> None:
         self._hosting.discard((topic_id, index))
-        self._offline.pop((topic_id, index), None)
+        self.offline.pop((topic_id, index), None)
         partition = self.partitions.pop((topic_id, index), None)
         if partition is None:
             return
@@ -248,7 +250,7 @@ class ReplicaManager:
                 self._tell_directory(partition, view)
         except KafkaError as error:
             logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
-            self._offline[replica.key] = self._offline[replica.topic, replica.index] = None
+            self.offline[replica.key] = self.offline[replica.topic, replica.index] = None
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id
@@ -334,13 +336,13 @@ class ReplicaManager:
     def note_damage(self, partition: Partition, error: KafkaError) -> None:
         """What came of a read; if it was damage, the replica is to be healed from the partition's leader."""
         if isinstance(error, DamagedLogError):
-            self._healing.found(partition, error)
+            self.healing.found(partition, error)
 
     def damaged(self, name: TopicPartition, damage: DamagedLogError) -> None:
         """The scrub found it."""
         partition = self.partitions.get((name.topic, name.partition))
         if partition is not None:
-            self._healing.found(partition, damage)
+            self.healing.found(partition, damage)
 
     def log_moved(self, old: PartitionLog, new: PartitionLog) -> None:
         """The partition's log lies in another directory now."""
@@ -361,7 +363,7 @@ class ReplicaManager:
         return self.broker_epoch
 
     def _propose(self, partition: Partition, proposal: Proposal) -> None:
-        self._alter.submit(partition, proposal)
+        self.isr_changes.submit(partition, proposal)
 
     def _every(self, interval_ms: int, action: _Action) -> None:
         place = len(self._timers)

@@ -61,7 +61,15 @@ Instruction = Append | TruncateTo | RestartAt | FindOffsets | Delay | Fail
 class PartitionFollower:
     """The fetch position of one partition in one leader epoch."""
 
-    __slots__ = ("backoff_max_ms", "fetch_offset", "last_fetched_epoch", "leader_epoch", "retries", "state")
+    __slots__ = (
+        "backoff_max_ms",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "leaders_high_watermark",
+        "retries",
+        "state",
+    )
 
     def __init__(self, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, backoff_max_ms: int) -> None:
         """``last_fetched_epoch`` is the epoch of the log's last batch, -1 if it has none."""
@@ -69,6 +77,7 @@ class PartitionFollower:
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = last_fetched_epoch
         self.backoff_max_ms = backoff_max_ms
+        self.leaders_high_watermark = -1  # as of its last answer; for the lag that is shown
         self.retries = 0
         self.state = FetchState.FETCHING
 
@@ -93,6 +102,7 @@ class PartitionFollower:
         if error == ErrorCode.NONE:
             self.retries = 0
             if diverging is None:
+                self.leaders_high_watermark = high_watermark
                 return Append(high_watermark, log_start_offset)
             self.state = FetchState.TRUNCATING
             return TruncateTo(truncation_offset(diverging, log_end_offset, self.fetch_offset, end_offset_for_epoch))

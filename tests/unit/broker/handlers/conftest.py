@@ -16,6 +16,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication.traffic import Traffic
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder, message_class
 from ottla.broker.wire.headers import encode_request_header, read_response_header
@@ -108,7 +109,8 @@ class Site:
             image=self.image,
             controller=cast(Any, self.controller),
             quorum=cast(Any, SimpleNamespace(kraft_version=0)),
-            replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None)),  # the data path has its own tests
+            # The data path has its own tests.
+            replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None, traffic=Traffic())),
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
             logs=cast(Any, None),

@@ -1,0 +1,17 @@
+"""What passed through a listener since it began, for the metrics."""
+
+
+class ListenerCounters:
+    """Plain integers. The bytes are added to once a read and once a write of a socket, some 40 ns each; the rest once a
+    connection or an error."""
+
+    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "errors", "listener", "refused")
+
+    def __init__(self, listener: str = "PLAINTEXT") -> None:
+        self.listener = listener
+        self.bytes_in = self.bytes_out = 0
+        self.accepted = self.closed = self.refused = 0
+        self.errors: dict[tuple[int, int], int] = {}  # by API key and error code
+
+    def count_error(self, api_key: int, code: int) -> None:
+        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1

@@ -1,0 +1,87 @@
+"""The metrics of the client listeners (docs/metrics.md)."""
+
+from collections.abc import Callable
+
+from ottla.broker.network.server import NetworkServer
+from ottla.broker.wire.apis import APIS
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.metrics import Labels, Metric, counter, gauge
+
+
+def _per_listener(attribute: str) -> Callable[[NetworkServer], dict[Labels, float]]:
+    def read(server: NetworkServer) -> dict[Labels, float]:
+        found: dict[Labels, float] = {}
+        for each in server.counters:
+            found[each.listener,] = found.get((each.listener,), 0) + getattr(each, attribute)
+        return found
+
+    return read
+
+
+def _connections(server: NetworkServer) -> dict[Labels, float]:
+    accepted, closed = _per_listener("accepted")(server), _per_listener("closed")(server)
+    return {labels: count - closed[labels] for labels, count in accepted.items()}
+
+
+def _requests(server: NetworkServer) -> dict[Labels, float]:
+    """Of all versions that were asked for at least once."""
+    counts: dict[Labels, float] = {}
+    for table in server.tables:
+        for (key, version), count in table.requests().items():
+            labels = (APIS[key].name, str(version))
+            counts[labels] = counts.get(labels, 0) + count
+    return counts
+
+
+def _errors(server: NetworkServer) -> dict[Labels, float]:
+    counts: dict[Labels, float] = {}
+    for each in server.counters:
+        for (key, code), count in each.errors.items():
+            labels = (APIS[key].name, ErrorCode(code).name)
+            counts[labels] = counts.get(labels, 0) + count
+    return counts
+
+
+METRICS: tuple[Metric[NetworkServer], ...] = (
+    gauge("kafka_server_socket_server_metrics_connection_count", "Open connections.", _connections, "listener"),
+    counter(
+        "kafka_server_socket_server_metrics_connection_creation_total",
+        "Connections that were opened.",
+        _per_listener("accepted"),
+        "listener",
+    ),
+    counter(
+        "kafka_server_socket_server_metrics_connection_close_total",
+        "Connections that were closed.",
+        _per_listener("closed"),
+        "listener",
+    ),
+    counter(
+        "ottla_network_connections_refused_total",
+        "Connections over max.connections or max.connections.per.ip.",
+        _per_listener("refused"),
+        "listener",
+    ),
+    counter(
+        "kafka_server_socket_server_metrics_incoming_byte_total",
+        "Bytes received.",
+        _per_listener("bytes_in"),
+        "listener",
+    ),
+    counter(
+        "kafka_server_socket_server_metrics_outgoing_byte_total",
+        "Bytes given to the sockets.",
+        _per_listener("bytes_out"),
+        "listener",
+    ),
+    counter(
+        "kafka_network_requestmetrics_requests_total", "Requests, by API and version.", _requests, "request", "version"
+    ),
+    counter(
+        "kafka_network_requestmetrics_errors_total",
+        "Error codes given to clients, by API; Kafka counts NONE too. Metadata's are not counted.",
+        _errors,
+        "request",
+        "error",
+    ),
+)

@@ -1,0 +1,40 @@
+"""The error codes that a response carries, wherever in it they stand. Not for Produce and Fetch, which are no messages."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import get_args, get_type_hints
+
+import msgspec
+
+ERROR_CODE = "error_code"
+
+
+def errors_in(message: msgspec.Struct) -> Iterator[int]:
+    """All that are not 0. Costs a look at each part that may carry one."""
+    carries, parts = _shape(type(message))
+    if carries and (code := getattr(message, ERROR_CODE)):
+        yield code
+    for name in parts:
+        value = getattr(message, name)
+        for part in value if isinstance(value, list) else (value,):
+            if part is not None:
+                yield from errors_in(part)
+
+
+@cache
+def _shape(kind: type[msgspec.Struct]) -> tuple[bool, tuple[str, ...]]:
+    """Whether the class has an error code, and its fields in which there may be more."""
+    hints = get_type_hints(kind)
+    return ERROR_CODE in hints, tuple(name for name, hint in hints.items() if any(map(_may_carry, _structs(hint))))
+
+
+def _may_carry(kind: type[msgspec.Struct]) -> bool:
+    carries, parts = _shape(kind)
+    return carries or bool(parts)
+
+
+def _structs(hint: object) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+    for inner in get_args(hint):
+        yield from _structs(inner)

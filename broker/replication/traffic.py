@@ -1,0 +1,20 @@
+"""What passed through the broker since it began, for the metrics."""
+
+
+class Traffic:
+    """Plain integers. Each is added to once a batch or an answer, never once a record: some 40 ns where an append takes 10 us."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "messages_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+        self.failed_produces = self.failed_fetches = 0
