@@ -37,6 +37,7 @@ imports: setup
 generated: setup ## generated code equals a fresh generation
 	tools/generate-proto --check
 	$(BIN)/python tools/state-diagram --check
+	$(BIN)/python tools/metrics-table --check
 
 unit: setup
 	pytest -q tests/unit

@@ -104,7 +104,7 @@ class Broker:
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
         )
-        self._network = NetworkServer(ServerLimits.from_config(config))
+        self.network = NetworkServer(ServerLimits.from_config(config))
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -112,7 +112,7 @@ class Broker:
         routes = client_routes(self.context)
         for listener in self._config.client_listeners:
             with naming(listener):
-                await self._network.bind(listener.name, listener.host, listener.port, routes)
+                await self.network.bind(listener.name, listener.host, listener.port, routes)
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""
@@ -128,7 +128,7 @@ class Broker:
         self._scrubbing.start()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
-        await self._network.start()
+        await self.network.start()
         on_ready()
 
     def contact_lost(self) -> None:
@@ -151,7 +151,7 @@ class Broker:
             self.lifecycle.stop()
         else:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
-        await self._network.stop()
+        await self.network.stop()
         self.replicas.stop()
         self._quorum_view.close()
         await self._scrubbing.stop()

@@ -17,8 +17,15 @@ _REASONS = {
 @contextmanager
 def naming(listener: Listener) -> Iterator[None]:
     """Turns the OSError of a failed bind into a SettingError that names the listener."""
+    with naming_setting(f"listeners={listener.name}://{listener.endpoint}"):
+        yield
+
+
+@contextmanager
+def naming_setting(setting: str) -> Iterator[None]:
+    """The same for an address that is a setting of its own: ``name=value``."""
     try:
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-        raise SettingError(f"listeners={listener.name}://{listener.endpoint}: {reason}") from error
+        raise SettingError(f"{setting}: {reason}") from error

@@ -12,8 +12,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
 from ottla.broker.features import SUPPORTED_FEATURES
-from ottla.broker.listening import naming
+from ottla.broker.listening import naming, naming_setting
 from ottla.broker.metadata_storage import StoreSync, load_image, open_metadata_log, snapshot_limits
+from ottla.broker.metrics.http import MetricsServer
+from ottla.broker.metrics.node import NodeMetrics
+from ottla.broker.metrics.scrape import Scraper
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.log import Log
 from ottla.log.roots import lock
@@ -36,8 +39,9 @@ from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.settings import endpoints
 from ottla.runtime.settings.definitions import Value, topic_settings
-from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.settings.server import METRICS_LISTENER, ServerConfig
 from ottla.runtime.settings.topic import server_default
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers
@@ -76,6 +80,8 @@ class Server:
         self.controller: Controller | None = None
         self._knocker: Knocker | None = None
         self.broker: Broker | None = None
+        self.metrics = NodeMetrics(config, host)
+        self._metrics_server: MetricsServer | None = None
         self._stopped = False
 
     async def start(self) -> None:
@@ -86,6 +92,7 @@ class Server:
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
+        await self._serve_metrics()
         election_store = self._open_store(f"{directory}/quorum-state")
         self._log = open_metadata_log(host, directory, config, election_store)
         image_store = self._open_store(f"{directory}/image")
@@ -134,12 +141,30 @@ class Server:
         await self.quorum.start()
         if config.rack is not None:
             loader.add_publisher(RackMates(config.rack, self.quorum.set_rack_mates))
+        self._watch(self.quorum, loader)
         if config.is_controller:
             self._register(self._channel, loader)
         if self.broker:
             self.broker.start(self.ready.set)
         else:
             self.ready.set()
+
+    async def _serve_metrics(self) -> None:
+        """Early: where a start takes long, that is to be seen."""
+        listener = self.config.metrics_listener
+        if listener is None:
+            return
+        self._metrics_server = MetricsServer(Scraper(self.metrics.registry))
+        with naming_setting(f"{METRICS_LISTENER}={listener}"):
+            port = await self._metrics_server.bind(listener)
+        logger.info("metrics at http://%s/metrics", endpoints.Endpoint(listener.host or "localhost", port))
+
+    def _watch(self, quorum: QuorumNode, loader: MetadataLoader) -> None:
+        self.metrics.watch_quorum(quorum)
+        if self.controller:
+            self.metrics.watch_controller(self.controller, quorum, loader)
+        if self.broker:
+            self.metrics.watch_broker(self.broker, quorum, loader)
 
     def _open_store(self, path: str) -> KeyValueStore:
         store = self._host.open_store(path)
@@ -186,6 +211,8 @@ class Server:
         if self._stopped:
             return
         self._stopped = True
+        if self._metrics_server:
+            await self._metrics_server.close()
         if self.broker:
             await self.broker.stop(STOP_TIMEOUT_S)
         if self._channel:

@@ -12,6 +12,7 @@ from ottla.runtime.settings.properties import from_environment, parse_properties
 
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
 
+METRICS_LISTENER = "ottla.metrics.listener"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - listened on, not bound here
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -36,6 +37,9 @@ class ServerConfig:
         self._advertised = parse_listeners(self.strings("advertised.listeners"), "advertised.listeners")
         clients = tuple(each for each in self._advertised if each.name not in self.controller_listener_names)
         self.advertised_listeners = clients or self.client_listeners
+        self.metrics_listener: Endpoint | None = None
+        if self.string(METRICS_LISTENER):
+            self.metrics_listener = parse_endpoint(self.string(METRICS_LISTENER), METRICS_LISTENER)
         self._check()
 
     @classmethod

@@ -113,3 +113,10 @@ def test_gzip_has_no_level_zero() -> None:
     for name, text in [("gzip", "0"), ("gzip", "10"), ("lz4", "0"), ("lz4", "18"), ("zstd", "23")]:
         with pytest.raises(SettingError):
             check_topic_setting(f"compression.{name}.level", text)
+
+
+def test_the_metrics_listener_is_off_unless_it_is_set() -> None:
+    assert ServerConfig(NODE).metrics_listener is None
+    assert ServerConfig(NODE | {"ottla.metrics.listener": "[::1]:9100"}).metrics_listener == ("::1", 9100)
+    with pytest.raises(SettingError, match=r"ottla.metrics.listener: 'here' is not host:port"):
+        ServerConfig(NODE | {"ottla.metrics.listener": "here"})

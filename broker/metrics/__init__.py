@@ -1,0 +1,1 @@
+"""The node's metrics, put together and given out over HTTP."""
