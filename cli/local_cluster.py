@@ -11,8 +11,11 @@ from pathlib import Path
 
 from ottla.cli.failures import CommandError
 from ottla.cli.storage import format_directories, new_cluster_id
+from ottla.runtime.settings.properties import parse_properties
+from ottla.runtime.settings.server import METRICS_LISTENER
 
 CONTROLLER_PORT_OFFSET = 1000
+METRICS_PORT_OFFSET = 2000
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
 
@@ -46,6 +49,16 @@ class LocalNode:
     def controller_port(self) -> int:
         return self.port + CONTROLLER_PORT_OFFSET
 
+    @property
+    def metrics_port(self) -> int:
+        return self.port + METRICS_PORT_OFFSET
+
+    @property
+    def metrics_listener(self) -> str:
+        """As its server.properties has it, which may be a person's; empty if it has none."""
+        texts = parse_properties(self.properties.read_text(encoding="utf-8"), str(self.properties))
+        return texts.get(METRICS_LISTENER, "")
+
     def write_properties(self, quorum: str, replicas: int) -> None:
         """Writes server.properties unless the person has one there already: theirs is kept. ``quorum``: the setting that
         tells the node of the others."""
@@ -64,6 +77,7 @@ controller.listener.names=CONTROLLER
 log.dirs={home / "data"}
 default.replication.factor={replicas}
 min.insync.replicas={2 if replicas > 2 else 1}
+ottla.metrics.listener=localhost:{self.metrics_port}
 ottla.pid.file={home / "pid"}
 ottla.ready.file={home / "ready"}
 ottla.log.file={home / "server.log"}
@@ -127,6 +141,10 @@ class LocalCluster:
     def bootstrap(self) -> str:
         return ",".join(f"localhost:{node.port}" for node in self.nodes)
 
+    @property
+    def metrics_listeners(self) -> list[str]:
+        return [node.metrics_listener for node in self.nodes if node.metrics_listener]
+
     @classmethod
     def prepare(cls, home: Path, count: int, port: int) -> "LocalCluster":
         """Directories, configuration and format of every node. Raises CommandError where a start cannot work."""
@@ -137,7 +155,7 @@ class LocalCluster:
                 raise CommandError(
                     f"{home} is in use: node {node.node_id} runs as pid {node.pid()}; stop it, or give another --dir"
                 )
-            for taken in (node.port, node.controller_port):
+            for taken in (node.port, node.controller_port, node.metrics_port):
                 _refuse_taken_port(taken)
         voters = ",".join(f"{node.node_id}@localhost:{node.controller_port}" for node in nodes)
         cluster_id = _cluster_id(home)

@@ -20,6 +20,7 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),
     "features": ("ottla.cli.features", "features", "Show and change the finalized feature levels."),
+    "metrics": ("ottla.cli.metrics", "metrics", "Print a node's metrics."),
     "metadata": ("ottla.cli.metadata", "metadata", "Walk the history of the cluster's metadata."),
     "log": ("ottla.cli.log", "log", "Decode and verify a node's files."),
 }

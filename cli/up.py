@@ -28,10 +28,10 @@ STOP_TIMEOUT_S = 30.0
 )
 @click.option(
     "--port",
-    type=click.IntRange(1, 65000),
+    type=click.IntRange(1, 63000),
     default=9092,
     show_default=True,
-    help="Client port of node 1; the next nodes take the next ports.",
+    help="Client port of node 1; the next nodes take the next ports. Controllers listen 1000 above, metrics 2000.",
 )
 @click.option("--ephemeral", is_flag=True, help="Use a temporary directory and remove it at the end.")
 @click.option(
@@ -78,6 +78,8 @@ def _run(cluster: LocalCluster, ready_file: Path | None) -> None:
         click.echo(
             f"{len(cluster.nodes)} nodes ready in {took:.2f} s  bootstrap.servers={cluster.bootstrap}  data in {cluster.home}"
         )
+        if cluster.metrics_listeners:
+            click.echo(f"metrics at {' '.join(f'http://{each}/metrics' for each in cluster.metrics_listeners)}")
         _watch(cluster)
     except _Stop:
         pass

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from ottla.cli.initial_controllers import InitialControllers
-from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, LocalCluster, LocalNode
+from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalCluster, LocalNode
 from ottla.cli.storage import format_directories
 
 _handed_out: dict[int, None] = {}  # by this process, perhaps not bound yet
 FIRST_PORT = 20_000
-LAST_PORT = 31_000  # below the range that the kernel hands out to clients (32768..)
+LAST_PORT = 30_000  # with the offsets below the range that the kernel hands out to clients (32768..)
 
 
 class ProcessCluster:
@@ -108,11 +108,13 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) 
 
 
 def free_port_block(count: int) -> int:
-    """A port P such that P..P+count-1 and their controller ports are free now."""
+    """A port P such that P..P+count-1, their controllers' and their metrics' ports are free now."""
     start = FIRST_PORT + os.getpid() * 7 % (LAST_PORT - FIRST_PORT)
     for offset in range(0, LAST_PORT - FIRST_PORT, 10):
         base = FIRST_PORT + (start - FIRST_PORT + offset) % (LAST_PORT - FIRST_PORT)
-        wanted = [base + at + extra for at in range(count) for extra in (0, CONTROLLER_PORT_OFFSET)]
+        wanted = [
+            base + at + extra for at in range(count) for extra in (0, CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET)
+        ]
         if not any(port in _handed_out for port in wanted) and all(_is_free(port) for port in wanted):
             _handed_out.update(dict.fromkeys(wanted))
             return base

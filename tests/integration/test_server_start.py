@@ -24,20 +24,27 @@ def node(tmp_path: Path) -> LocalNode:
 @pytest.fixture
 def somebody(node: LocalNode, request: pytest.FixtureRequest) -> Iterator[int]:
     """Listens on the node's port for clients, or for controllers."""
-    port = node.port if request.param == "PLAINTEXT" else node.controller_port
+    ports = {"PLAINTEXT": node.port, "CONTROLLER": node.controller_port, "metrics": node.metrics_port}
+    port = ports[request.param]
     with socket.create_server(("localhost", port)):
         yield port
 
 
 @pytest.mark.parametrize(
-    ("somebody", "listener"), [("PLAINTEXT", "PLAINTEXT"), ("CONTROLLER", "CONTROLLER")], indirect=["somebody"]
+    ("somebody", "setting"),
+    [
+        ("PLAINTEXT", "listeners=PLAINTEXT://"),
+        ("CONTROLLER", "listeners=CONTROLLER://"),
+        ("metrics", "ottla.metrics.listener="),
+    ],
+    indirect=["somebody"],
 )
-def test_a_taken_port_is_told_with_the_setting_to_change(node: LocalNode, somebody: int, listener: str) -> None:
+def test_a_taken_port_is_told_with_the_setting_to_change(node: LocalNode, somebody: int, setting: str) -> None:
     command = [sys.executable, "-m", "ottla.cli.main", "server", "start", "--config", str(node.properties)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 1
     assert done.stderr == (
-        f"ottla: node 1 stopped: listeners={listener}://localhost:{somebody}: another process listens there: "
+        f"ottla: node 1 stopped: {setting}localhost:{somebody}: another process listens there: "
         "end it, or give this listener another port\n"
     )
