@@ -76,10 +76,9 @@ class ProduceHandler:
                 ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
                 return
             info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
-            if not info.duplicate:
-                traffic = self.traffic
-                traffic.bytes_in += info.size_bytes
-                traffic.messages_in += info.last_offset - info.first_offset + 1
+            traffic = self.traffic
+            traffic.bytes_in += info.size_bytes
+            traffic.messages_in += info.last_offset - info.first_offset + 1
         except KafkaError as error:
             self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
             return
@@ -94,8 +93,6 @@ class ProduceHandler:
 
     @staticmethod
     def _acknowledge(request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]) -> None:
-        if errors[0]:
-            request.count_errors(errors)
         ack = encode_produce_ack(
             request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
@@ -104,6 +101,8 @@ class ProduceHandler:
     def _acknowledge_parked(
         self, request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]
     ) -> None:
+        if errors[0]:
+            request.count_errors(errors)
         # One fetch of a follower commits many batches, often of one producer: their answers leave together.
         if request.connection.in_flight > 1:
             request.connection.gather()

@@ -84,10 +84,9 @@ class ProduceMany:
         part.acknowledged[part.place] = self._handler.refusal(part.topic, part.partition_index, error)
 
     def _appended(self, part: _Part, partition: Partition, info: Appended) -> None:
-        if not info.duplicate:
-            traffic = self._handler.traffic
-            traffic.bytes_in += info.size_bytes
-            traffic.messages_in += info.last_offset - info.first_offset + 1
+        traffic = self._handler.traffic
+        traffic.bytes_in += info.size_bytes
+        traffic.messages_in += info.last_offset - info.first_offset + 1
         part.acknowledged[part.place] = (
             part.partition_index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset, (), None, None
         )  # fmt: skip
