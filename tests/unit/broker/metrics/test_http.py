@@ -33,7 +33,7 @@ def serve(scenario: Callable[[MetricsServer, int], Awaitable[None]], found: Regi
         finally:
             await server.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 async def ask(port: int, request: bytes) -> tuple[bytes, bytes]:
