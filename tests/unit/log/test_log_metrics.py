@@ -59,7 +59,7 @@ def rolled(logs: Logs, make_batch: MakeBatch) -> Log:
     log.set_high_watermark(2)
     log.roll()
     log.flush()
-    logs.manager.checkpoint_recovery_points()
+    logs.manager.checkpoints.save_points()
     return log
 
 
