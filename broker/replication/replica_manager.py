@@ -155,7 +155,7 @@ class ReplicaManager:
         if self._image is None:
             return None
         by_id = isinstance(topic, bytes)
-        found = self._image.topics_by_id.get(topic) if by_id else self._image.topics_by_name.get(topic)  # type: ignore[arg-type]
+        found = self._image.topics_by_id.get(topic) if by_id else self._image.topics_by_name.get(topic)  # type: ignore[arg-type]  # isinstance said which
         return found.partitions.get(index) if found is not None else None
 
     # Metadata.

@@ -51,7 +51,7 @@ class MetadataImage:
             return NotImplemented
         return self._contents() == other._contents()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def _contents(self) -> tuple[object, ...]:
         return (

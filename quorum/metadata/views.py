@@ -124,7 +124,7 @@ class TopicView:
             return NotImplemented
         return (self.name, self.id, self.partitions) == (other.name, other.id, other.partitions)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
         return f"TopicView({self.name!r}, {len(self.partitions)} partitions)"

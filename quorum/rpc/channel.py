@@ -108,7 +108,7 @@ class Channel:
         except DecodeError:
             self._lost("sent a message that cannot be read")
             return
-        self._finish(response.correlation_id, response)  # type: ignore[attr-defined]
+        self._finish(response.correlation_id, response)  # type: ignore[attr-defined]  # each service's messages have one
 
     def _lost(self, reason: str) -> None:
         # A link that never opened is a peer that is down: its caller tries again and again, and says so itself.

@@ -56,7 +56,7 @@ class Session:
             return False
         self._outstanding += 1
         try:
-            self._handler(request, self._replier(request.correlation_id))  # type: ignore[attr-defined]
+            self._handler(request, self._replier(request.correlation_id))  # type: ignore[attr-defined]  # each service's messages have one
         except BadRequest as error:
             _logger.warning("%s: closing the connection: %s: %s", self._peer, self._service.name, error)
             return False

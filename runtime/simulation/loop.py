@@ -373,7 +373,7 @@ def _where(task: "asyncio.Task[Any]") -> str:
 
 def _put_away(task: "asyncio.Task[Any]") -> None:
     """Unwinds a coroutine that will never go on, however often its `finally` blocks await something."""
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own mark, not in its stub
     task._log_traceback = False
     coroutine: Any = task.get_coro()
     for _ in range(100):

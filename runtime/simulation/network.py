@@ -83,7 +83,7 @@ class Network:
         if key in self._servers:
             message = f"error while attempting to bind on address ({host!r}, {port}): address already in use"
             raise OSError(errno.EADDRINUSE, message)
-        server = SimulatedServer(self, process, factory, (host or "0.0.0.0", port), backlog)  # noqa: S104
+        server = SimulatedServer(self, process, factory, (host or "0.0.0.0", port), backlog)  # noqa: S104 - any address of a simulated node
         self._servers[key] = server
         if start_serving:
             server.serve()

@@ -49,7 +49,7 @@ class Platter:
     @classmethod
     def seeded(cls, seed: int) -> "Platter":
         """For tests without an event loop."""
-        return cls(Random(seed))  # noqa: S311
+        return cls(Random(seed))  # noqa: S311 - faults are no secret
 
     # --- the tree
 

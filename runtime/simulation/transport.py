@@ -281,7 +281,7 @@ class SimulatedTransport(asyncio.Transport):
         self.closed = True
         try:
             if self._protocol is not None:
-                self._protocol.connection_lost(error)  # type: ignore[arg-type]
+                self._protocol.connection_lost(error)  # type: ignore[arg-type]  # any error, as asyncio hands it on
         finally:
             self._protocol = None
             self.close_socket()

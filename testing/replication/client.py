@@ -106,7 +106,7 @@ class Client:
 
 def batch(*values: bytes, timestamp: int = 1_000, **producer: int) -> bytearray:
     records = [Record(offset, timestamp, None, value) for offset, value in enumerate(values)]
-    return encode_batch(records, **producer)  # type: ignore[arg-type]
+    return encode_batch(records, **producer)  # type: ignore[arg-type]  # an int each
 
 
 def fetch_request(positions: list[tuple[int, int]], **options: Any) -> FetchRequest:

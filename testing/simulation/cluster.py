@@ -100,7 +100,7 @@ class SimulatedCluster:
     def start(self) -> None:
         """Starts every node's program. They come up by themselves, in virtual time."""
         for number, node in self.nodes.items():
-            node.start(lambda host, number=number: self._main(number, host))  # type: ignore[misc]
+            node.start(lambda host, number=number: self._main(number, host))  # type: ignore[misc]  # bound now
 
     async def _main(self, number: int, host: Host) -> None:
         """A node's program: the server until it fails. A restart runs it again on what the disk holds."""

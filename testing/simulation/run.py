@@ -145,7 +145,7 @@ def _log_to_trace(loop: SimulationLoop) -> None:
         trace_event(time_ns, node, kind, *detail)
         sys.stdout.write(f"{loop.trace.recent[-1]}\n")
 
-    loop.trace.event = event  # type: ignore[method-assign]
+    loop.trace.event = event  # type: ignore[method-assign]  # to print them, too
     logger = logging.getLogger("ottla")
     logger.setLevel(logging.INFO)
     if not any(isinstance(handler, _TraceHandler) for handler in logger.handlers):

@@ -83,7 +83,7 @@ def configuration(home: Path) -> ServerConfig:
 async def ask(server: Server, **body: object) -> rpc.ControllerResponse:
     answer: asyncio.Future[rpc.ControllerResponse] = asyncio.get_running_loop().create_future()
     assert server.controller is not None
-    server.controller.handle(rpc.ControllerRequest(origin="benchmark", **body), answer.set_result)  # type: ignore[arg-type]
+    server.controller.handle(rpc.ControllerRequest(origin="benchmark", **body), answer.set_result)  # type: ignore[arg-type]  # keywords of many types
     response = await answer
     assert response.error_code == 0, response
     return response

@@ -63,7 +63,7 @@ async def gossip(loop: SimulationLoop) -> None:
 
 def trace_of(seed: int) -> tuple[int, int]:
     loop = SimulationLoop(seed)
-    loop.call_exception_handler = lambda context: None  # type: ignore[method-assign]
+    loop.call_exception_handler = lambda context: None  # type: ignore[method-assign]  # in the place of the real one
     try:
         run_on(loop, gossip)
         return loop.trace.digest, loop.trace.count
@@ -110,7 +110,7 @@ def test_one_more_draw_for_one_purpose_changes_nothing_for_another() -> None:
 
 def test_the_tail_of_the_trace_tells_what_happened() -> None:
     loop = SimulationLoop(4)
-    loop.call_exception_handler = lambda context: None  # type: ignore[method-assign]
+    loop.call_exception_handler = lambda context: None  # type: ignore[method-assign]  # in the place of the real one
     run_on(loop, gossip)
     tail = loop.trace.tail(2000)
     assert all(word in tail for word in ("connect", "receive", "sync", "rename"))

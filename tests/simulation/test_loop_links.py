@@ -143,7 +143,7 @@ def test_a_cancelled_connect_leaves_no_connection() -> None:
 def test_a_protocol_that_fails_loses_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def program(loop: SimulationLoop) -> list[str]:
         client, server, _ = await connected(loop)
-        server.data_received = lambda data: [][0]  # type: ignore[method-assign]
+        server.data_received = lambda data: [][0]  # type: ignore[method-assign]  # in the place of the real one
         client.transport.write(b"x")
         await asyncio.sleep(1)
         assert server.events == ["made", "lost IndexError"]

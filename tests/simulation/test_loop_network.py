@@ -144,7 +144,7 @@ def test_writing_to_a_peer_that_closed_ends_in_a_reset() -> None:
             client.events.append("half open")
             return True
 
-        client.eof_received = eof_received  # type: ignore[method-assign, assignment]
+        client.eof_received = eof_received  # type: ignore[method-assign, assignment]  # in the place of the real one
         server.transport.close()
         await asyncio.sleep(1)
         client.transport.write(b"anyone?")

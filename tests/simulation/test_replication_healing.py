@@ -87,7 +87,7 @@ def test_a_damaged_follower_is_cut_at_the_damage_and_not_before_it_left_the_isr(
             if self is log:
                 lowest.append(offset)
                 in_isr.append(2 in cluster.isr())
-            return truncate(self, offset)  # type: ignore[arg-type]
+            return truncate(self, offset)  # type: ignore[arg-type]  # it is a log
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(log), "truncate_to", watched)

@@ -43,14 +43,14 @@ class Machines(World):
 
             return await serve(HOSTS[port], port, {**handlers, QUORUM_SERVICE: handle})
 
-        self.switchboard.serve = listen  # type: ignore[method-assign, assignment]
+        self.switchboard.serve = listen  # type: ignore[method-assign, assignment]  # in the place of the real one
 
     async def start_broker(self, *lines: str) -> None:
         voters = ",".join(f"{node}@{host}:{node}" for node, host in HOSTS.items())
         texts = {"process.roles": "broker", "node.id": str(BROKER), "controller.quorum.voters": voters}
         texts |= {"controller.listener.names": "CONTROLLER"} | dict(line.split("=", 1) for line in lines)
         settings = quorum_settings(ServerConfig(texts), NodeIdentity("test", bytes(16), {}))
-        host = Host(FixedClock(), Random(3), None, None, None)  # type: ignore[arg-type]
+        host = Host(FixedClock(), Random(3), None, None, None)  # type: ignore[arg-type]  # nothing asks for these
         self.broker = QuorumNode(settings, host, self.switchboard, MemoryLog(), MemoryStore(), Listener())
         await self.broker.start()
 

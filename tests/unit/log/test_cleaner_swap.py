@@ -131,7 +131,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(directory: Path, steps: i
 
 def test_enough_steps_are_tried(directory: Path) -> None:
     disk = CrashingDisk(steps_of_a_swap() - 1)
-    swap(disk, directory)  # type: ignore[arg-type]
+    swap(disk, directory)  # type: ignore[arg-type]  # as much of one as is used
     assert disk.left >= 0
 
 
@@ -198,7 +198,7 @@ def test_large_output_is_written_in_pieces(directory: Path) -> None:
 
     class CountingDisk(RealDisk):
         def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-            counting: File = CountingFile(super().open(path, create=create, writable=writable))  # type: ignore[assignment]
+            counting: File = CountingFile(super().open(path, create=create, writable=writable))  # type: ignore[assignment]  # every method is there
             return counting
 
     writer = SegmentWriter(CountingDisk(), str(directory), 0, 4096)

@@ -39,7 +39,7 @@ PLANS = [
 def test_the_plan(
     name: str, settings: dict[str, object], start: int, high_watermark: int, now: int, count: int
 ) -> None:
-    config = LogConfig(**settings)  # type: ignore[arg-type]
+    config = LogConfig(**settings)  # type: ignore[arg-type]  # keywords of many types
     found = plan(SEGMENTS, config, total_bytes=500, log_start_offset=start, high_watermark=high_watermark, now_ms=now)
     assert found == count
 

@@ -167,5 +167,5 @@ async def with_snapshots(world: World, rounds: int = 3) -> Member:
     for _ in range(rounds):
         before = leader.snapshots
         await world.committed(leader, leader.append(20))
-        await world.until(lambda before=before: leader.snapshots != before)  # type: ignore[misc]
+        await world.until(lambda before=before: leader.snapshots != before)  # type: ignore[misc]  # bound now
     return leader

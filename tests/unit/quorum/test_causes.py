@@ -33,7 +33,7 @@ def test_a_cause_names_the_request_and_who_sent_it(origin: str, words: str) -> N
     ],
 )
 def test_a_heartbeat_says_what_it_asks_for(fields: dict[str, bool], detail: str) -> None:
-    beat = rpc.BrokerHeartbeatRequest(broker_id=3, **fields)  # type: ignore[arg-type]
+    beat = rpc.BrokerHeartbeatRequest(broker_id=3, **fields)  # type: ignore[arg-type]  # keywords of many types
     request = rpc.ControllerRequest(origin=broker_origin(3), broker_heartbeat=beat)
     assert cause_of("broker_heartbeat", request) == f"broker_heartbeat by broker 3{detail}"
 

@@ -22,7 +22,7 @@ def log_of(count: int, value: bytes = b"x") -> MemoryLog:
 
 
 def ask(log: MemoryLog, high_watermark: int, files: SnapshotFiles | None = None, **fields: object) -> pb.QuorumResponse:
-    return answer_read(log, files, high_watermark, pb.ReadLogRequest(**fields))  # type: ignore[arg-type]
+    return answer_read(log, files, high_watermark, pb.ReadLogRequest(**fields))  # type: ignore[arg-type]  # keywords of many types
 
 
 def snapshots(tmp_path: Path, data: bytes, end_offset: int) -> SnapshotFiles:

@@ -88,7 +88,7 @@ class Line:
         if message.WhichOneof("body") == "fetch_snapshot":
             self.asked.append(message.fetch_snapshot.position)
             deliver, reply = reply, lambda answer: self._pass_on(answer, deliver)
-        self._serve(message, reply)  # type: ignore[operator]
+        self._serve(message, reply)  # type: ignore[operator]  # set above
 
     def _pass_on(self, answer: Any, deliver: Callable[[Any], None]) -> None:
         spoilt = self.spoil(answer)

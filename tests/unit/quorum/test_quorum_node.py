@@ -66,7 +66,7 @@ class Member:
 
     async def start(self, deliver_from: int = 0, cluster_id: str = "test", **settings: Any) -> None:
         clock: Clock = FixedClock()
-        host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]
+        host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]  # nothing asks for these
         self.listener = Listener()
         usual = {
             "voters": self.world.endpoints,

@@ -18,7 +18,7 @@ def test_the_real_host_hands_out_what_a_node_needs(tmp_path: Path) -> None:
 
 def test_a_loop_clock_reads_exact_milliseconds() -> None:
     loop = asyncio.new_event_loop()
-    loop.time = lambda: 1.001  # type: ignore[method-assign]
+    loop.time = lambda: 1.001  # type: ignore[method-assign]  # in the place of the real one
     clock = LoopClock(loop, lambda: 42)
     assert clock.monotonic_ms() == 1001
     assert clock.wall_ms() == 42

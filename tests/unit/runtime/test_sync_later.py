@@ -23,7 +23,7 @@ class SlowFile:
 
 
 def as_file(file: SlowFile) -> File:
-    return file  # type: ignore[return-value]
+    return file  # type: ignore[return-value]  # as much of one as is used
 
 
 async def answers(seen: "asyncio.Queue[OSError | None]", count: int) -> list[OSError | None]:

@@ -19,7 +19,7 @@ def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
 def test_timers_fire_by_deadline_then_by_arrival() -> None:
     wheel, fired = TimingWheel(), list[str]()
     for name, deadline_ms in (("late", 70), ("first", 9), ("second", 9), ("far", 100_000)):
-        wheel.add(deadline_ms, lambda name=name: fired.append(name))  # type: ignore[misc]
+        wheel.add(deadline_ms, lambda name=name: fired.append(name))  # type: ignore[misc]  # bound now
     wheel.advance(200_000)
     assert fired == ["first", "second", "late", "far"]
 
@@ -68,7 +68,7 @@ def test_the_wheel_fires_what_a_sorted_list_would(start_ms: int, steps: list[tup
     fired: list[tuple[int, int]] = []
     for number, (delay_ms, pause_ms) in enumerate(steps):
         due = (now_ms + max(delay_ms, 1), number)
-        wheel.add(now_ms + delay_ms, lambda due=due: fired.append(due))  # type: ignore[misc]
+        wheel.add(now_ms + delay_ms, lambda due=due: fired.append(due))  # type: ignore[misc]  # bound now
         waiting.append(due)
         next_ms = wheel.next_deadline_ms()
         assert next_ms is not None
@@ -86,7 +86,7 @@ def test_loop_timers_keep_one_loop_timer_and_fire_in_order() -> None:
         delays = [3, 1, 2, 1]
         random.Random(1).shuffle(delays)
         for delay_ms in delays:
-            timers.call_later_ms(delay_ms, lambda delay_ms=delay_ms: fired.append(delay_ms))  # type: ignore[misc]
+            timers.call_later_ms(delay_ms, lambda delay_ms=delay_ms: fired.append(delay_ms))  # type: ignore[misc]  # bound now
         timers.call_later_ms(4, done.set)
         timers.call_later_ms(60_000, lambda: None).cancel()
         await done.wait()

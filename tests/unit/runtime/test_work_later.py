@@ -19,7 +19,7 @@ def test_work_is_done_off_the_loop_one_piece_after_another_in_the_order_given() 
             done.append(number)
 
         for number in range(20):
-            later.do(lambda number=number: work(number), lambda _, number=number: told.append(number))  # type: ignore[misc]
+            later.do(lambda number=number: work(number), lambda _, number=number: told.append(number))  # type: ignore[misc]  # bound now
         await later.close()
         assert done == told == list(range(20))
         assert len(threads) == 1

@@ -158,7 +158,7 @@ def test_only_the_leaders_broken_stream_is_told() -> None:
 def test_a_call_does_not_wait_for_a_controller_that_was_replaced() -> None:
     async def main() -> None:
         quorum, paused, third = FakeQuorum(2), FakeChannel(done), FakeChannel(done)
-        paused.call = lambda *_: None  # type: ignore[method-assign]
+        paused.call = lambda *_: None  # type: ignore[method-assign]  # in the place of the real one
         channel = ControllerChannel(quorum, FakeTransport(FakeChannel(done), paused, third), CONTROLLERS, None)
         call = asyncio.ensure_future(channel.call(allocate(), 5_000))
         await asyncio.sleep(0.1)

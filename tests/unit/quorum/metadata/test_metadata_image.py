@@ -64,7 +64,7 @@ def broker(broker_id: int, epoch: int = 5, **more: object) -> Record:
             features=[pb.FeatureRange(name="metadata.version", min_version=25, max_version=30)],
             fenced=True,
             directories=[bytes([broker_id]) * 16],
-            **more,  # type: ignore[arg-type]
+            **more,  # type: ignore[arg-type]  # keywords of many types
         )
     )
 
@@ -83,7 +83,7 @@ def partition(number: int, index: int) -> Record:
 
 
 def change(number: int, index: int, **fields: object) -> Record:
-    body = pb.PartitionChange(topic_id=topic_id(number), partition_id=index, **fields)  # type: ignore[arg-type]
+    body = pb.PartitionChange(topic_id=topic_id(number), partition_id=index, **fields)  # type: ignore[arg-type]  # keywords of many types
     return Record(partition_change=body)
 
 
