@@ -25,7 +25,6 @@ LOG_OVERHEAD = 12  # base offset and length: what precedes the bytes that batchL
 CRC_START = 21
 MAGIC = 2
 MAGIC_AT = 16
-NO_PRODUCER_ID = -1
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08

@@ -4,7 +4,6 @@ import base64
 from random import Random
 
 ZERO_ID = bytes(16)
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 
 def random_id(rng: Random) -> bytes:

@@ -69,10 +69,6 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._watchdog: Timer | None = None
         self.closed = False
 
-    @property
-    def outstanding(self) -> int:
-        return len(self._answers)
-
     def request(self, key: int, version: int, body: bytes, on_answer: OnAnswer) -> None:
         """Sends a request; its answer comes after those of the requests before. Only while the link is up."""
         assert self._transport is not None, "requests go out once the link is up"

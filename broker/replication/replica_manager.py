@@ -355,10 +355,6 @@ class ReplicaManager:
             if view is not None:
                 self._tell_directory(partition, view)
 
-    def led_count(self) -> int:
-        """How many partitions this broker leads: what a controlled shutdown waits for. Costs a look at each."""
-        return sum(1 for key, each in self.partitions.items() if isinstance(key[0], bytes) and each.leader is not None)
-
     def _epoch(self) -> int:
         return self.broker_epoch
 

@@ -114,10 +114,6 @@ class MetadataImage:
             raise UnreadableRecordError("a record of a kind this version does not know")
         _APPLY[kind](self, getattr(record, kind), delta)
 
-    def add_partition(self, topic_id: bytes, index: int, partition: PartitionView) -> None:
-        """Puts a stored partition back; see `ottla.quorum.metadata.store`."""
-        self._own_topic(topic_id).partitions[index] = partition
-
     def add_topic(self, name: str, topic_id: bytes) -> None:
         """Adds a topic without partitions."""
         if topic_id in self.topics_by_id or name in self.topics_by_name:

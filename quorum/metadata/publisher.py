@@ -150,9 +150,5 @@ class MetadataLoader:
         """Makes the store durable as far as it is written; on any thread. Bounds what a restart replays."""
         self._store.sync()
 
-    def write_snapshot(self, path: str) -> None:
-        """Copies the store to a new file; on any thread. It stands at some offset at or after that of the call."""
-        self._store.copy_to(path)
-
     def close(self) -> None:
         self._store.close()

@@ -2,7 +2,6 @@
 
 from math import ceil
 
-NANOSECONDS = 1_000_000_000
 _WALL_START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
