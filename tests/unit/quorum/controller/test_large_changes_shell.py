@@ -7,7 +7,7 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions import sweep
 from ottla.runtime.errors import ErrorCode, KafkaError
-from tests.unit.quorum.controller.test_controller_shell import Bench, create
+from tests.unit.quorum.controller.controller_bench import Bench, create
 
 MANY = 4 * sweep.CHANGES_MAX
 

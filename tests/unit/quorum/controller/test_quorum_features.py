@@ -22,7 +22,7 @@ from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World
-from tests.unit.quorum.controller.test_controller_shell import Bench, kinds
+from tests.unit.quorum.controller.controller_bench import Bench, kinds
 
 OLD = [pb.FeatureRange(name="metadata.version", min_version=25, max_version=30)]  # knows no kraft.version
 

@@ -20,7 +20,7 @@ from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World
-from tests.unit.quorum.controller.test_controller_shell import Bench, create
+from tests.unit.quorum.controller.controller_bench import Bench, create
 from tests.unit.quorum.metadata.test_metadata_image import DictStore
 
 KINDS = [field.name for field in pb.MetadataRecord.DESCRIPTOR.oneofs_by_name["body"].fields]

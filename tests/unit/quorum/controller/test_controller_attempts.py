@@ -1,0 +1,57 @@
+"""A caller whose connection broke asks again, and is not served twice."""
+
+from typing import Any
+
+import pytest
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.runtime.errors import ErrorCode
+from tests.unit.quorum.controller.controller_bench import Bench, create, grown
+
+
+def deleted(name: str) -> dict[str, Any]:
+    return {"delete_topics": rpc.DeleteTopicsRequest(topics=[rpc.DeleteTopicsRequest.Topic(name=name)])}
+
+
+def test_a_second_attempt_gets_the_answer_of_the_first() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    before = len(bench.quorum.log)
+    first, second = bench.ask(b"1", **create("a")), bench.ask(b"1", **create("a"))
+    assert (first, second) == ([], [])
+    bench.commit()
+    third = bench.ask(b"1", **create("a"))
+    assert first == second == third
+    assert len(bench.quorum.log) == before + 1
+    assert bench.ask(b"2", **create("a"))[0].create_topics.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("body", [create("b", 2), grown("a", 5), deleted("a")], ids=["create", "grow", "delete"])
+def test_an_attempt_that_reaches_the_next_controller_finds_its_work_done(body: dict[str, Any]) -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.ask(**create("a"))
+    bench.commit()
+    lost = bench.ask(b"1", **body)
+    bench.commit().follow()
+    bench.lead(3)
+    before = len(bench.quorum.log)
+    again, by_another = bench.ask(b"1", **body), bench.ask(b"2", **body)
+    name = str(again[0].WhichOneof("body"))
+    result = getattr(again[0], name).topics[0]
+    assert (result.error_code, len(bench.quorum.log)) == (ErrorCode.NONE, before)
+    assert getattr(by_another[0], name).topics[0].error_code != ErrorCode.NONE
+    if name == "create_topics":
+        assert result == lost[0].create_topics.topics[0]
+
+
+def test_an_attempt_whose_first_was_lost_with_its_leadership_is_carried_out() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    lost = bench.ask(b"1", **create("a"))
+    bench.follow()
+    assert lost[0].error_code == ErrorCode.NOT_CONTROLLER
+    bench.lead(3)
+    again = bench.ask(b"1", **create("a"))
+    bench.commit()
+    assert again[0].create_topics.topics[0].error_code == ErrorCode.NONE

@@ -1,0 +1,169 @@
+"""Who is sent to a snapshot, and how it comes (D 5, KIP-630)."""
+
+import pytest
+
+from ottla.quorum.raft.events import (
+    SnapshotInstalled,
+    SnapshotTaken,
+)
+from ottla.quorum.raft.instructions import (
+    CommitAdvanced,
+    Fault,
+    InstallSnapshot,
+    ReadSnapshotAndRespond,
+    StoreSnapshotChunk,
+)
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from ottla.quorum.raft.timers import Timer
+from ottla.runtime.errors import ErrorCode
+from tests.unit.quorum.raft_core import OneCore, voter_set
+from tests.unit.quorum.raft_messages import follower, leader, snapshot_request
+
+
+def piece(position: int, data: bytes, *, checksum: int = 7, epoch: int = 1) -> FetchSnapshotResponse:
+    return FetchSnapshotResponse(
+        epoch=epoch,
+        leader_id=2,
+        snapshot=OffsetAndEpoch(5, 1),
+        position=position,
+        size=10,
+        checksum=checksum,
+        voters=voter_set(1, 2),
+        data=data,
+    )
+
+
+def downloading() -> OneCore:
+    core = follower()
+    core.answer(FetchRequest, 2, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    return core
+
+
+def test_snapshots_hold_committed_records_only() -> None:  # D 5, KIP-630
+    core = leader()
+
+    with pytest.raises(AssertionError, match="committed"):
+        core.tell(SnapshotTaken(OffsetAndEpoch(1, 1), 0))
+
+
+def test_who_asks_for_what_was_cut_off_is_sent_to_the_snapshot() -> None:  # D 5, KIP-630
+    core = leader()
+    core.fetch(2)
+    core.tell(SnapshotTaken(OffsetAndEpoch(1, 1), 1))
+    core.fetch(3, offset=0, last_epoch=0)
+
+    assert core.told("fetch of 3").snapshot == (1, 1)
+
+
+def test_only_who_may_be_fetched_from_serves_snapshots() -> None:  # KIP-630
+    core = follower()
+    core.ask(snapshot_request(3, 1))
+    assert core.told().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    core = leader()
+    core.ask(snapshot_request(3, 1))
+    assert core.found(ReadSnapshotAndRespond)
+
+
+def test_while_a_snapshot_comes_nothing_else_is_fetched() -> None:  # KIP-630
+    core = downloading()
+
+    assert not core.asked(FetchRequest)
+    assert core.asked(FetchSnapshotRequest)[2].position == 0
+
+
+def test_a_snapshot_comes_in_pieces_and_is_installed_when_it_is_whole() -> None:  # KIP-630
+    core = downloading()
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
+    assert core.found(StoreSnapshotChunk) == [StoreSnapshotChunk(OffsetAndEpoch(5, 1), 0, b"12345")]
+    assert not core.found(InstallSnapshot)
+    assert core.asked(FetchSnapshotRequest)[2].position == 5
+
+    core.answer(FetchSnapshotRequest, 2, piece(5, b"67890"))
+    assert core.found(InstallSnapshot) == [InstallSnapshot(OffsetAndEpoch(5, 1), 10, 7, voter_set(1, 2))]
+
+
+def test_a_piece_of_another_file_begins_the_download_anew() -> None:  # KIP-630
+    core = downloading()
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
+    core.answer(FetchSnapshotRequest, 2, piece(5, b"67890", checksum=8))
+
+    assert not core.found(InstallSnapshot)
+    assert core.asked(FetchSnapshotRequest)[2].position == 0
+
+
+def test_a_snapshot_that_is_gone_is_looked_for_by_a_fetch() -> None:  # KIP-630
+    core = downloading()
+    gone = FetchSnapshotResponse(error=ErrorCode.SNAPSHOT_NOT_FOUND, epoch=1, leader_id=2)
+    core.answer(FetchSnapshotRequest, 2, gone)
+    core.expire(Timer.RETRY)
+
+    assert core.asked(FetchRequest)[2].offset == 0
+
+
+def test_the_log_goes_on_after_an_installed_snapshot() -> None:  # D 5, KIP-630
+    core = downloading()
+    core.tell(SnapshotInstalled(OffsetAndEpoch(5, 1), voter_set(1, 2)))
+
+    assert core.found(CommitAdvanced) == [CommitAdvanced(5)]
+    assert core.state.voters.latest == voter_set(1, 2)
+
+
+def test_a_tail_that_ends_where_the_leaders_log_begins_gives_way_to_the_snapshot() -> None:  # kraft.md 1.5
+    core = follower(1, 1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(3, 1)))
+
+    assert core.asked(FetchSnapshotRequest)[2].snapshot == (3, 1)
+
+
+def test_a_snapshot_of_what_the_log_holds_is_not_fetched_and_not_asked_for_in_a_circle() -> None:  # KIP-630
+    core = follower(1, 1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(2, 1)))
+
+    assert not core.asked(FetchSnapshotRequest)
+    assert not core.asked(FetchRequest)
+
+
+def test_no_snapshot_takes_the_place_of_committed_records() -> None:  # D 3.6: state machine safety
+    core = follower(1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, high_watermark=2))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(1, 3)))
+
+    assert core.found(Fault)
+    assert not core.asked(FetchSnapshotRequest)
+
+
+def test_a_damaged_snapshot_is_fetched_again() -> None:  # KIP-630
+    core = downloading()
+    core.tell(SnapshotInstalled(None))
+
+    assert core.state.log.end == 0
+    assert core.state.role.download is None
+
+
+def test_a_snapshot_that_arrives_damaged_again_and_again_is_fetched_at_leisure() -> None:
+    core = downloading()
+    pauses = []
+    for _ in range(12):
+        core.answer(FetchSnapshotRequest, 2, piece(0, b"1234567890"))
+        core.tell(SnapshotInstalled(None))
+        assert not core.asked(FetchRequest)
+        pauses.append(core.state.timers[Timer.RETRY] - core.now_ms)
+        core.expire(Timer.RETRY)
+        core.answer(FetchRequest, 2, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    assert pauses[:3] == [40, 80, 160]
+    assert pauses[-1] == core.state.settings.fetch_timeout_ms // 2
+
+
+def test_a_piece_of_a_snapshot_shows_that_the_leader_lives() -> None:  # KIP-630
+    core = downloading()
+    core.now_ms = 1500
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
+
+    assert core.state.timers[Timer.FETCH] == 1500 + core.state.settings.fetch_timeout_ms
