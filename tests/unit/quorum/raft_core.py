@@ -17,9 +17,9 @@ CLUSTER = "one core"
 T = TypeVar("T")
 
 
-def key(node: int) -> ReplicaKey:
-    """Of a node; nobody has a negative number."""
-    return ReplicaKey(node, bytes([node]) * 16 if node >= 0 else None)
+def key(node: int, disk: int = 0) -> ReplicaKey:
+    """Of a node, with its first disk or a later one; nobody has a negative number."""
+    return ReplicaKey(node, bytes([node + 100 * disk]) * 16 if node >= 0 else None)
 
 
 def endpoint(node: int) -> Endpoint:
@@ -31,6 +31,11 @@ def voter_set(*nodes: int) -> VoterSet:
     return VoterSet.of(Voter(ReplicaKey(node), endpoint(node)) for node in nodes)
 
 
+def formatted(*nodes: int) -> VoterSet:
+    """As `storage format --initial-controllers` leaves it: with directories."""
+    return VoterSet.of(Voter(key(node), endpoint(node)) for node in nodes)
+
+
 class OneCore:
     """Node 1 unless told otherwise; ``out`` are the instructions of the last event."""
 
@@ -38,6 +43,8 @@ class OneCore:
         self,
         *voters: int,
         node: int = 1,
+        at: Endpoint | None = None,
+        seed: int = 0,
         election: ElectionState | None = None,
         log: LogSummary | None = None,
         history: VoterHistory | None = None,
@@ -47,8 +54,8 @@ class OneCore:
         self.core = RaftCore(
             RaftSettings(cluster_id=CLUSTER, **settings),
             key(node),
-            endpoint(node),
-            Random(0),
+            at or endpoint(node),
+            Random(seed),
             log or LogSummary(),
             history or VoterHistory(voter_set(*voters)),
             election or ElectionState(),

@@ -33,7 +33,7 @@ def begin(node: int, epoch: int, **fields: object) -> BeginQuorumEpochRequest:
         epoch=epoch,
         sender=key(node),
         endpoint=endpoint(node),
-        **fields,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]  # keywords of many types
     )
 
 

@@ -25,20 +25,10 @@ from ottla.testing.quorum.state_machine import StateMachine
 from ottla.testing.quorum.switchboard import Switchboard, SwitchboardServer
 
 DIRECTORY = "/metadata"
-
-
 PARTITION = TopicPartition("__cluster_metadata", 0)
-
-
 RECORD = b"r" * 100
-
-
 KEEP_ONE = RetentionLimits(max_bytes=0)
-
-
 OFTEN = SnapshotLimits(after_bytes=2000, after_ms=0, retention=KEEP_ONE)
-
-
 NEVER = SnapshotLimits(after_bytes=1 << 40, after_ms=0)
 
 

@@ -40,7 +40,7 @@ async def start_dynamic(world: World, *voters: int) -> Member:
 async def join(world: World, node: int, **settings: object) -> Member:
     member = world.members.setdefault(node, Member(world, node))
     fields = {"voters": {}, "is_voter": True, "bootstrap": (place(1), place(2)), "directory_id": disk(node)}
-    await member.start(**{**fields, **settings})  # type: ignore[arg-type]
+    await member.start(**{**fields, **settings})  # type: ignore[arg-type]  # keywords of many types
     return member
 
 
@@ -316,11 +316,11 @@ async def start_elsewhere(world: World, member: Member, **settings: Any) -> None
     serve = world.switchboard.serve
 
     async def elsewhere(host: str, port: int, handlers: object) -> object:
-        return await serve("elsewhere", port, handlers)  # type: ignore[arg-type]
+        return await serve("elsewhere", port, handlers)  # type: ignore[arg-type]  # passed on as it came
 
-    world.switchboard.serve = elsewhere  # type: ignore[method-assign, assignment]
+    world.switchboard.serve = elsewhere  # type: ignore[method-assign, assignment]  # in the place of the real one
     await member.start(**settings)
-    world.switchboard.serve = serve  # type: ignore[method-assign]
+    world.switchboard.serve = serve  # type: ignore[method-assign]  # in the place of the real one
 
 
 def test_a_node_that_meets_a_kraft_version_it_does_not_read_stops_and_says_what_to_do() -> None:
