@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
+from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
-from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.key_value import DamagedStoreError, KeyValueStore
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
 
@@ -51,13 +53,22 @@ def open_metadata_log(host: Host, directory: str, config: ServerConfig, quorum_s
         raise LogStartError(f"{error.message}; {LOST_ITS_LOG}") from error
 
 
-def load_image(store: KeyValueStore, host: Host, reads: Mapping[str, tuple[int, int]]) -> MetadataLoader:
-    """The image as it was stored. Raises as `MetadataLoader`, and OSError with what to do."""
+def open_quorum_store(open_store: Callable[[str], KeyValueStore], directory: str) -> KeyValueStore:
+    """What this node promised the others. Raises QuorumStateError, OSError."""
     try:
-        return MetadataLoader(store, host.open_store, reads)
-    except OSError as error:
-        message = f"{error}; the image is a copy: remove it, and it is made anew from the log and its snapshots"
-        raise OSError(message) from error
+        return open_store(f"{directory}/quorum-state")
+    except DamagedStoreError as error:
+        raise QuorumStateError(str(error)) from error
+
+
+@contextmanager
+def image_named() -> Iterator[None]:
+    """Whoever opens or reads the image's store says what to do when it is damaged."""
+    try:
+        yield
+    except DamagedStoreError as error:
+        message = f"{error}; the image is a copy: remove the file, and it is made anew from the log and its snapshots"
+        raise DamagedStoreError(message) from error
 
 
 def snapshot_limits(config: ServerConfig) -> SnapshotLimits:

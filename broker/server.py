@@ -13,7 +13,7 @@ from ottla.broker.cleaning import StartWorker
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.listening import naming, naming_setting
-from ottla.broker.metadata_storage import StoreSync, load_image, open_metadata_log, snapshot_limits
+from ottla.broker.metadata_storage import StoreSync, image_named, open_metadata_log, open_quorum_store, snapshot_limits
 from ottla.broker.metrics.http import MetricsServer
 from ottla.broker.metrics.node import NodeMetrics
 from ottla.broker.metrics.scrape import Scraper
@@ -93,10 +93,11 @@ class Server:
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
         await self._serve_metrics()
-        election_store = self._open_store(f"{directory}/quorum-state")
+        election_store = open_quorum_store(self._open_store, directory)
         self._log = open_metadata_log(host, directory, config, election_store)
-        image_store = self._open_store(f"{directory}/image")
-        loader = load_image(image_store, host, SUPPORTED_FEATURES)
+        with image_named():
+            image_store = self._open_store(f"{directory}/image")
+            loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
         listener = _Fanout(loader, self._leader_changed)
         self.quorum = QuorumNode(
             quorum_settings(config, identity),

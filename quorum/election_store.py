@@ -6,7 +6,7 @@ import msgspec
 from crc32c import crc32c
 
 from ottla.quorum.raft.election_state import ElectionState
-from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.key_value import DamagedStoreError, KeyValueStore
 
 KEY = b"quorum/election"
 _FORMAT = b"\x01"
@@ -29,7 +29,7 @@ def read_promise(store: KeyValueStore, key: bytes) -> bytes | None:
     """What is kept under ``key``. Raises QuorumStateError."""
     try:
         return store.get(key)
-    except OSError as error:
+    except DamagedStoreError as error:
         raise QuorumStateError(str(error)) from error
 
 

@@ -6,11 +6,16 @@ from typing import Protocol
 Pair = tuple[bytes, bytes]
 
 
+class DamagedStoreError(OSError):
+    """The file is not what was written to it."""
+
+
 class KeyValueStore(Protocol):
     """Sorted keys, one atomic transaction per `write`.
 
     A write that is not durable is seen at once by every reader of this object, and after a crash it is there whole or
-    not at all, with everything written before it. Keys are 1 to 511 bytes. OSError when the disk fails.
+    not at all, with everything written before it. Keys are 1 to 511 bytes. OSError when the disk fails, DamagedStoreError when
+    it was lying.
     """
 
     def get(self, key: bytes) -> bytes | None: ...

@@ -17,7 +17,7 @@ from itertools import islice, takewhile
 
 import lmdb
 
-from ottla.runtime.key_value import Pair
+from ottla.runtime.key_value import DamagedStoreError, Pair
 
 _WAITING_KEYS_MAX = 500_000  # about 100 MB of metadata; somebody should sync long before a write has to do it itself
 _MAP_SIZE_BYTES = 1 << 32  # address space, not memory; doubled when it is full
@@ -26,6 +26,8 @@ _SCAN_CHUNK_PAIRS = 1000
 
 _READ_ALL = "import lmdb, sys; lmdb.open(sys.argv[1], subdir=False, readonly=True, lock=False).copyfd(1, compact=True)"
 """Every page of the tree and the list of free ones."""
+
+_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError)
 
 _Changes = dict[bytes, bytes | None]  # None: deleted
 
@@ -193,7 +195,7 @@ def _check_end(environment: "lmdb.Environment", path: str) -> None:
     size = os.stat(path).st_size
     if size < wanted and not _can_be_read(path):
         environment.close()
-        raise OSError(f"{path}: damaged: {size} bytes are left of {wanted}")
+        raise DamagedStoreError(f"{path}: damaged: {size} bytes are left of {wanted}")
 
 
 def _can_be_read(path: str) -> bool:
@@ -206,7 +208,7 @@ def _os_error(path: str, error: "lmdb.Error") -> OSError:
     text = str(error)
     if os.strerror(errno.ENOSPC) in text:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-    return OSError(f"{path}: {text}")
+    return DamagedStoreError(f"{path}: {text}") if isinstance(error, _DAMAGE) else OSError(f"{path}: {text}")
 
 
 def _sync_path(path: str) -> None:

@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 
 from ottla.broker import metadata_storage
-from ottla.broker.metadata_storage import SYNC_CHECK_MS, SYNC_INTERVAL_MS, StoreSync, open_metadata_log, snapshot_limits
+from ottla.broker.metadata_storage import (
+    SYNC_CHECK_MS,
+    SYNC_INTERVAL_MS,
+    StoreSync,
+    image_named,
+    open_metadata_log,
+    open_quorum_store,
+    snapshot_limits,
+)
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.runtime.key_value import DamagedStoreError
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.timers import LoopTimers
@@ -154,3 +164,20 @@ def test_the_metadata_log_rolls_as_the_settings_say_and_expires_by_snapshots_alo
     assert (log.config.segment_bytes, log.config.segment_ms) == (9_000_000, 5_000)
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
     loop.close()
+
+
+def damaged(path: str) -> MemoryStore:
+    raise DamagedStoreError(f"{path}: MDB_INVALID")
+
+
+def test_a_damaged_quorum_state_ends_the_start_with_what_to_do() -> None:
+    with pytest.raises(QuorumStateError, match=r"/metadata/quorum-state: MDB_INVALID.*remove-controller"):
+        open_quorum_store(damaged, "/metadata")
+
+
+def test_a_damaged_image_ends_the_start_with_what_to_do() -> None:
+    with (
+        pytest.raises(OSError, match="/metadata/image: MDB_INVALID; the image is a copy: remove the file"),
+        image_named(),
+    ):
+        damaged("/metadata/image")

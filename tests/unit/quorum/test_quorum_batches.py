@@ -16,6 +16,7 @@ from ottla.quorum.raft.messages import BatchInfo
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import KafkaError
+from ottla.runtime.key_value import DamagedStoreError
 from ottla.testing.quorum.memory import MemoryStore
 
 DIRECTORY = bytes(range(16))
@@ -180,7 +181,7 @@ def test_the_election_state_of_another_is_not_believed(other: tuple[str, int]) -
 def test_a_store_that_cannot_be_read_is_no_empty_one() -> None:
     class Unreadable(MemoryStore):
         def get(self, key: bytes) -> bytes | None:
-            raise OSError("/metadata/quorum-state: MDB_CORRUPTED")
+            raise DamagedStoreError("/metadata/quorum-state: MDB_CORRUPTED")
 
     with pytest.raises(QuorumStateError, match="MDB_CORRUPTED"):
         election_store(Unreadable()).load()

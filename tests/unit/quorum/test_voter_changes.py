@@ -345,3 +345,21 @@ def test_initial_voters_are_read_as_they_were_written(tmp_path: object) -> None:
     write_initial_voters(RealDisk(), directory, formatted(1, 2))
 
     assert read_initial_voters(RealDisk(), directory) == formatted(1, 2)
+
+
+def test_what_was_given_offsets_comes_before_a_change_of_voters() -> None:
+    """They wait for the turn's end, and the new voter set does not."""
+
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2, 3)
+        other = next(node for node in (1, 2, 3) if node != leader.id)
+        last = leader.node.append([b"a", b"b"], leader.node.leader.epoch)
+        response = await remove(leader, other)
+
+        assert response.error is ErrorCode.NONE
+        assert not leader.failures
+        await world.until(lambda: leader.listener.records == [b"a", b"b"])
+        assert [batch.last_offset for batch in leader.listener.batches if batch.records] == [last]
+        assert leader.node.high_watermark == last + 2, "the records, and then the voters"
+
+    run(scenario)
