@@ -31,6 +31,9 @@ class Standing(IntEnum):
     UNKNOWN = 2
 
 
+BEST = (Standing.FOLLOWER, Distance.SAME_HOST)
+
+
 def choose_source(state: RaftState) -> Voter | None:
     """A plain broker stays with one follower, the nearest that serves, drawn at random among equals; it comes back to a nearer
     one, and leaves the leader, as soon as there is hope. A controller that may yet vote asks the leader. Without a leader, or
@@ -77,6 +80,8 @@ def _may_stay(state: RaftState, source: Voter) -> bool:
     if not _is_usable(state, source):
         return False
     rank = _rank(state, source)
+    if rank == BEST:
+        return True
     return all(rank <= _rank(state, other) for other in _candidates(state) if _is_hopeful(state, other))
 
 
@@ -85,7 +90,8 @@ def _rank(state: RaftState, voter: Voter) -> tuple[Standing, Distance]:
     if voter.key.id < 0 and state.settings.fetch_from_any_voter:
         return Standing.UNKNOWN, Distance.ELSEWHERE
     standing = Standing.LEADER if voter.key.id == state.known_leader_id else Standing.FOLLOWER
-    if voter.endpoint.host in (state.endpoint.host, *state.settings.hosts):
+    host = voter.endpoint.host
+    if host == state.endpoint.host or host in state.settings.hosts:
         return standing, Distance.SAME_HOST
     return standing, Distance.SAME_RACK if voter.key.id in state.rack_mates else Distance.ELSEWHERE
 

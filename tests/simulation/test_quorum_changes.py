@@ -9,6 +9,9 @@ from ottla.broker.wire.messages.add_raft_voter_request import AddRaftVoterReques
 from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
+from ottla.quorum.listener import ReplicaDescription
 from ottla.quorum.node import QuorumNode
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Unreachable
@@ -41,10 +44,22 @@ class Administrator:
         request = RemoveRaftVoterRequest(None, number, self._directory_id(number))
         await self._until(request, RemoveRaftVoterResponse, ErrorCode.VOTER_NOT_FOUND)
 
+    async def raise_kraft_version(self) -> None:
+        update = FeatureUpdateKey("kraft.version", 1, upgrade_type=1)
+        await self._until(UpdateFeaturesRequest(1500, [update]), UpdateFeaturesResponse, ErrorCode.NONE)
+
+    def kraft_versions(self) -> set[int]:
+        """As all nodes have it that run."""
+        return {self._node(number).kraft_version for number in self._rig.cluster.nodes if self._runs(number)}
+
+    def described(self) -> list[ReplicaDescription]:
+        leader = self.leader()
+        return [] if leader is None else self._node(leader).describe().voters
+
     async def _until(
         self,
         request: msgspec.Struct,
-        response: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse],
+        response: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse] | type[UpdateFeaturesResponse],
         done: ErrorCode,
     ) -> None:
         """An answer may be lost, and then ``done`` says that it was done."""
@@ -103,3 +118,29 @@ def test_voters_change_and_the_power_goes(seed: int) -> None:
         await rig.goes_on(producer)
 
     play(scenario, seed, nodes=4, joining=1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kraft_version_is_raised_while_the_power_goes(seed: int) -> None:
+    """All of it or nothing, whoever leads in the end; and asked for again, it is done."""
+
+    async def scenario(rig: Rig) -> None:
+        administrator = Administrator(rig)
+        await rig.topic("t", 1, 3)
+        producer = rig.produce("t", 0)
+        await rig.until(lambda: len(rig.image().controllers) == 3)
+        assert {each.directory_id for each in administrator.described()} != {None}, "the fetches told them"
+        raising = asyncio.ensure_future(administrator.raise_kraft_version())
+        await asyncio.sleep(0.002 * seed)
+        lost = administrator.leader()
+        if lost is not None:
+            rig.cluster.nodes[lost].crash()
+            await rig.until(lambda: administrator.leader() not in (lost, None))
+            await rig.restart(lost)
+        await raising
+        await rig.until(lambda: administrator.kraft_versions() == {1})
+        assert administrator.voters() == [1, 2, 3]
+        assert None not in {each.directory_id for each in administrator.described()}
+        await rig.goes_on(producer)
+
+    play(scenario, seed, nodes=3)

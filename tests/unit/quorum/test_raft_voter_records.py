@@ -1,5 +1,7 @@
 """When the voters are written to the log, by a new leader or by an upgrade (KIP-853)."""
 
+from ottla.quorum.describe import quorum_members
+from ottla.quorum.listener import QuorumMembers
 from ottla.quorum.raft.events import (
     UpgradeRequested,
 )
@@ -45,6 +47,20 @@ def test_an_upgrade_writes_the_voters_of_a_static_quorum_as_they_are() -> None: 
     leader.fetches(key(3))
     assert leader.answers[token].error is ErrorCode.NONE
     assert leader.core.state.voters.kraft_version_at(leader.core.state.high_watermark) == 1
+
+
+def test_the_controller_is_told_who_is_there_and_which_level_is_appended() -> None:
+    leader = LeadingReplica(voter_set(1, 2, 3))
+    leader.fetches(key(9), can_vote=False)
+    leader.wait(100)
+    leader.fetches(key(3))
+    told = quorum_members(leader.core.state, leader.now_ms, 100)
+    assert told == QuorumMembers(0, (1, 2, 3), frozenset((1, 3)), is_committed=True)
+    leader.upgrades()
+    told = quorum_members(leader.core.state, leader.now_ms, 1000)
+    assert told == QuorumMembers(1, (1, 2, 3), frozenset((1, 2, 3, 9)), is_committed=False)
+    leader.fetches(key(2))
+    assert quorum_members(leader.core.state, leader.now_ms, 1000).is_committed
 
 
 def test_an_upgrade_that_is_only_tried_writes_nothing() -> None:
