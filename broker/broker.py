@@ -61,26 +61,14 @@ class Broker:
         self.storage = Storage(
             config, identity.cluster_id, host, timers, loader.image, self._directories_failed, start_cleaner
         )
-        self.replicas = ReplicaManager(
-            config,
-            self.storage,
-            timers,
-            channel,
-            host.rng,
-            WakeQueue(asyncio.get_running_loop()),
-            host.sync_later,
-        )
+        wakes = WakeQueue(asyncio.get_running_loop())
+        self.replicas = ReplicaManager(config, self.storage, timers, channel, host.rng, wakes, host.sync_later)
         self.storage.moves.on_moved = self.replicas.log_moved
         self._scrubbing = Scrubbing(self.storage.manager.logs, ScrubSettings.of(config), timers, self.replicas.damaged)
         self.storage.when_damaged(self._scrubbing.look_at)
         self.lifecycle = BrokerLifecycle(
             _registration(config, identity, host, self.storage),
-            LifecycleSettings(
-                heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
-                session_timeout_ms=config.integer("broker.session.timeout.ms"),
-                registration_timeout_ms=config.integer("initial.broker.registration.timeout.ms"),
-                directory_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
-            ),
+            LifecycleSettings.of(config),
             channel,
             loader,
             lambda: loader.image.offset,

@@ -19,6 +19,7 @@ from ottla.broker.lifecycle_state import HOPELESS, LifecycleState, Phase
 from ottla.proto import controller_pb2 as pb
 from ottla.quorum.causes import broker_origin
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,15 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 60_000
     directory_failure_timeout_ms: int = 30_000
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> "LifecycleSettings":
+        return cls(
+            heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+            session_timeout_ms=config.integer("broker.session.timeout.ms"),
+            registration_timeout_ms=config.integer("initial.broker.registration.timeout.ms"),
+            directory_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
+        )
 
 
 class BrokerLifecycle:

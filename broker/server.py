@@ -114,12 +114,8 @@ class Server:
         self.quorum.set_snapshot_source(ImageSnapshots(image_store, host.open_store))
         self._store_sync = StoreSync(loader, election_store, timers)
         if config.is_controller:
-            settings = _controller_settings(config, identity)
-            self._knocker = Knocker()
-            self.controller = Controller(self.quorum, loader, host, timers, settings, self._knocker)
+            self._make_controller(self.quorum, loader, timers, _controller_settings(config, identity))
             listener.controller = self.controller
-            self.quorum.on_peer_broken = self.controller.liveness.peer_broken
-            self.quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
         local = self.controller.handle if self.controller else None
         self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
         self._channel.on_broken = self._contact_lost
@@ -139,12 +135,24 @@ class Server:
             await self.broker.bind()
         if config.is_controller:
             await self._serve_rpc(self.quorum, self.controller)
-        await self.quorum.start()
-        if config.rack is not None:
-            loader.add_publisher(RackMates(config.rack, self.quorum.set_rack_mates))
-        self._watch(self.quorum, loader)
-        if config.is_controller:
-            self._register(self._channel, loader)
+        await self._come_up(self.quorum, self._channel, loader)
+
+    def _make_controller(
+        self, quorum: QuorumNode, loader: MetadataLoader, timers: LoopTimers, settings: ControllerSettings
+    ) -> None:
+        self._knocker = Knocker()
+        self.controller = Controller(quorum, loader, self._host, timers, settings, self._knocker)
+        quorum.on_peer_broken = self.controller.liveness.peer_broken
+        quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
+
+    async def _come_up(self, quorum: QuorumNode, channel: ControllerChannel, loader: MetadataLoader) -> None:
+        """Takes part, now that everything is bound that others may ask."""
+        await quorum.start()
+        if self.config.rack is not None:
+            loader.add_publisher(RackMates(self.config.rack, quorum.set_rack_mates))
+        self._watch(quorum, loader)
+        if self.config.is_controller:
+            self._register(channel, loader)
         if self.broker:
             self.broker.start(self.ready.set)
         else:

@@ -6,6 +6,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from random import Random
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum import messages_proto
@@ -88,15 +89,7 @@ class QuorumNode:
         mark = SyncedMark(store)
         align_log(log, self._snapshots, mark)
         elections = ElectionStore(store, settings.cluster_id, settings.node_id)
-        core = RaftCore(
-            settings.raft(),
-            settings.key,
-            settings.own_endpoint,
-            host.rng,
-            log_summary(log, self._snapshots),
-            voter_history(log, settings.voter_set(), self._snapshots),
-            elections.load(),
-        )
+        core = _recovered(settings, host.rng, log, self._snapshots, elections)
         self._state = state = core.state
         mark.raise_to(state.log.durable_end)
         self._driver = driver = CoreDriver(core, self._failed)
@@ -255,3 +248,18 @@ class QuorumNode:
         except ValueError as error:
             raise BadRequest(str(error)) from error
         self.voter_changes.decide(request, reply)
+
+
+def _recovered(
+    settings: QuorumSettings, rng: Random, log: MetadataLog, snapshots: SnapshotFiles | None, elections: ElectionStore
+) -> RaftCore:
+    """The core with what the last life left on disk."""
+    return RaftCore(
+        settings.raft(),
+        settings.key,
+        settings.own_endpoint,
+        rng,
+        log_summary(log, snapshots),
+        voter_history(log, settings.voter_set(), snapshots),
+        elections.load(),
+    )
