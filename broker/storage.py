@@ -9,7 +9,7 @@ from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
-from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, log_config
+from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, LogConfigs
 from ottla.log.checkpoints import CleanShutdown
 from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.cleaner_worker import CleanerProcess
@@ -52,6 +52,7 @@ class Storage:
     ) -> None:
         """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do."""
         self._config = config
+        self._configs = LogConfigs(config)
         self._host = host
         self._timers = timers
         self._image = image
@@ -70,7 +71,7 @@ class Storage:
         self.manager = LogManager(
             host.disk,
             config.log_dirs,
-            log_config(config, {}),
+            self._configs.of({}),
             settings,
             host.rng,
             write_later=self._checkpoints.do,
@@ -100,9 +101,7 @@ class Storage:
 
     def _config_of(self, partition: TopicPartition) -> LogConfig:
         configs = self._image.configs
-        return log_config(
-            self._config, configs.get((TOPIC_RESOURCE, partition.topic), {}), configs.get((BROKER_RESOURCE, ""))
-        )
+        return self._configs.of(configs.get((TOPIC_RESOURCE, partition.topic), {}), configs.get((BROKER_RESOURCE, "")))
 
     @property
     def can_go_on(self) -> bool:

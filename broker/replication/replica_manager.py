@@ -28,7 +28,7 @@ from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.topic_config import TOPIC_RESOURCE, log_config
+from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs
 from ottla.broker.wire.produce_fast import NodeEndpoint
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
@@ -88,7 +88,7 @@ class ReplicaManager:
         )
         self.cold_reads = ColdReads()
         self.traffic = Traffic()
-        self._config = config
+        self._configs = LogConfigs(config)
         self._logs = logs
         self._image: MetadataImage | None = None
         self.isr_changes = AlterPartitionQueue(controller, self.node_id, self._epoch, timers)
@@ -259,13 +259,16 @@ class ReplicaManager:
 
     def _create(self, replica: Replica) -> Partition:
         assert self._image is not None, "replicas come with an image"
+        config = self._log_config(replica.topic, self._image)
         log = self._logs.get_or_create(
             TopicPartition(replica.topic, replica.index),
-            self._log_config(replica.topic, self._image),
+            config,
             replica.topic_id,
             replica.view.directory_of(self.node_id),
             is_new=replica.is_new,
         )
+        if log.config != config:
+            log.configure(config)  # it was there, with settings from when this broker last read them
         partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._events)
         self.partitions[replica.topic_id, replica.index] = partition
         self.partitions[replica.topic, replica.index] = partition
@@ -306,22 +309,23 @@ class ReplicaManager:
 
     def _log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         own = image.configs.get((TOPIC_RESOURCE, topic), {})
-        return log_config(self._config, own, image.configs.get((BROKER_RESOURCE, "")))
+        return self._configs.of(own, image.configs.get((BROKER_RESOURCE, "")))
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if (BROKER_RESOURCE, "") in delta.configs:
-            topics = list(image.topics_by_name)  # a default of all topics changed
-        else:
-            topics = [name for kind, name in delta.configs if kind == TOPIC_RESOURCE]
-        for name in topics:
-            topic = image.topics_by_name.get(name)
-            if topic is None:
-                continue
-            config = self._log_config(name, image)
-            for index in topic.partitions:
-                partition = self.partitions.get((topic.id, index))
-                if partition is not None:
-                    partition.configure(config, self.timers.now_ms())
+        if (BROKER_RESOURCE, "") in delta.configs:  # a default of all topics changed
+            self._configure(
+                [partition for key, partition in self.partitions.items() if isinstance(key[0], bytes)], image
+            )
+            return
+        for kind, name in delta.configs:
+            topic = image.topics_by_name.get(name) if kind == TOPIC_RESOURCE else None
+            if topic is not None:
+                hosted = (self.partitions.get((topic.id, index)) for index in topic.partitions)
+                self._configure([each for each in hosted if each is not None], image)
+
+    def _configure(self, partitions: list[Partition], image: MetadataImage) -> None:
+        for partition in partitions:
+            partition.configure(self._log_config(partition.topic, image), self.timers.now_ms())
 
     # Failures and timers.
 

@@ -106,3 +106,21 @@ def test_a_topic_deleted_while_it_waits_leaves_nothing() -> None:
         assert hosted(broker) == 0
 
     run(scenario)
+
+
+def test_a_log_that_was_there_gets_the_settings_that_the_topic_has_by_then() -> None:
+    """It was opened with those of the broker's last life, and the change came before the replica had its turn."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        broker = cluster.brokers[1]
+        assert broker.manager is not None
+        log = broker.log()
+        broker.manager.partitions.clear()
+        cluster.set_topic(retention_ms="4711")
+        assert log.config.retention_ms != 4711
+        cluster.elect(2, (1, 2, 3))
+        assert broker.log() is log
+        assert log.config.retention_ms == 4711
+
+    run(scenario)

@@ -11,7 +11,7 @@ import pytest
 from ottla.broker import storage as storage_module
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.storage import Storage
-from ottla.broker.topic_config import log_config
+from ottla.broker.topic_config import LogConfigs
 from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
@@ -175,11 +175,11 @@ def config() -> ServerConfig:
 
 
 def test_a_compacted_log_closes_its_segments_within_the_compaction_lag(config: ServerConfig) -> None:
-    lag = {"max.compaction.lag.ms": "5000", "segment.ms": "60000"}
-    assert log_config(config, lag | {"cleanup.policy": "compact"}).segment_ms == 5_000
-    assert log_config(config, lag | {"cleanup.policy": "compact,delete"}).segment_ms == 5_000
-    assert log_config(config, lag).segment_ms == 60_000
-    assert log_config(config, {"cleanup.policy": "compact", "segment.ms": "60000"}).segment_ms == 60_000
+    lag, known = {"max.compaction.lag.ms": "5000", "segment.ms": "60000"}, LogConfigs(config)
+    assert known.of(lag | {"cleanup.policy": "compact"}).segment_ms == 5_000
+    assert known.of(lag | {"cleanup.policy": "compact,delete"}).segment_ms == 5_000
+    assert known.of(lag).segment_ms == 60_000
+    assert known.of({"cleanup.policy": "compact", "segment.ms": "60000"}).segment_ms == 60_000
 
 
 def test_a_new_log_counts_at_once_when_its_name_is_durable(bench: Bench) -> None:
