@@ -31,6 +31,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
+from ottla.runtime.turns import over_turns
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Broker:
             LifecycleSettings.of(config),
             channel,
             loader,
-            lambda: loader.image.offset,
+            lambda: loader.published_offset,
             timers,
             on_epoch=self._registered,
             on_fatal=on_fatal,
@@ -109,7 +110,7 @@ class Broker:
 
     async def _come_up(self, on_ready: Callable[[], None]) -> None:
         await self.lifecycle.caught_up.wait()
-        self._loader.add_publisher(self.replicas)
+        await over_turns(self._loader.introduce(self.replicas))
         self.storage.set_aside_strays(self._loader.image)
         self.replicas.start()
         self.storage.start()

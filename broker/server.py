@@ -270,8 +270,8 @@ class _Fanout:
             self.controller.on_leader_change(leader)
         self._on_leader_change()
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        self._loader.on_snapshot(store_path, offset, epoch)
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        await self._loader.on_snapshot(store_path, offset, epoch)
         if self.controller:
             self.controller.on_snapshot()
 

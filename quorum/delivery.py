@@ -32,6 +32,7 @@ class CommitDelivery:
         self._kept: deque[CommittedBatch] = deque()
         self._kept_records = 0
         self._pending_leader: LeaderChanged | None = None
+        self._paused = False
         self.next_offset = from_offset
         self.high_watermark = 0
 
@@ -56,14 +57,22 @@ class CommitDelivery:
         self.high_watermark = high_watermark
         self.deliver()
 
+    def pause(self) -> None:
+        """A snapshot is about to take the place of what was told: nothing more is, until `restart_at`."""
+        self._paused = True
+
     def restart_at(self, offset: int) -> None:
-        """A snapshot stands for everything below ``offset``."""
+        """A snapshot stands for everything below ``offset``. What follows it is told with the next `deliver`."""
+        self._paused = False
         self.next_offset = offset
         self.forget_kept()
+        self._announce()
 
     def deliver(self) -> None:
         """What is committed and not told yet; after ``READ_BYTES`` or ``TURN_RECORDS`` the loop gets its turn first."""
         told = 0
+        if self._paused:
+            return
         while self.next_offset < self.high_watermark:
             if told >= TURN_RECORDS:
                 self._call_soon(self.deliver)

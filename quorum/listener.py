@@ -33,8 +33,10 @@ class QuorumListener(Protocol):
         """The local node's own leadership is told only after everything committed before it was delivered."""
         ...
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        """The state below ``offset`` is to be replaced by the store in the file at ``store_path``."""
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        """The state below ``offset`` is to be replaced by the store in the file at ``store_path``; until it is, nothing is
+        committed and no leadership of this node is told. When a later snapshot arrives meanwhile the file may go: an
+        exception then only says that this one was not taken."""
         ...
 
 

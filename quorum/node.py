@@ -98,7 +98,7 @@ class QuorumNode:
         self.voter_changes = VoterChanges(state, self._peers, transport, driver.handle)
         self.on_peer_broken: Callable[[int], None] | None = None
         delivery = CommitDelivery(log, listener, deliver_from, driver.call_soon, self._delivered)
-        self._exchange = SnapshotExchange(self._snapshots, log, listener, delivery)
+        self._exchange = SnapshotExchange(self._snapshots, log, listener, delivery, driver)
         self._commits = GroupCommit(settings, state, host.clock, log, sync_later or SyncLater(), delivery, driver, mark)
         self._performer = Performer(
             state,
@@ -128,8 +128,8 @@ class QuorumNode:
     async def start(self) -> None:
         """Takes part from here on. A listener that stands before the log's start is given the latest snapshot first.
         Raises LogStartError when that is damaged, OSError."""
+        await self._exchange.begin(self._state.log.snapshot)
         self._driver.start(self._performer.perform, self._commits)
-        self._exchange.begin(self._state.log.snapshot)
         if self._taker is not None:
             self._taker.start()
         self._driver.handle(Started())
@@ -146,6 +146,7 @@ class QuorumNode:
         self._driver.stop()
         self._peers.close()
         self._commits.close()
+        await self._exchange.stop()
         if self._taker is not None:
             await self._taker.stop()
 
@@ -235,7 +236,10 @@ class QuorumNode:
         return state.leader_endpoint() if node_id == state.known_leader_id else state.voters.latest.endpoint(node_id)
 
     def handle_request(self, message: pb.QuorumRequest, reply: Reply) -> None:
-        """A request from another node. ``reply`` is called once, perhaps much later; never after `stop`. Raises BadRequest."""
+        """A request from another node. ``reply`` is called once, perhaps much later; never before `start` is through or
+        after `stop`. Raises BadRequest."""
+        if self._driver.stopped:
+            return
         if message.WhichOneof("body") == "describe_quorum":
             own = self._state.key
             reply(description_to_proto(self.describe(), self.is_leader, own, self.kraft_version))

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
@@ -19,11 +19,11 @@ from ottla.quorum.snapshot_limits import HeldSnapshot, SnapshotLimits, expendabl
 from ottla.runtime.clock import Clock
 from ottla.runtime.clock_loop import loop_ms
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.turns import on_thread
 
 CLEAN_INTERVAL_S = 60.0
 """How often what has become too old is looked for."""
 
-T = TypeVar("T")
 _Taken = tuple[OffsetAndEpoch, SnapshotDescription]
 
 _logger = logging.getLogger(__name__)
@@ -101,12 +101,12 @@ class SnapshotTaker:
 
     async def _take(self, source: SnapshotSource) -> None:
         """Disk work goes to threads; meanwhile a newer snapshot may arrive from the leader."""
-        taken = await _on_thread(partial(_copy, self._files, source))
+        taken = await on_thread(partial(_copy, self._files, source))
         if taken is None or not self._is_news(taken[0]):
-            await _on_thread(self._files.discard_taken)
+            await on_thread(self._files.discard_taken)
             return
         snapshot, description = taken[0], msgspec.structs.replace(taken[1], voters=self._voters_at(taken[0].offset))
-        await _on_thread(partial(self._files.freeze_taken, snapshot, description))
+        await on_thread(partial(self._files.freeze_taken, snapshot, description))
         if self._stopped:
             return  # the next start finds it
         if not self._is_news(snapshot):
@@ -182,10 +182,6 @@ class SnapshotTaker:
         self.halt()
         if self._running is not None:
             await asyncio.wait([self._running])
-
-
-async def _on_thread(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _copy(files: SnapshotFiles, source: SnapshotSource) -> _Taken | None:

@@ -33,7 +33,7 @@ _Changes = dict[bytes, bytes | None]  # None: deleted
 
 
 class LmdbStore:
-    """One LMDB file at ``path`` (and ``path-lock``). Reads and writes on one thread; `sync` and `copy_to` on any."""
+    """One LMDB file at ``path`` (and ``path-lock``). Reads and writes on one thread; `sync`, `copy_to` and `restore` on any."""
 
     def __init__(self, path: str, *, map_size_bytes: int = _MAP_SIZE_BYTES, read_only: bool = False) -> None:
         """``read_only``: a file that nobody changes any more, which leaves no lock file beside it. OSError: it cannot be used."""
@@ -164,16 +164,17 @@ class LmdbStore:
 
     def restore(self, path: str) -> None:
         """A file's copy instead of a transaction: a million keys would take one ten times as long."""
-        with self._committing, self._copying, self._guard:
-            self._writes += 1
-            self._waiting = {}
+        with self._committing, self._copying:
             temporary = self._path + ".restored"
             shutil.copyfile(path, temporary)
             _sync_path(temporary)
-            self._environment.close()
-            os.replace(temporary, self._path)
-            _sync_path(os.path.dirname(self._path) or ".")
-            self._environment = self._open()
+            with self._guard:
+                self._writes += 1
+                self._waiting = {}
+                self._environment.close()
+                os.replace(temporary, self._path)
+                _sync_path(os.path.dirname(self._path) or ".")
+                self._environment = self._open()
 
     def close(self) -> None:
         self.sync()

@@ -1,6 +1,6 @@
 """The metadata image: what the committed records say, as dictionaries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.proto import metadata_pb2 as pb
@@ -17,6 +17,9 @@ from ottla.quorum.metadata.views import (
 )
 
 __all__ = ["BrokerView", "MetadataImage", "PartitionView", "TopicView", "UnreadableRecordError"]
+
+
+_DISSOLVED_AT_ONCE = 10_000
 
 
 class UnreadableRecordError(Exception):
@@ -78,6 +81,16 @@ class MetadataImage:
     def become(self, other: "MetadataImage") -> None:
         """Takes the contents of ``other``, which must not be used any more. Those who hold this image keep it."""
         self.__dict__.update(other.__dict__)
+
+    def dissolve(self) -> Iterator[None]:
+        """Lets go of its topics in pieces, and must not be used any more: to free a million partitions at once takes 80 ms."""
+        self.topics_by_name.clear()
+        partitions = 0
+        while self.topics_by_id:
+            partitions += len(self.topics_by_id.popitem()[1].partitions)
+            if partitions >= _DISSOLVED_AT_ONCE:
+                partitions = 0
+                yield
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics_by_name.get(name)

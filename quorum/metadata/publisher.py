@@ -1,23 +1,26 @@
 """From committed batches to the image, the store and those who act on changes."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
-from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.delta import MetadataDelta, differences
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.metadata.transactions import DraftedTransactions
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.turns import on_thread, over_turns
 
 _logger = logging.getLogger(__name__)
 
 
 class MetadataPublisher(Protocol):
-    """Acts on what changed. Called on the loop, one commit after another."""
+    """Acts on what changed. Called on the loop, one commit after another; a snapshot comes in pieces."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """``image`` already is the new one. An exception is logged and keeps nobody else from being told."""
@@ -45,6 +48,8 @@ class MetadataLoader:
         self._reads = reads
         self.image = self._store.load()
         self._check_features(self.image)
+        self.published_offset = self.image.offset
+        """The last that every publisher was told of."""
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._transactions = DraftedTransactions()
@@ -67,17 +72,28 @@ class MetadataLoader:
         return self._store.unsynced
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
-        """Tells it everything there is at once, and from then on each change, after those who were added before it."""
-        self._publish_to(publisher, MetadataDelta.everything(self.image))
+        """For one that does not act on topics. Tells it everything else at once, and from then on each change, after those who
+        were added before it."""
+        self._tell(publisher, next(differences(MetadataImage(), self.image)))
         self.follow(publisher)
 
     def follow(self, publisher: MetadataPublisher) -> None:
         """Tells it each change from now on."""
         self._publishers.append(publisher)
 
+    def introduce(self, publisher: MetadataPublisher) -> Iterator[None]:
+        """`add_publisher` with topics, a piece at a time, the first at once. To be read to its end; between two pieces the loop
+        may do other things, commits too: what a piece tells of is to be looked up in the image anyway."""
+        fork = self.image.fork()
+        self.add_publisher(publisher)
+        for delta in islice(differences(MetadataImage(), fork), 1, None):
+            yield
+            if not delta.is_empty:
+                self._tell(publisher, delta)
+
     def on_reached(self, offset: int, callback: Callable[[], None]) -> None:
-        """Calls back once the image stands at ``offset`` or later, after the publishers were told; at once if it does."""
-        if self.image.offset >= offset:
+        """Calls back once the publishers were told of everything up to ``offset``; at once if they were."""
+        if self.published_offset >= offset:
             callback()
         else:
             self._reached.append((offset, callback))
@@ -98,23 +114,33 @@ class MetadataLoader:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Who leads does not matter to the image."""
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        """Replaces the image by a received one. Raises StoreFormatError, OSError, ValueError when it is not that."""
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+        """Replaces the image by a received one: it is read over turns of the loop, the store is replaced on a thread, then the
+        image at once, and the publishers are told over turns of the loop. Nothing may be committed meanwhile. Raises
+        StoreFormatError, OSError, ValueError when it is not that; then everything is as it was."""
         assert self._open_store is not None, "snapshots need open_store"
+        image = MetadataImage()
         received = self._open_store(store_path)
         try:
-            image = ImageStore(received).load()
+            await over_turns(ImageStore(received).load_into(image))
         finally:
             received.close()
         if image.offset >= offset:
             raise ValueError(f"the snapshot at {store_path} ends at {image.offset}, not below {offset}")
         image.offset, image.epoch = offset - 1, epoch  # its last records may be control records, which no image sees
         self._check_features(image)
-        delta = MetadataDelta.between(self.image, image)
+        await on_thread(partial(self._store.restore, store_path, image))
+        await over_turns(self._take_over(image))
+
+    def _take_over(self, image: MetadataImage) -> Iterator[None]:
+        before = self.image.fork()
         self._transactions.forget()
-        self._store.restore(store_path, image)
         self.image.become(image)
-        self._publish(delta)
+        for delta in differences(before, self.image):
+            self._tell_all(delta)
+            yield
+        self._published()
+        yield from before.dissolve()
 
     def _check_features(self, image: MetadataImage) -> None:
         """An older node that is started in a newer cluster stops before it meets what it cannot read."""
@@ -127,22 +153,29 @@ class MetadataLoader:
                 )
 
     def _publish(self, delta: MetadataDelta) -> None:
+        self._tell_all(delta)
+        self._published()
+
+    def _tell_all(self, delta: MetadataDelta) -> None:
         if not delta.is_empty:
             for publisher in self._publishers:
-                self._publish_to(publisher, delta)
-        if self._reached:
-            self._call_reached()
+                self._tell(publisher, delta)
 
-    def _publish_to(self, publisher: MetadataPublisher, delta: MetadataDelta) -> None:
+    def _tell(self, publisher: MetadataPublisher, delta: MetadataDelta) -> None:
         try:
             publisher.publish(delta, self.image)
         except Exception:
             self.failures += 1
             _logger.exception("%s failed at metadata offset %d", type(publisher).__name__, self.image.offset)
 
+    def _published(self) -> None:
+        self.published_offset = self.image.offset
+        if self._reached:
+            self._call_reached()
+
     def _call_reached(self) -> None:
-        due = [callback for offset, callback in self._reached if offset <= self.image.offset]
-        self._reached = [each for each in self._reached if each[0] > self.image.offset]
+        due = [callback for offset, callback in self._reached if offset <= self.published_offset]
+        self._reached = [each for each in self._reached if each[0] > self.published_offset]
         for callback in due:
             callback()
 

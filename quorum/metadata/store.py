@@ -11,6 +11,7 @@ of what the log says, and after a crash it stands, whole, at some earlier offset
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -29,6 +30,7 @@ _ID = struct.Struct(">i")
 _INDEX = struct.Struct(">I")
 _RECORD_PREFIXES = (b"f", b"c", b"b", b"g")
 _WIPE_CHUNK_KEYS = 10_000
+_PIECE_PAIRS = 1000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PartitionView).decode
@@ -61,31 +63,42 @@ class ImageStore:
     def load(self) -> MetadataImage:
         """The image as it was last written; an empty one at offset -1 from an empty store. Raises StoreFormatError."""
         image = MetadataImage()
+        for _ in self.load_into(image):
+            pass
+        return image
+
+    def load_into(self, image: MetadataImage) -> Iterator[None]:
+        """`load` in pieces, into an empty image."""
         position = stored_position(self._store)
         if position is None:
-            return image
+            return
         image.offset, image.epoch = position
         delta = MetadataDelta()
         for prefix in _RECORD_PREFIXES:
-            for _, value in self._store.scan(prefix):
-                image.apply(decode(value), delta)
+            for pairs in _pieces(self._store.scan(prefix)):
+                for _, value in pairs:
+                    image.apply(decode(value), delta)
+                yield
         producer_ids = self._store.get(_PRODUCER_IDS_KEY)
         if producer_ids is not None:
             image.apply(decode(producer_ids), delta)
-        self._load_topics(image)
-        return image
+        yield from self._load_topics(image)
 
-    def _load_topics(self, image: MetadataImage) -> None:
-        for key, value in self._store.scan(b"t"):
-            image.add_topic(value.decode(), key[1:])
+    def _load_topics(self, image: MetadataImage) -> Iterator[None]:
+        for pairs in _pieces(self._store.scan(b"t")):
+            for key, value in pairs:
+                image.add_topic(value.decode(), key[1:])
+            yield
         prefix = b""
         partitions: dict[int, PartitionView] = {}
         decoded = _PartitionDecoder(image).decode
-        for key, value in self._store.scan(b"p"):
-            if not prefix or not key.startswith(prefix):
-                prefix = key[:17]
-                partitions = image.topics_by_id[prefix[1:]].partitions  # just made, nobody else has it
-            partitions[_index_of(key, 17)[0]] = decoded(value)
+        for pairs in _pieces(self._store.scan(b"p")):
+            for key, value in pairs:
+                if not prefix or not key.startswith(prefix):
+                    prefix = key[:17]
+                    partitions = image.topics_by_id[prefix[1:]].partitions  # just made, nobody else has it
+                partitions[_index_of(key, 17)[0]] = decoded(value)
+            yield
 
     def write(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Brings the store from where it was to ``image``, which differs by ``delta``. OSError when the disk fails."""
@@ -97,15 +110,15 @@ class ImageStore:
     def replace(self, image: MetadataImage) -> None:
         """Makes the store hold ``image`` and nothing else. A crash in the middle leaves it empty: to be filled again."""
         self._store.clear()
-        everything = MetadataDelta.everything(image)
-        puts, _ = _changes(everything, image)
+        puts, _ = _changes(MetadataDelta.between(MetadataImage(), image), image)
         for start in range(0, len(puts), _WIPE_CHUNK_KEYS):
             self._store.write(puts[start : start + _WIPE_CHUNK_KEYS], durable=False)
         position = (_OFFSET_KEY, _OFFSET.pack(_FORMAT, image.offset, image.epoch))
         self._store.write([position], durable=True)
 
     def restore(self, path: str, image: MetadataImage) -> None:
-        """Makes the store hold what the snapshot at ``path`` does: ``image``, but for where that stands."""
+        """Makes the store hold what the snapshot at ``path`` does: ``image``, but for where that stands. On any thread, while
+        nobody else reads or writes."""
         self._store.restore(path)
         self.write(MetadataDelta(), image)
 
@@ -124,6 +137,12 @@ class ImageStore:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _pieces(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    """1 to 3 ms of reading each."""
+    while piece := list(islice(pairs, _PIECE_PAIRS)):
+        yield piece
 
 
 class _PartitionDecoder:

@@ -31,7 +31,7 @@ class StateMachine:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
         self.memory = msgspec.msgpack.decode(self._disk.read_bytes(store_path), type=Memory)
         assert (self.memory.offset + 1, self.memory.epoch) == (offset, epoch)
         self.snapshots.append(offset)

@@ -13,7 +13,9 @@ from ottla.log.segment import Segment
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
+from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.snapshot_files import SnapshotFiles
 from ottla.testing.simulation.invariants import Invariants
 
@@ -48,13 +50,13 @@ def observed(invariants: Invariants) -> Iterator[None]:
         for owner, name, after in hooks:
             stack.enter_context(patch.object(owner, name, _followed(getattr(owner, name), after)))
         # Before the publishers: what they do is judged by the metadata that they act on.
-        publish = MetadataLoader._publish
+        tell_all = MetadataLoader._tell_all
 
         def published(loader: MetadataLoader, delta: MetadataDelta) -> None:
             invariants.image_moved(loader.image)
-            publish(loader, delta)
+            tell_all(loader, delta)
 
-        stack.enter_context(patch.object(MetadataLoader, "_publish", published))
+        stack.enter_context(patch.object(MetadataLoader, "_tell_all", published))
         yield
 
 
@@ -62,16 +64,16 @@ def _quorum_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]
     def loaded(loader: MetadataLoader, result: object, *args: object) -> None:
         invariants.metadata_loaded(node(), loader.next_offset)
 
-    def installed(loader: MetadataLoader, result: object, *args: object) -> None:
-        loaded(loader, result)
-        invariants.snapshot_installed(node(), loader.image)
+    def restored(store: ImageStore, result: object, path: str, image: MetadataImage) -> None:
+        invariants.metadata_loaded(node(), image.offset + 1)
+        invariants.snapshot_installed(node(), image)
 
     return [
         (CoreDriver, "_step", lambda driver, result, event: invariants.quorum_changed(node(), driver.core.state)),
         (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
         (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
         (MetadataLoader, "__init__", loaded),
-        (MetadataLoader, "on_snapshot", installed),
+        (ImageStore, "restore", restored),
         (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),
         (SnapshotFiles, "freeze_taken", lambda files, result, *args: invariants.snapshot_taken()),
     ]

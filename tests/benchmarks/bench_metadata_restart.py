@@ -98,6 +98,7 @@ def resident_bytes() -> int:
 def load(path: str) -> None:
     """In a process of its own."""
     from ottla.quorum.metadata.delta import MetadataDelta
+    from ottla.quorum.metadata.image import MetadataImage
     from ottla.quorum.metadata.publisher import MetadataLoader
     from ottla.runtime.launch import tune_allocator
     from ottla.runtime.lmdb_store import LmdbStore
@@ -110,7 +111,7 @@ def load(path: str) -> None:
     gained = resident_bytes() - before
     partitions = sum(len(topic.partitions) for topic in loader.image.topics_by_id.values())
     began = time.perf_counter()
-    delta = MetadataDelta.everything(loader.image)
+    delta = MetadataDelta.between(MetadataImage(), loader.image)
     first_delta = time.perf_counter() - began
     print(
         json.dumps(

@@ -42,7 +42,7 @@ class Listener:
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
         raise NotImplementedError
 
 

@@ -91,7 +91,7 @@ class Appender:
         if self.node is not None and leader.leader_id == self.node.node_id:
             self.epoch = leader.epoch
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
         raise NotImplementedError
 
 

@@ -43,7 +43,7 @@ class Listener:
         self.leaders.append(leader)
         self.story.append(f"leader {leader.leader_id}")
 
-    def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
         raise AssertionError("no snapshot here")
 
     @property

@@ -1,5 +1,6 @@
 """Records to image and back, deltas, forks, and the store: all must tell the same story."""
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch
-from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.delta import PIECE_PARTITIONS, MetadataDelta, differences
 from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.records import image_records
@@ -290,11 +291,11 @@ def test_publishers_are_told_everything_first_and_then_changes_even_if_one_fails
     loader = MetadataLoader(DictStore())
     loader.on_commit(batch(0, [topic(1)]))
     failing, good = Recorder(fail=True), Recorder()
-    loader.add_publisher(failing)
-    loader.add_publisher(good)
+    list(loader.introduce(failing))
+    list(loader.introduce(good))
     loader.on_commit(batch(1, []))
     loader.on_commit(batch(2, [topic(2), topic(3)]))
-    assert good.told == failing.told == [(["topic-1"], 0), (["topic-2", "topic-3"], 3)]
+    assert good.told == failing.told == [([], 0), (["topic-1"], 0), (["topic-2", "topic-3"], 3)]
     assert "Recorder failed at metadata offset 3" in caplog.text
 
 
@@ -312,7 +313,7 @@ def abort() -> Record:
 
 def test_a_transaction_takes_effect_at_its_end_and_in_one_piece() -> None:
     loader, recorder = MetadataLoader(DictStore()), Recorder()
-    loader.add_publisher(recorder)
+    list(loader.introduce(recorder))
     loader.on_commit(batch(0, [topic(1)]))
     loader.on_commit(batch(1, [begin(), topic(2), partition(2, 0)]))
     loader.on_commit(batch(4, [partition(2, 1)]))
@@ -381,14 +382,105 @@ def test_a_snapshot_replaces_what_was_there() -> None:
     loader, recorder = MetadataLoader(store, lambda path: files[path]), Recorder()
     loader.on_commit(batch(0, SOME))
     image = loader.image
-    loader.add_publisher(recorder)
-    loader.on_snapshot("received", 100, 7)
+    list(loader.introduce(recorder))
+    asyncio.run(loader.on_snapshot("received", 100, 7))
     assert loader.image is image
     assert (list(image.topics_by_name), image.offset, image.epoch) == (["topic-5"], 99, 7)
     assert recorder.told[-1] == (["topic-5"], 99)
     assert MetadataLoader(store).next_offset == 100
     loader.on_commit(batch(100, [topic(6)]))
     assert list(MetadataLoader(store).image.topics_by_name) == ["topic-5", "topic-6"]
+
+
+def large_image(topics: int = 5, partitions: int = 900) -> MetadataImage:
+    records = [topic(number) for number in range(1, topics + 1)]
+    records += [partition(number, index) for number in range(1, topics + 1) for index in range(partitions)]
+    return build(records)
+
+
+class Turns:
+    """Counts the turns of the loop, and asks in each of them."""
+
+    def __init__(self, ask: Callable[[], None] = lambda: None) -> None:
+        self.count = 0
+        self._ask = ask
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.count += 1
+        self._ask()
+        asyncio.get_running_loop().call_soon(self._turn)
+
+
+def test_a_large_snapshot_is_taken_over_turns_of_the_loop_and_replaces_the_image_at_once() -> None:
+    files = {"received": DictStore()}
+    ImageStore(files["received"]).replace(large_image())
+    loader, recorder = MetadataLoader(DictStore(files=files), lambda path: files[path]), Recorder()
+    loader.on_commit(batch(0, [topic(9)]))
+    list(loader.introduce(recorder))
+    seen: list[tuple[int, int]] = []
+
+    def look() -> None:
+        count = sum(len(each.partitions) for each in loader.image.topics_by_id.values())
+        seen.append((count, loader.published_offset))
+
+    async def scenario() -> None:
+        turns = Turns(look)
+        await loader.on_snapshot("received", 100, 7)
+        assert turns.count >= 10, "4500 partitions are read, and told of, a thousand at a time"
+
+    asyncio.run(scenario())
+    assert list(dict.fromkeys(seen)) == [(0, 0), (4500, 0), (4500, 99)], (
+        "nothing in between; published when all was told"
+    )
+    assert loader.published_offset == 99
+    told = [name for names, offset in recorder.told if offset == 99 for name in names]
+    assert sorted(told) == [f"topic-{number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("position", [100, 200], ids=["where it should end", "later"])
+def test_a_snapshot_that_goes_too_far_changes_nothing(position: int) -> None:
+    image = build([topic(5)])
+    image.offset = position
+    files = {"received": DictStore()}
+    ImageStore(files["received"]).replace(image)
+    store = DictStore(files=files)
+    loader = MetadataLoader(store, lambda path: files[path])
+    loader.on_commit(batch(0, [topic(1)]))
+    with pytest.raises(ValueError, match="ends at"):
+        asyncio.run(loader.on_snapshot("received", 100, 7))
+    assert list(loader.image.topics_by_name) == list(MetadataLoader(store).image.topics_by_name) == ["topic-1"]
+
+
+def test_who_is_introduced_is_told_of_what_is_committed_meanwhile() -> None:
+    loader, told = MetadataLoader(DictStore()), MetadataDelta()
+
+    class Publisher:
+        def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+            told.partitions.update(delta.partitions)
+            told.deleted_topics.update(delta.deleted_topics)
+
+    for number in (1, 2, 3):
+        loader.on_commit(batch(number * 2000, [topic(number), *(partition(number, index) for index in range(1500))]))
+    pieces = loader.introduce(Publisher())
+    next(pieces)
+    loader.on_commit(
+        batch(8000, [topic(4), partition(4, 0), Record(remove_topic=pb.RemoveTopic(topic_id=topic_id(3)))])
+    )
+    list(pieces)
+    assert (topic_id(4), 0) in told.partitions
+    assert list(told.deleted_topics) == [topic_id(3)]
+    assert sum(key[0] in (topic_id(1), topic_id(2)) for key in told.partitions) == 3000
+
+
+def test_differences_come_in_bounded_pieces_that_together_are_the_whole() -> None:
+    before, after = large_image(), large_image(topics=7, partitions=1100)
+    after.apply(Record(remove_topic=pb.RemoveTopic(topic_id=topic_id(2))), MetadataDelta())
+    pieces = list(differences(before, after))
+    assert max(len(each.partitions) for each in pieces) <= PIECE_PARTITIONS
+    whole = MetadataDelta.between(before, after)
+    assert (list(whole.deleted_topics), sorted(whole.created_topics)) == ([topic_id(2)], [topic_id(6), topic_id(7)])
+    assert len(whole.partitions) == 900 + 4 * 200 + 2 * 1100
 
 
 def test_waiting_for_an_offset_ends_when_the_image_stands_there() -> None:
