@@ -78,9 +78,12 @@ def _take_snapshot(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> N
 
 def _move(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
     """Only where the others can still elect somebody who will write the new address down; and never the first node: of those
-    whom the configuration names, somebody must be there still."""
+    whom the configuration names, somebody must be there still, for the first node too."""
     leader = cluster.leader()
     if node.id == 1 or leader is None or leader.replica is None or _is_moving(cluster, leader.replica):
+        return
+    named = cluster.settings.bootstrap
+    if node.endpoint in named and sum(other.endpoint in named for other in cluster.nodes.values()) < 3:
         return
     if cluster.wiped_at_us >= 0 and not can_do_without(cluster, node):
         return

@@ -5,8 +5,6 @@ A row that stops being caught means that the checks have lost a tooth.
 
 import re
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
@@ -16,54 +14,10 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.majority import VoteResult
 from ottla.quorum.raft.roles.candidate import Candidate
-from ottla.testing.raft.model.bounds import Bounds
 from ottla.testing.raft.model.checker import ModelChecker
-from ottla.testing.raft.seeds import cluster_of, plan_of, run_plan
-
-DEEP = Bounds(
-    epoch=5,
-    campaigns=10,
-    appends=4,
-    crashes=4,
-    losses=4,
-    duplicates=3,
-    resignations=1,
-    shutdowns=1,
-    records_per_fetch=1,
-    keep_late_answers=True,
-)
-SHALLOW = (
-    Bounds(epoch=1, campaigns=2),
-    Bounds(epoch=2, start="led", campaigns=1, crashes=1, appends=1),
-    Bounds(epoch=2, start="appended", campaigns=1, crashes=2),
-)
-
-
-def exhaustive(scope: int) -> None:
-    ModelChecker(SHALLOW[scope]).run(limit=300_000 if scope == 2 else 60_000)
-
-
-def random_walks(seed: int) -> None:
-    ModelChecker(DEEP).walk(seed, walks=400, steps=250)
-
-
-def simulator(seed: int) -> None:
-    """In even seeds voters come and go and snapshots are taken."""
-    plan = plan_of(seed)
-    run_plan(plan, cluster_of(plan))
-
-
-class Bug(NamedTuple):
-    """``place.name`` becomes ``mutation``; ``catcher(seed)`` must fail with ``story`` in its message."""
-
-    what: str
-    place: Any
-    name: str
-    mutation: Callable[..., Any]
-    catcher: Callable[[int], None]
-    seed: int
-    story: str
-
+from ottla.testing.raft.model.scopes import DEEP
+from tests.model.planted import SEEDED, Bug, exhaustive, random_walks, simulator
+from tests.model.planted_membership import MEMBERSHIP_BUGS
 
 BUGS = (
     Bug("half is a majority", majority_module, "majority", lambda n: n // 2, exhaustive, 0, "durable on a majority"),
@@ -276,7 +230,10 @@ BUGS = (
 )
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what.replace(" ", "-"))
+ALL_BUGS = (*BUGS, *MEMBERSHIP_BUGS)
+
+
+@pytest.mark.parametrize("bug", ALL_BUGS, ids=lambda bug: bug.what.replace(" ", "-"))
 def test_planted_bug_is_caught(bug: Bug) -> None:
     with patch.object(bug.place, bug.name, bug.mutation), pytest.raises(AssertionError, match=bug.story):
         bug.catcher(bug.seed)
@@ -290,7 +247,7 @@ def test_without_a_bug_the_same_runs_are_clean() -> None:
 
 
 def find_seed(bug: Bug, seeds: int = 200) -> int | None:
-    """For a row whose seed went stale: ``python tests/model/test_planted_bugs.py`` prints what to put there."""
+    """For a row whose seed went stale: ``python -m tests.model.test_planted_bugs`` prints what to put there."""
     with patch.object(bug.place, bug.name, bug.mutation):
         for seed in range(seeds):
             try:
@@ -302,6 +259,6 @@ def find_seed(bug: Bug, seeds: int = 200) -> int | None:
 
 
 if __name__ == "__main__":
-    for each in BUGS:
-        if each.catcher is not exhaustive:
+    for each in ALL_BUGS:
+        if each.catcher in SEEDED:
             sys.stdout.write(f"{each.what}: {each.seed} -> {find_seed(each)}\n")
