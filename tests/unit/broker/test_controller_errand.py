@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ottla.broker.controller_errand import ControllerErrand
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.replication.test_alter_partition import FakeTimers
+from tests.unit.broker.fake_timers import FakeTimers
 
 Done = Callable[[pb.ControllerResponse | None], None]
 

@@ -9,7 +9,7 @@ from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.lifecycle_state import LifecycleState, Phase
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
+from tests.unit.broker.fake_timers import FakeTimers
 
 
 def running() -> LifecycleState:
@@ -99,25 +99,6 @@ def test_a_lost_heartbeat_is_followed_by_another_soon() -> None:
 # The shell.
 
 Done = Callable[[pb.ControllerResponse | None], None]
-
-
-class FakeTimers(LoopTimers):
-    """Time moves when the test says so."""
-
-    def __init__(self) -> None:
-        self.wheel = TimingWheel(0)
-        self.time_ms = 0
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.wheel.add(self.time_ms + delay_ms, callback)
-
-    def advance(self, ms: int) -> None:
-        for _ in range(ms):
-            self.time_ms += 1
-            self.wheel.advance(self.time_ms)
 
 
 class FakeController:

@@ -17,7 +17,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.quorum.memory import MemoryLog, MemoryStore
-from tests.unit.quorum.test_quorum_node import FixedClock, Listener, Member, World
+from tests.unit.quorum.node_world import FixedClock, Listener, Member, World
 
 BROKER = 9
 HOSTS = {1: "a", 2: "b", 3: "c", 4: "d", 5: "e"}

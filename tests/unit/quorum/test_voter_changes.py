@@ -15,7 +15,7 @@ from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import id_to_text
 from ottla.runtime.real_disk import RealDisk
-from tests.unit.quorum.test_quorum_node import Member, World, run
+from tests.unit.quorum.node_world import Member, World, run
 
 
 def disk(node: int) -> bytes:

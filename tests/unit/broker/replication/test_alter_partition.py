@@ -11,26 +11,10 @@ from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
+from tests.unit.broker.fake_timers import FakeTimers
 
 TOPIC_ID = b"T" * 16
 BROKERS = {1: BrokerStanding(10, False, False), 2: BrokerStanding(20, False, False)}
-
-
-class FakeTimers(LoopTimers):
-    def __init__(self) -> None:
-        self.wheel = TimingWheel(0)
-        self.time_ms = 0
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.wheel.add(self.time_ms + delay_ms, callback)
-
-    def advance(self, ms: int) -> None:
-        self.time_ms += ms
-        self.wheel.advance(self.time_ms)
 
 
 class FakePartition:

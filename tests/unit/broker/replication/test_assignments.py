@@ -8,7 +8,7 @@ from ottla.broker.replication import assignments
 from ottla.broker.replication.assignments import RETRY_MS, AssignmentQueue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.replication.test_alter_partition import FakeTimers
+from tests.unit.broker.fake_timers import FakeTimers
 
 TOPIC, OTHER = b"T" * 16, b"O" * 16
 FIRST, SECOND = b"1" * 16, b"2" * 16

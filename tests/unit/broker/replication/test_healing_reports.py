@@ -11,7 +11,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.log.errors import DamagedLogError
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.replication.test_alter_partition import FakeTimers
+from tests.unit.broker.fake_timers import FakeTimers
 
 TOPIC_ID = b"T" * 16
 

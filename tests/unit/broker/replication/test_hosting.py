@@ -1,25 +1,10 @@
 """Replicas that wait for their role."""
 
-from collections.abc import Callable
-
 from ottla.broker.replication.hosting import CREATION_COST, TURN_COST, HostingQueue, Key
-from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
+from tests.unit.broker.fake_timers import FakeTimers
 
 TOPIC_ID = bytes(15) + b"\1"
 PER_TURN = TURN_COST // CREATION_COST
-
-
-class FakeTimers(LoopTimers):
-    def __init__(self) -> None:
-        self.wheel = TimingWheel(0)
-        self.time_ms = 0
-
-    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.wheel.add(self.time_ms + delay_ms, callback)
-
-    def turn(self) -> None:
-        self.time_ms += 1
-        self.wheel.advance(self.time_ms)
 
 
 class Bench:
@@ -40,11 +25,11 @@ def test_a_turn_takes_on_no_more_than_it_can() -> None:
         bench.queue.add((TOPIC_ID, index), True)
 
     assert bench.hosted == []
-    bench.timers.turn()
+    bench.timers.advance(1)
     assert [key[1] for key, _ in bench.hosted] == list(range(PER_TURN))
-    bench.timers.turn()
+    bench.timers.advance(1)
     assert len(bench.hosted) == PER_TURN + 5
-    bench.timers.turn()
+    bench.timers.advance(1)
     assert len(bench.hosted) == PER_TURN + 5
 
 
@@ -53,7 +38,7 @@ def test_what_is_mentioned_again_keeps_its_place_and_that_it_is_new() -> None:
     bench.queue.add((TOPIC_ID, 0), True)
     bench.queue.add((TOPIC_ID, 1), False)
     bench.queue.add((TOPIC_ID, 0), False)
-    bench.timers.turn()
+    bench.timers.advance(1)
 
     assert bench.hosted == [((TOPIC_ID, 0), True), ((TOPIC_ID, 1), False)]
 
@@ -63,7 +48,7 @@ def test_what_is_dropped_while_it_waits_is_not_hosted() -> None:
     bench.queue.add((TOPIC_ID, 0), True)
     bench.queue.add((TOPIC_ID, 1), True)
     bench.queue.discard((TOPIC_ID, 0))
-    bench.timers.turn()
+    bench.timers.advance(1)
 
     assert [key[1] for key, _ in bench.hosted] == [1]
     assert (TOPIC_ID, 1) not in bench.queue
@@ -73,6 +58,6 @@ def test_after_a_stop_nothing_is_hosted() -> None:
     bench = Bench()
     bench.queue.add((TOPIC_ID, 0), True)
     bench.queue.clear()
-    bench.timers.turn()
+    bench.timers.advance(1)
 
     assert bench.hosted == []

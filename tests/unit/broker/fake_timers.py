@@ -1,0 +1,25 @@
+"""Timers whose time moves when the test says so."""
+
+from collections.abc import Callable
+
+from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
+
+
+class FakeTimers(LoopTimers):
+    """Without a loop; begins at 0."""
+
+    def __init__(self) -> None:
+        self.wheel = TimingWheel(0)
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.wheel.add(self.time_ms + delay_ms, callback)
+
+    def advance(self, ms: int) -> None:
+        """Millisecond by millisecond: what a timer plans may be due in the same call."""
+        for _ in range(ms):
+            self.time_ms += 1
+            self.wheel.advance(self.time_ms)
