@@ -17,7 +17,7 @@ from ottla.quorum.metadata.history import at
 from ottla.quorum.raft.instructions import AppendControl, LeaderChange
 from ottla.quorum.raft.voters import ReplicaKey
 from tests.unit.quorum.metadata.conftest import MetadataDirectory
-from tests.unit.quorum.metadata.test_metadata_history import STORY
+from tests.unit.quorum.metadata.metadata_story import STORY
 
 LAST = STORY[-1].last_offset
 

@@ -18,7 +18,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers
-from tests.unit.quorum.metadata.test_metadata_image import DictStore
+from tests.unit.quorum.metadata.metadata_records import DictStore
 
 SELF, OTHER = 1, 2
 

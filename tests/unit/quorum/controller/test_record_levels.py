@@ -21,7 +21,7 @@ from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World
 from tests.unit.quorum.controller.controller_bench import Bench, create
-from tests.unit.quorum.metadata.test_metadata_image import DictStore
+from tests.unit.quorum.metadata.metadata_records import DictStore
 
 KINDS = [field.name for field in pb.MetadataRecord.DESCRIPTOR.oneofs_by_name["body"].fields]
 # Messages inside of records: a field more in them is one that an old node would lose. Give the record a field instead.

@@ -6,7 +6,7 @@ from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.archive import ArchiveError, DirectoryArchive
 from ottla.quorum.metadata.history import at, blame
 from tests.unit.quorum.metadata.conftest import MetadataDirectory
-from tests.unit.quorum.metadata.test_metadata_history import STORY
+from tests.unit.quorum.metadata.metadata_story import STORY
 
 
 def decoded(archive: DirectoryArchive) -> list[CommittedBatch]:
