@@ -41,10 +41,13 @@ class ElectionStore:
         self._store = store
         self._owner = crc32c(f"{cluster_id} {node_id}".encode())
 
-    def load(self) -> ElectionState:
-        """The state as last saved; the primordial one (epoch 0) if none was. Raises QuorumStateError."""
+    def load(self, log_end: int) -> ElectionState:
+        """The state as last saved; the primordial one (epoch 0) if none was. Raises QuorumStateError, also for none beside a log that
+        is not empty: in some epoch it was written."""
         data = read_promise(self._store, KEY)
         if data is None:
+            if log_end > 0:
+                raise QuorumStateError("there is none, and the metadata log is not empty")
             return ElectionState()
         body = data[_BODY_AT:]
         if data[:1] != _FORMAT or data[1:_BODY_AT] != self._checksum(body):

@@ -265,5 +265,5 @@ def _recovered(
         rng,
         log_summary(log, snapshots),
         voter_history(log, settings.voter_set(), snapshots),
-        elections.load(),
+        elections.load(log.log_end_offset if settings.is_voter else 0),
     )

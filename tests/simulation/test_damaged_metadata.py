@@ -3,6 +3,7 @@
 import asyncio
 
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
+from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from tests.simulation.conftest import Rig, play
@@ -25,12 +26,12 @@ async def stop_with(rig: Rig, topic: str, number: int) -> None:
     rig.cluster.nodes[number].kill()
 
 
-async def start(rig: Rig, number: int) -> LogStartError | None:
+async def start(rig: Rig, number: int) -> LogStartError | QuorumStateError | None:
     """Starts the node's process; what it ended with within a few seconds, if it did."""
     task = rig.cluster.nodes[number].restart()
     await asyncio.wait([task], timeout=5)
     error = task.exception() if task.done() and not task.cancelled() else None
-    assert error is None or isinstance(error, LogStartError), repr(error)
+    assert error is None or isinstance(error, LogStartError | QuorumStateError), repr(error)
     rig.loop.unhandled.clear()
     return error
 
@@ -82,6 +83,17 @@ def test_a_log_that_was_removed_by_hand_is_missed() -> None:
         assert await start(rig, 2) is not None
 
     play(scenario, nodes=3, settings=ONE_SEGMENT)
+
+
+def test_a_vote_that_was_removed_by_hand_is_missed() -> None:
+    """A voter that forgot its vote gives it twice, and an epoch has two leaders."""
+
+    async def scenario(rig: Rig) -> None:
+        await stop_with(rig, "acknowledged", 2)
+        SimulatedDisk(rig.cluster.nodes[2].platter).unlink(f"{LOG}/quorum-state")
+        assert "there is none" in str(await start(rig, 2))
+
+    play(scenario, nodes=3)
 
 
 def test_an_image_that_was_removed_is_made_anew() -> None:

@@ -148,9 +148,9 @@ def test_the_election_state_is_kept_durably() -> None:
     store = MemoryStore()
     state = ElectionState(7, None, ReplicaKey(2, DIRECTORY))
 
-    assert election_store(store).load() == ElectionState()
+    assert election_store(store).load(0) == ElectionState()
     election_store(store).save(state)
-    assert election_store(store).load() == state
+    assert election_store(store).load(0) == state
     assert store.durable_writes == 1
 
 
@@ -167,7 +167,7 @@ def test_an_election_state_with_a_bit_flipped_is_not_believed(position: int) -> 
     data[position * len(data) // 12] ^= 4
     store.write([(b"quorum/election", bytes(data))], durable=True)
     with pytest.raises(QuorumStateError, match=r"damaged.* remove-controller"):
-        election_store(store).load()
+        election_store(store).load(0)
 
 
 @pytest.mark.parametrize("other", [("theirs", 1), ("mine", 2)], ids=["cluster", "node"])
@@ -175,7 +175,12 @@ def test_the_election_state_of_another_is_not_believed(other: tuple[str, int]) -
     store = MemoryStore()
     election_store(store).save(ElectionState(7, 1, None))
     with pytest.raises(QuorumStateError, match="another node's"):
-        election_store(store, *other).load()
+        election_store(store, *other).load(0)
+
+
+def test_a_log_without_an_election_state_has_lost_it() -> None:
+    with pytest.raises(QuorumStateError, match="there is none"):
+        election_store(MemoryStore()).load(1)
 
 
 def test_a_store_that_cannot_be_read_is_no_empty_one() -> None:
@@ -184,7 +189,7 @@ def test_a_store_that_cannot_be_read_is_no_empty_one() -> None:
             raise DamagedStoreError("/metadata/quorum-state: MDB_CORRUPTED")
 
     with pytest.raises(QuorumStateError, match="MDB_CORRUPTED"):
-        election_store(Unreadable()).load()
+        election_store(Unreadable()).load(0)
     with pytest.raises(QuorumStateError, match="MDB_CORRUPTED"):
         SyncedMark(Unreadable())
 
