@@ -179,21 +179,27 @@ async def taking(loop: SimulationLoop, number: int) -> str | None:
     return found
 
 
-async def installing(loop: SimulationLoop, number: int, *, votes: bool) -> str | None:
-    """Comes late, to a log that begins after a snapshot."""
+async def installing(loop: SimulationLoop, number: int, *, votes: bool, returns: bool = False) -> str | None:
+    """Comes late, or ``returns`` with a log of its own, to a log that begins after a snapshot."""
     world = World(loop, 3)
     others = [Member(world, each, votes=True) for each in (1, 2)]
     late = Member(world, 3 if votes else 9, votes=votes)
     for other in others:
         other.start()
         other.appending = True
+    if returns:
+        late.start()
+        late.appending = True  # it may lead
+        await world.until(lambda: late.image.offset > 3, "a log of its own")
+        late.machine.kill()
+        late.appending = False
     await world.until(lambda: world.topics > 60, "something to catch up with")
     for other in others:
         other.appending = False
     await asyncio.sleep(1)
     assert all(other.snapshots for other in others)
     image = others[0].image
-    late.start()
+    late.machine.restart() if returns else late.start()
     found = await cut_and_restart(world, late, number, lambda: late.is_at(image))
     await world.until(lambda: late.is_at(image), "it catches up")
     late.check_snapshots()
@@ -223,9 +229,13 @@ def test_a_power_cut_while_a_snapshot_is_taken_loses_nothing() -> None:
     assert found["snapshot"] > 3
 
 
-@pytest.mark.parametrize("votes", [False, True], ids=["plain broker", "voter"])
-def test_a_power_cut_while_a_snapshot_is_installed_leaves_a_node_that_catches_up(votes: bool) -> None:
-    found = cut_everywhere(partial(installing, votes=votes))
+@pytest.mark.parametrize(
+    ("votes", "returns"),
+    [(False, False), (True, False), (True, True)],
+    ids=["plain broker", "voter", "voter with a log"],
+)
+def test_a_power_cut_while_a_snapshot_is_installed_leaves_a_node_that_catches_up(votes: bool, returns: bool) -> None:
+    found = cut_everywhere(partial(installing, votes=votes, returns=returns))
     assert found["nothing"] > 3
     assert found["part"] > 3
     assert found["snapshot"] > 3
