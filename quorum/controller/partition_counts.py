@@ -42,13 +42,11 @@ class PartitionCounts:
             self._count(partition, 1)
 
     def publish(self, delta: MetadataDelta, image: object) -> None:
-        """Follows the image; topics that are still to be counted will be as they are then."""
+        """Follows the image; topics that are still to be counted will be as they are then, if they still are."""
         uncounted = self._uncounted or {}
         for key, before in delta.partitions.items():
             if key[0] not in uncounted:
                 self._replace(key, before)
-        for topic_id in delta.deleted_topics:
-            uncounted.pop(topic_id, None)
 
     def _replace(self, key: PartitionKey, before: PartitionView | None) -> None:
         after = self._loader.image.partition(*key)

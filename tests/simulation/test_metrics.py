@@ -61,6 +61,19 @@ def test_a_cluster_at_rest_tells_what_it_is() -> None:
     play(scenario)
 
 
+def test_a_broker_that_is_no_controller_observes_and_counts_no_cluster() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.topic(TOPIC, 1, 2, retention_ms="-1")
+        now = told(rig, 2)
+        assert now["kafka_server_raftmetrics_current_state{observer}"] == 1
+        assert now["kafka_server_raftmetrics_fetch_records_total"] > 0
+        assert now["kafka_server_broker_metadata_metrics_last_applied_record_offset"] > 0
+        assert not [name for name in now if name.startswith("kafka_controller")]
+        assert told(rig, 1)["kafka_server_raftmetrics_number_of_observers"] == 1
+
+    play(scenario, nodes=1, plain_brokers=1)
+
+
 def test_what_is_produced_and_fetched_is_counted() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.topic(TOPIC, 1, 3, retention_ms="-1")
@@ -134,6 +147,7 @@ def test_below_the_minimum_in_sync_is_told_and_offline_when_nobody_is_left() -> 
         third = next(node for node in (1, 2, 3) if node not in (leader, follower))
         rig.cluster.nodes[follower].kill()
         await rig.until(lambda: told(rig, leader)[R + "underminisrpartitioncount"] == 1)
+        assert told(rig, leader)[R + "atminisrpartitioncount"] == 0
         await rig.restart(follower)
         await rig.until(lambda: told(rig, leader)[R + "underminisrpartitioncount"] == 0)
         assert told(rig, third)[C + "offlinepartitionscount"] == 0
