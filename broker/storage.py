@@ -21,7 +21,7 @@ from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.timers import LoopTimers, Timer
+from ottla.runtime.timers import LoopTimers, Repeated
 from ottla.runtime.work_later import WorkLater
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Storage:
         self._timers = timers
         self._image = image
         self._on_failed = on_failed
-        self._running: list[Timer] = []
+        self._repeated = Repeated(timers)
         self._syncing: dict[Log, None] = {}
         self._new_logs = NewLogs(host.disk, timers)
         self.previous_broker_epoch = _previous_epoch(config, host)
@@ -118,27 +118,20 @@ class Storage:
         """Starts the timers."""
         config, manager = self._config, self.manager
         wall_ms = self._host.clock.wall_ms
-        self._every(SPACE_CHECK_MS, manager.check_space)
-        self._every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
-        self._every(config.integer("log.retention.check.interval.ms"), lambda: manager.delete_old_segments(wall_ms()))
-        self._every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
-        self._every(ROLLED_SYNC_MS, self._sync_rolled)
-        self._every(FLUSH_CHECK_MS, self._sync_due)
-        self._every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
+        self._repeated.every(SPACE_CHECK_MS, manager.check_space)
+        self._repeated.every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
+        self._repeated.every(
+            config.integer("log.retention.check.interval.ms"), lambda: manager.delete_old_segments(wall_ms())
+        )
+        self._repeated.every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
+        self._repeated.every(ROLLED_SYNC_MS, self._sync_rolled)
+        self._repeated.every(FLUSH_CHECK_MS, self._sync_due)
+        self._repeated.every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
         if self._cleaning is not None:
             self._cleaning.start()
         for log in manager.logs.values():
             if log.must_sync:  # after a hard shutdown nobody knows what the last process left to the kernel
                 self._new_logs.sync_soon(log)
-
-    def _every(self, interval_ms: int, action: Callable[[], object]) -> None:
-        place = len(self._running)
-
-        def tick() -> None:
-            self._running[place] = self._timers.call_later_ms(interval_ms, tick)
-            action()
-
-        self._running.append(self._timers.call_later_ms(interval_ms, tick))
 
     def _sync_rolled(self) -> None:
         for log in self.manager.rolled_logs():
@@ -253,8 +246,7 @@ class Storage:
 
     async def close(self, broker_epoch: int) -> None:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
-        for timer in self._running:
-            timer.cancel()
+        self._repeated.cancel()
         self._expiring.clear()
         self._new_logs.close()
         self.moves.close()

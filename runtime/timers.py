@@ -175,3 +175,25 @@ class LoopTimers:
         next_ms = self._wheel.next_deadline_ms()
         if next_ms is not None:
             self._wake_at(next_ms)
+
+
+class Repeated:
+    """Work done again and again on a loop's timers, until `cancel`."""
+
+    def __init__(self, timers: LoopTimers) -> None:
+        self._timers = timers
+        self._next: list[Timer] = []
+
+    def every(self, interval_ms: int, work: Callable[[], object]) -> None:
+        """Runs ``work`` first after one interval. What it raises goes to the loop's handler, and it runs again."""
+        place = len(self._next)
+
+        def tick() -> None:
+            self._next[place] = self._timers.call_later_ms(interval_ms, tick)
+            work()
+
+        self._next.append(self._timers.call_later_ms(interval_ms, tick))
+
+    def cancel(self) -> None:
+        for timer in self._next:
+            timer.cancel()

@@ -5,7 +5,7 @@ then what it follows. Its timers look only at partitions that may need it. No lo
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -40,12 +40,10 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.sync_later import SyncLater
-from ottla.runtime.timers import LoopTimers, Timer
+from ottla.runtime.timers import LoopTimers, Repeated
 
 JOIN_RETRY_MS = 500
 SESSION_EVICTION_MS = 120_000
-
-_Action = Callable[[], None]
 
 logger = logging.getLogger(__name__)
 
@@ -100,21 +98,20 @@ class ReplicaManager:
         self.offline: dict[tuple[str | bytes, int], None] = {}
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._started = False
-        self._timers: list[Timer] = []
+        self._repeated = Repeated(timers)
         self._lag_checked_ms = 0
 
     def start(self) -> None:
         """From here on others are served: what changes at once for many partitions is taken in over turns of the loop."""
         self._started = True
         self._lag_checked_ms = self.timers.now_ms()
-        self._every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
-        self._every(JOIN_RETRY_MS, self._retry_joins)
-        self._every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
+        self._repeated.every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
+        self._repeated.every(JOIN_RETRY_MS, self._retry_joins)
+        self._repeated.every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
 
     def stop(self) -> None:
         """Stops fetching and asking. Requests still parked are answered or dropped by their connections."""
-        for timer in self._timers:
-            timer.cancel()
+        self._repeated.cancel()
         self._hosting.clear()
         self._fetchers.close()
         self.isr_changes.close()
@@ -364,15 +361,6 @@ class ReplicaManager:
 
     def _propose(self, partition: Partition, proposal: Proposal) -> None:
         self.isr_changes.submit(partition, proposal)
-
-    def _every(self, interval_ms: int, action: _Action) -> None:
-        place = len(self._timers)
-
-        def tick() -> None:
-            self._timers[place] = self.timers.call_later_ms(interval_ms, tick)
-            action()
-
-        self._timers.append(self.timers.call_later_ms(interval_ms, tick))
 
     def _check_lag(self) -> None:
         now_ms = self.timers.now_ms()

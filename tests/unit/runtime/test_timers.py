@@ -4,7 +4,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.runtime.timers import LoopTimers, TimingWheel
+from ottla.runtime.timers import LoopTimers, Repeated, TimingWheel
 
 
 def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
@@ -106,3 +106,27 @@ def test_a_timer_that_fails_is_reported_and_the_others_still_fire() -> None:
         return reports
 
     assert asyncio.run(run()) == ["IndexError('list index out of range')"]
+
+
+def test_repeated_work_goes_on_after_a_failure_and_ends_when_it_is_cancelled() -> None:
+    async def run() -> tuple[int, int, int]:
+        loop, done, reports = asyncio.get_running_loop(), asyncio.Event(), list[str]()
+        loop.set_exception_handler(lambda _, context: reports.append(str(context["exception"])))
+        timers, runs = LoopTimers(loop), list[int]()
+        repeated = Repeated(timers)
+
+        def work() -> None:
+            runs.append(timers.now_ms())
+            if len(runs) == 3:
+                done.set()
+            raise ValueError
+
+        repeated.every(1, work)
+        await asyncio.wait_for(done.wait(), 60)
+        repeated.cancel()
+        seen, later = len(runs), asyncio.Event()
+        timers.call_later_ms(5, later.set)
+        await later.wait()
+        return seen, len(runs), len(reports)
+
+    assert asyncio.run(run()) == (3, 3, 3)
