@@ -22,12 +22,14 @@ class PartitionCounts:
 
     def built(self) -> Generator[None, None, "PartitionCounts"]:
         """Counts what is not counted yet, and yields now and then for others to have their turn."""
+        yield from self._told()
         if self._uncounted is None:
             self._uncounted = dict.fromkeys(self._loader.image.topics_by_id)
             self._loader.follow(self)
-        uncounted, seen = self._uncounted, 0
+        loader, uncounted, seen = self._loader, self._uncounted, 0
         while uncounted:
-            topic = self._loader.image.topics_by_id.get(uncounted.popitem()[0])
+            yield from self._told()
+            topic = loader.image.topics_by_id.get(uncounted.popitem()[0])
             if topic is None:
                 continue
             self._count_topic(topic)
@@ -36,6 +38,11 @@ class PartitionCounts:
                 seen = 0
                 yield
         return self
+
+    def _told(self) -> Generator[None, None, None]:
+        """While a snapshot that was taken over is told in pieces: what is counted then would be told, too."""
+        while self._loader.published_offset != self._loader.image.offset:
+            yield
 
     def _count_topic(self, topic: TopicView) -> None:
         for partition in topic.partitions.values():

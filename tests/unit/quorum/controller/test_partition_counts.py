@@ -8,6 +8,7 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller import partition_counts
 from ottla.quorum.controller.partition_counts import PartitionCounts
 from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata import delta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.views import NO_LEADER
@@ -76,6 +77,29 @@ def test_the_counts_are_those_of_the_image_whatever_changed_while_they_were_made
     for _ in range(30):
         cluster.step()
         assert (counts.partitions, counts.offline, counts.unpreferred) == plain(cluster.loader.image)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("told_before", [0, 1, 3])
+def test_a_snapshot_that_is_told_while_they_are_made_counts_once(
+    seed: int, told_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_counts, "PARTITIONS_A_SLICE", 1)
+    monkeypatch.setattr(delta, "PIECE_PARTITIONS", 2)
+    cluster, ahead = Cluster(seed), Cluster(seed)
+    for _ in range(20):
+        cluster.step()
+    for _ in range(40):
+        ahead.step()
+    counts = PartitionCounts(cluster.loader)
+    counting, telling = counts.built(), cluster.loader._take_over(ahead.loader.image)
+    for _ in range(told_before):
+        next(counting, None)
+    for _ in telling:
+        next(counting, None)
+    for _ in counting:
+        pass
+    assert (counts.partitions, counts.offline, counts.unpreferred) == plain(cluster.loader.image)
 
 
 def test_nothing_is_counted_before_somebody_asks() -> None:
