@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 import msgspec
 
+from ottla.quorum.complaints import with_advice
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.events import SnapshotTaken
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -89,11 +91,14 @@ class SnapshotTaker:
     # --- taking one ---------------------------------------------------------------------------------------------------
 
     async def _run(self, source: SnapshotSource) -> None:
-        """The log still has everything when this fails; the next one may work."""
+        """The log still has everything when this fails; the next one may work. What was copied so far goes: on a full disk it would
+        stand in the way of what matters more."""
         try:
             await self._take(source)
         except OSError as error:
-            _logger.error("no snapshot was taken: %s", error)
+            _logger.error("no snapshot was taken: %s", with_advice(error))
+            with suppress(OSError):
+                await on_thread(self._files.discard_taken)
         except Exception:
             _logger.exception("no snapshot was taken")
         finally:

@@ -155,6 +155,21 @@ def test_a_full_disk_costs_the_snapshot_and_nothing_else() -> None:
     run(scenario)
 
 
+def test_what_was_copied_of_a_snapshot_does_not_fill_a_disk_that_is_full() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start(OFTEN)
+        following = leader.node.next_offset + 20
+        mend = leader.platter.fail(f"{DIRECTORY}/{following:020d}-", errno.ENOSPC)
+        await world.committed(leader, leader.append(20))
+        await asyncio.sleep(1)
+        assert not [name for name in SimulatedDisk(leader.platter).list_directory(DIRECTORY) if "checkpoint" in name]
+        mend()
+        last = leader.append(20)
+        await world.until(lambda: leader.snapshots == [last + 1])
+
+    run(scenario)
+
+
 def test_a_log_that_cannot_be_rolled_ends_the_node() -> None:
     async def scenario(world: World) -> None:
         leader = await world.start(OFTEN)

@@ -1,5 +1,7 @@
 """The shell around the core: order, appends, commits, leadership, failures. Virtual time, no disk, no network."""
 
+import asyncio
+
 import pytest
 
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
@@ -32,6 +34,23 @@ def test_offsets_are_given_at_once() -> None:
 
         assert leader.node.append([b"a", b"b", b"c"], epoch) == first + 2
         assert leader.node.next_offset == first + 3
+
+    run(scenario)
+
+
+def test_a_sync_that_ends_after_the_stop_touches_the_log_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it may have closed it."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        marked: list[int] = []
+        monkeypatch.setattr(leader.log, "mark_synced", marked.append)
+        leader.node.append([b"a"], leader.node.leader.epoch)
+        await asyncio.sleep(0)
+        before = len(marked)
+        await leader.stop()
+        await asyncio.sleep(1)
+        assert len(marked) == before
 
     run(scenario)
 
