@@ -71,7 +71,7 @@ def _quorum_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]
     return [
         (CoreDriver, "_step", lambda driver, result, event: invariants.quorum_changed(node(), driver.core.state)),
         (ElectionStore, "save", lambda store, result, state: invariants.vote_saved(node(), state)),
-        (ElectionStore, "load", lambda store, result: invariants.vote_loaded(node(), store, result)),
+        (ElectionStore, "load", lambda store, result, log_end: invariants.vote_loaded(node(), store, result)),
         (MetadataLoader, "__init__", loaded),
         (ImageStore, "restore", restored),
         (MetadataLoader, "on_commit", lambda loader, result, batch: invariants.metadata_committed(node(), batch)),
