@@ -95,7 +95,7 @@ class ReplicaManager:
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
         self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
-        self.offline: dict[tuple[str | bytes, int], None] = {}
+        self.offline: dict[tuple[str | bytes, int], str] = {}  # by id and by name: the topic's name
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._started = False
         self._repeated = Repeated(timers)
@@ -223,7 +223,7 @@ class ReplicaManager:
 
     def _drop(self, topic_id: bytes, index: int) -> None:
         self._hosting.discard((topic_id, index))
-        self.offline.pop((topic_id, index), None)
+        self._no_longer_offline(topic_id, index)
         partition = self.partitions.pop((topic_id, index), None)
         if partition is None:
             return
@@ -247,7 +247,14 @@ class ReplicaManager:
                 self._tell_directory(partition, view)
         except KafkaError as error:
             logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
-            self.offline[replica.key] = self.offline[replica.topic, replica.index] = None
+            self.offline[replica.key] = self.offline[replica.topic, replica.index] = replica.topic
+        else:
+            self._no_longer_offline(*replica.key)
+
+    def _no_longer_offline(self, topic_id: bytes, index: int) -> None:
+        name = self.offline.pop((topic_id, index), None)
+        if name is not None:
+            self.offline.pop((name, index), None)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id
