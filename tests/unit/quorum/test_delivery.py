@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from ottla.quorum import delivery as delivery_module
 from ottla.quorum.batches import encode_values
 from ottla.quorum.delivery import TURN_RECORDS, CommitDelivery
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
@@ -45,3 +48,17 @@ def test_small_batches_are_told_in_one_turn() -> None:
         log.append_as_follower(bytes(encode_values([b"x"], offset, 1, 0, "")), 1)
     delivery.commit(20)
     assert len(listener.told) == 20
+
+
+def test_what_is_kept_in_memory_is_bounded_and_the_rest_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that hears of no commit for long must not fill the memory with what waits for one."""
+    monkeypatch.setattr(delivery_module, "KEPT_RECORDS_MAX", 3)
+    listener, log = Listener(), MemoryLog()
+    delivery = CommitDelivery(log, listener, 0, lambda work: None, lambda: None)
+    for offset in range(10):
+        log.append_as_follower(bytes(encode_values([b"%d" % offset], offset, 1, 0, "")), 1)
+        delivery.keep([CommittedBatch(offset, offset, 1, 0, [b"%d" % offset])])
+    assert len(delivery._kept) == 3
+    delivery.commit(10)
+    delivery.deliver()
+    assert [batch.records for batch in listener.told] == [[b"%d" % offset] for offset in range(10)]

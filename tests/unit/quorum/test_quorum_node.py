@@ -6,6 +6,7 @@ import pytest
 
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.image import UnreadableRecordError
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.node_world import Member, World, run
 
@@ -51,6 +52,37 @@ def test_a_sync_that_ends_after_the_stop_touches_the_log_no_more(monkeypatch: py
         await leader.stop()
         await asyncio.sleep(1)
         assert len(marked) == before
+
+    run(scenario)
+
+
+def test_the_mark_of_the_synced_log_is_taken_back_before_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a crash in between, or right after, would look as if the log had rotted."""
+
+    async def scenario(world: World) -> None:
+        old = await world.start()
+        others = [member for member in world.members.values() if member is not old]
+        for other in others:
+            await other.stop()
+        last = old.node.append([b"nobody else has it"], old.node.leader.epoch)
+        await world.until(lambda: SyncedMark(old.store).offset == last + 1)
+        await old.stop()
+        for other in others:
+            await other.start()
+        new = await world.leader(other_than=old)
+        await world.committed(new, new.node.append([b"another"], new.node.leader.epoch))
+
+        marks: list[tuple[int, int]] = []
+        truncate_to = old.log.truncate_to
+
+        def cut(offset: int) -> None:
+            marks.append((SyncedMark(old.store).offset, offset))
+            truncate_to(offset)
+
+        monkeypatch.setattr(old.log, "truncate_to", cut)
+        await old.start()
+        await world.until(lambda: bool(marks))
+        assert all(mark <= offset for mark, offset in marks)
 
     run(scenario)
 
