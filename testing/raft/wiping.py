@@ -5,6 +5,7 @@ keep their disks. A static voter is known by its node id alone and votes again w
 while every voter holds all there is and follows one leader.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.quorum.raft.majority import majority
@@ -42,7 +43,7 @@ def _may_wipe(cluster: "RaftCluster", node: "Node") -> bool:
     if _is_known_by_directory(cluster):
         # The first node never moves, so it is whom the others' settings name; itself it could not ask.
         return node.id != 1 and can_do_without(cluster, node)
-    return _is_static(cluster) and _all_hold_everything(cluster)
+    return _all_hold_everything(cluster) and _is_static(cluster)
 
 
 def may_remove(cluster: "RaftCluster", leader: "Node", node: "Node") -> bool:
@@ -88,13 +89,16 @@ def _is_static(cluster: "RaftCluster") -> bool:
 def can_do_without(cluster: "RaftCluster", node: "Node") -> bool:
     """Whether most voters but for ``node`` have their disks and are where the others look for them: in the newest set of every log, and the one before, which is in force again if the newest is cut off; and in those that
     the node may yet be let into by a request of its own that is under way."""
-    sets = list[VoterSet]()
+    return all(_has_majority(cluster, voters, lost=node.key) for voters in _sets_with(cluster, node) if voters.voters)
+
+
+def _sets_with(cluster: "RaftCluster", node: "Node") -> Iterator[VoterSet]:
     for each in cluster.controllers:
         history = cluster.nodes[each].disk.voter_history()
-        sets += [history.latest, history.previous]
-    if cluster.settings.auto_join:
-        sets += [voters.with_voter(Voter(node.key, node.endpoint)) for voters in sets if voters.voters]
-    return all(_has_majority(cluster, voters, lost=node.key) for voters in sets if voters.voters)
+        for voters in (history.latest, history.previous):
+            yield voters
+            if cluster.settings.auto_join and voters.voters:
+                yield voters.with_voter(Voter(node.key, node.endpoint))
 
 
 def _has_majority(cluster: "RaftCluster", voters: VoterSet, lost: ReplicaKey | None) -> bool:
