@@ -138,7 +138,7 @@ BUGS = (
         ((ElectionStore, "save", _forgets),),
         1,
         POWER_CUTS,
-        ("votes are remembered", "one quorum leader an epoch"),
+        ("votes are remembered", "one quorum leader an epoch", "nothing fails unseen"),
     ),
     PlantedBug(
         "leave a setting out of snapshots",
