@@ -151,10 +151,13 @@ class QuorumNode:
             await self._taker.stop()
 
     async def _wait_for_successor(self) -> None:
-        """It may need this node's vote: stay until a new epoch shows up. The only voter has nobody to wait for."""
+        """It may need this node's vote, and the answer must have left: stay until it greets. The only voter has nobody to
+        wait for, and a follower no reason."""
         state, loop = self._state, asyncio.get_running_loop()
         deadline = loop.time() + HAND_OVER_MS / 1000
-        while isinstance(state.role, Leader | Resigned) and len(state.voters.latest) > 1 and loop.time() < deadline:
+        if not isinstance(state.role, Leader | Resigned) or len(state.voters.latest) == 1:
+            return
+        while (self.is_leader or state.known_leader_id is None) and loop.time() < deadline:
             await self._driver.wait_for_step(deadline)
 
     def _failed(self, failure: QuorumFailure) -> None:

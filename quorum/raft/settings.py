@@ -24,9 +24,9 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     disconnect_jitter_ms: int = 50
     # Ours. How long a leader that leaves waits at most for what it appended to be committed.
     hand_over_wait_ms: int = 200
-    # Ours. How long the second of a leader's ranked successors waits for the first, doubled with each further rank: a little
-    # more than an election takes.
-    succession_step_ms: int = 20
+    # Ours. How long the second of a leader's ranked successors waits for the first, doubled with each further rank: more
+    # than an election takes on a busy machine, or two candidates of one epoch split the votes.
+    succession_step_ms: int = 100
     observer_session_ms: int = 300_000
     can_vote: bool = True  # a controller, that may become a voter; False: a plain broker
     fetch_from_any_voter: bool = False  # observers only: committed records come from any voter

@@ -164,8 +164,9 @@ def test_a_graceful_stop_hands_over_at_once() -> None:
         await world.committed(old, last)
         began = world.loop.time()
         await old.stop(graceful=True)
-        await world.leader(other_than=old)
 
+        assert old.node.leader.leader_id not in (None, old.node.node_id), "it stays until its last vote has arrived"
+        await world.leader(other_than=old)
         assert world.loop.time() - began < 0.05
 
     run(scenario)

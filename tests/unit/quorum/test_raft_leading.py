@@ -327,7 +327,7 @@ def test_successors_campaign_in_their_order() -> None:  # KIP-595
 
     settings = RaftSettings(cluster_id=CLUSTER)
     delays = [succession_delay_ms(each, ranking, settings) for each in (first, second, third, key(9))]
-    assert delays == [0, 20, 40, 1000]
+    assert delays == [0, 100, 200, 1000]
 
 
 def test_a_farewell_makes_the_first_successor_campaign_at_once() -> None:  # KIP-595
