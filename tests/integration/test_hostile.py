@@ -127,6 +127,7 @@ def other_node(cluster: ProcessCluster, home: Path, changes: dict[str, str], nod
     settings = dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
     settings["listeners"] = f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{port + 1000}"
     settings["advertised.listeners"] = f"PLAINTEXT://localhost:{port}"
+    del settings["ottla.metrics.listener"]
     settings.update(changes)
     path = home / "server.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")

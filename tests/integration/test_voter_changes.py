@@ -167,7 +167,8 @@ def test_a_second_process_with_a_voters_id_is_refused_and_says_so() -> None:
             "=broker,controller", "=controller"
         )
         listeners = f"listeners=CONTROLLER://localhost:{twin.controller_port}"
-        lines = [line for line in text.splitlines() if not line.startswith(("listeners=", "advertised.listeners="))]
+        own = ("listeners=", "advertised.listeners=", "ottla.metrics.listener=")
+        lines = [line for line in text.splitlines() if not line.startswith(own)]
         twin.home.mkdir(parents=True)
         twin.properties.write_text("\n".join([*lines, listeners]) + "\n", encoding="utf-8")
         cluster.format(twin)
