@@ -131,7 +131,9 @@ def load(path: str) -> None:
 def prepare_node(home: Path, image: str) -> Path:
     """A formatted node that has the image, and the snapshot that the metadata log begins after."""
     from ottla.cli.storage import format_directories, new_cluster_id
+    from ottla.quorum.election_store import ElectionStore
     from ottla.quorum.image_snapshots import ImageSnapshots
+    from ottla.quorum.raft.election_state import ElectionState
     from ottla.quorum.snapshot_files import SnapshotFiles
     from ottla.runtime.host import Host
 
@@ -147,7 +149,8 @@ def prepare_node(home: Path, image: str) -> Path:
         f"ottla.pid.file={home}/pid\nottla.ready.file={home}/ready\n",
         encoding="utf-8",
     )
-    format_directories(properties, new_cluster_id(), ignore_formatted=False)
+    cluster_id = new_cluster_id()
+    format_directories(properties, cluster_id, ignore_formatted=False)
     host = Host.real()
     files = SnapshotFiles(host.disk, str(metadata))
     store = host.open_store(image)
@@ -156,6 +159,9 @@ def prepare_node(home: Path, image: str) -> Path:
     shutil.copyfile(files.taking_path, metadata / "image")
     files.freeze_taken(snapshot, files.measure())
     store.close()
+    promises = host.open_store(str(metadata / "quorum-state"))
+    ElectionStore(promises, cluster_id, 100).save(ElectionState(snapshot.epoch))
+    promises.close()
     return properties
 
 
