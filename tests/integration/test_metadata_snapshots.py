@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from kafka import KafkaAdminClient
 
+from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
+from ottla.cli.client import Client
 from ottla.cli.local_cluster import LocalNode
 from ottla.testing.processes import ProcessCluster, wait_for
 
@@ -61,10 +63,12 @@ def log_start(node: LocalNode) -> int:
 
 
 def committed_end(cluster: ProcessCluster) -> int:
-    admin = KafkaAdminClient(bootstrap_servers=f"localhost:{cluster.node(1).port}")
-    end: int = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]["high_watermark"]
-    admin.close()
-    return end
+    """As node 1 says: an administrator would ask any node, perhaps the one that was just killed."""
+    asked = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+    with Client(f"localhost:{cluster.node(1).port}") as client:
+        answer = client.call(DescribeQuorumRequest(topics=asked), DescribeQuorumResponse)
+    assert answer.error_code == 0
+    return answer.topics[0].partitions[0].high_watermark
 
 
 def go_on_until_the_log_begins_behind(cluster: ProcessCluster, offset: int, topic: str, nodes: list[LocalNode]) -> None:
