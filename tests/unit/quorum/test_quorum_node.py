@@ -172,6 +172,23 @@ def test_a_graceful_stop_hands_over_at_once() -> None:
     run(scenario)
 
 
+def test_a_leader_that_leaves_takes_nothing_and_commits_what_it_took() -> None:
+    async def scenario(world: World) -> None:
+        old = await world.start()
+        epoch = old.node.leader.epoch
+        last = old.node.append([b"a"], epoch)
+        leaving = world.loop.create_task(old.stop(graceful=True))
+        await asyncio.sleep(0)
+        assert old.node.is_leader, "nobody has the record yet"
+        with pytest.raises(NotLeaderError):
+            old.node.append([b"b"], epoch)
+        await leaving
+
+        assert old.node.high_watermark > last
+
+    run(scenario)
+
+
 def test_a_graceful_stop_alone_does_not_wait() -> None:
     async def scenario(world: World) -> None:
         member = await world.start()

@@ -118,6 +118,16 @@ def test_a_controller_that_leaves_answers_what_it_decided_and_decides_no_more() 
     assert before[0].create_topics.topics[0].error_code == ErrorCode.NONE
 
 
+def test_a_controller_that_leaves_begins_nothing_of_itself() -> None:
+    bench = Bench(session_timeout_ms=9000).lead().commit()
+    bench.broker(1)
+    bench.controller.leave()
+    before = len(bench.quorum.log)
+    bench.loop.advance(20_000)
+
+    assert len(bench.quorum.log) == before, "nobody is fenced"
+
+
 def test_who_leaves_does_not_become_the_active_controller() -> None:
     bench = Bench()
     bench.controller.leave()

@@ -117,6 +117,18 @@ def test_a_leadership_lost_in_the_middle_of_a_transaction_is_told_to_all_who_wai
     assert again[0].create_topics.topics[0].error_code == ErrorCode.NONE
 
 
+def test_a_controller_that_leaves_in_the_middle_of_a_transaction_appends_no_more_of_it() -> None:
+    bench = Bench(records_per_batch_max=100).lead().commit()
+    bench.broker(1)
+    large = bench.ask(**create("large", 1000))
+    bench.turns(3)
+    before = len(bench.quorum.log)
+    bench.controller.leave()
+    bench.turns(20)
+
+    assert ([each.error_code for each in large], len(bench.quorum.log)) == ([ErrorCode.NOT_CONTROLLER], before)
+
+
 def test_a_quorum_that_refuses_in_the_middle_of_a_transaction_is_told_to_all_who_wait() -> None:
     bench = Bench(records_per_batch_max=100).lead().commit()
     bench.broker(1)
