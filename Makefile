@@ -40,10 +40,10 @@ generated: setup ## generated code equals a fresh generation
 	$(BIN)/python tools/metrics-table --check
 
 unit: setup
-	pytest -q tests/unit
+	pytest -q -n auto tests/unit
 
 simulation: setup
-	pytest -q tests/simulation
+	pytest -q -n auto tests/simulation
 
 integration: test-tools
 	pytest -q tests/integration
@@ -74,7 +74,7 @@ simulate: setup ## many seeds of the quorum core and of the whole cluster; SEEDS
 	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)
 
 consensus: setup ## the model checker and the planted bugs
-	pytest -q tests/model
+	pytest -q -n auto tests/model
 
 bench-log: setup ## the log's figures beside their goals, and what cleaning does to produce; see docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.bench_log
