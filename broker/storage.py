@@ -15,6 +15,7 @@ from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
+from ottla.log.files import OPEN_FILES_MAX
 from ottla.log.log import Log, SyncTicket
 from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
@@ -64,6 +65,7 @@ class Storage:
         settings = ManagerSettings(
             cluster_id=cluster_id,
             node_id=config.node_id,
+            open_files_max=min(OPEN_FILES_MAX, host.descriptors.logs),
             free_bytes_floor=config.integer("ottla.free.bytes.floor"),
             file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from ottla.runtime.clock import Clock, SystemClock
+from ottla.runtime.descriptors import MANY, Descriptors, claim
 from ottla.runtime.disk import Disk
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.real_disk import RealDisk
@@ -14,19 +15,24 @@ from ottla.runtime.sync_later import SyncLater
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a node runs on. ``open_store`` opens or creates the key-value store in the file at a path."""
+    """What a node runs on. ``open_store`` opens or creates the key-value store in the file at a path.
+
+    ``descriptors``: how many it may have open, and for whom.
+    """
 
     clock: Clock
     rng: Random
     disk: Disk
     open_store: Callable[[str], KeyValueStore]
     sync_later: SyncLater
+    descriptors: Descriptors = MANY
 
     @classmethod
     def real(cls) -> "Host":
         """This machine, with a generator seeded by the operating system."""
         seed = SystemRandom().getrandbits(64)
-        return cls(SystemClock(), Random(seed), RealDisk(), _open_lmdb, SyncLater())  # noqa: S311 - not for secrets
+        rng = Random(seed)  # noqa: S311 - not for secrets
+        return cls(SystemClock(), rng, RealDisk(), _open_lmdb, SyncLater(), claim())
 
 
 def _open_lmdb(path: str) -> KeyValueStore:
