@@ -259,8 +259,8 @@ _RESPONSE_BODIES: dict[type[Response], Callable[[pb.QuorumResponse, Any], None]]
 
 
 def response_from_proto(message: pb.QuorumResponse, parse_records: ParseRecords) -> Response:
-    """Raises ValueError for a response without a body this node knows, an error code it does not, or a leader that cannot be;
-    KafkaError when the records it carries are damaged."""
+    """Raises ValueError for a response without a body this node knows, or a leader that cannot be; KafkaError when the records
+    it carries are damaged. An error that this node does not know is a refusal."""
     if message.leader_id < 0:
         raise ValueError(f"node {message.leader_id} as leader")
     kind = message.WhichOneof("body")

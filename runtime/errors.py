@@ -5,9 +5,15 @@ Source: Kafka's protocol guide, "Error codes" (clients 4.3).
 
 from enum import IntEnum
 
+_INT16 = 1 << 15
+
 
 class ErrorCode(IntEnum):
-    """A wire error code (int16). ``NONE`` is success."""
+    """A wire error code (int16). ``NONE`` is success.
+
+    A number that has no name here comes from a newer node. It is an error like any other, keeps its number, and is called
+    ``UNKNOWN_ERROR_<number>``; what is done about errors without a rule of their own is done about it.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -140,6 +146,21 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
     REBOOTSTRAP_REQUIRED = 129
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        if not isinstance(value, int):
+            return None
+        if not -_INT16 <= value < _INT16:
+            return cls.UNKNOWN_SERVER_ERROR  # no wire carries it
+        code = int.__new__(cls, value)
+        code._name_, code._value_ = f"UNKNOWN_ERROR_{value}", value
+        return code
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version of Ottla has a name for it."""
+        return self._name_ in type(self).__members__
 
 
 class KafkaError(Exception):

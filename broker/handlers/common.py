@@ -74,12 +74,12 @@ def ask_controller(
 
 
 def error_code(number: int) -> ErrorCode:
-    """The error of a number that another node sent, which may be newer than we are."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
+    """The error of a number that another node sent, which may be newer than we are, and than the client."""
+    code = ErrorCode(number)
+    if not code.is_known:
         logger.warning("A node answered with error %d, which is unknown here", number)
         return ErrorCode.UNKNOWN_SERVER_ERROR
+    return code
 
 
 def text_or_none(text: str) -> str | None:

@@ -225,14 +225,18 @@ def test_a_broker_of_another_cluster_gives_up(world: World) -> None:
     assert str(world.fatal[0]).endswith("cannot register: other")
 
 
-def test_a_broker_that_cannot_register_for_a_minute_gives_up(world: World) -> None:
+@pytest.mark.parametrize("answer", [None, pb.ControllerResponse(error_code=9999)])
+def test_a_broker_that_cannot_register_for_a_minute_gives_up(
+    world: World, answer: pb.ControllerResponse | None
+) -> None:
     world.lifecycle.start()
-    world.controller.answer(None)
+    world.controller.answer(answer)
     for _ in range(40):
         world.timers.advance(2_000)
         if world.fatal:
             break
-        world.controller.answer(None)
+        world.controller.answer(answer)
+    assert len(world.fatal) == 1
     assert 60_000 <= world.timers.now_ms() <= 64_000
     assert not world.controller.asked
 

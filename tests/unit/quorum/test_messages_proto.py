@@ -115,10 +115,11 @@ def test_a_message_of_unknown_kind_is_refused() -> None:
         messages_proto.response_from_proto(pb.QuorumResponse(), Records)
 
 
-def test_an_unknown_error_code_is_refused() -> None:
-    message = pb.QuorumResponse(error_code=9999, vote=pb.VoteResponse())
-    with pytest.raises(ValueError, match="9999"):
-        messages_proto.response_from_proto(message, Records)
+def test_an_unknown_error_code_is_a_refusal_with_its_epoch() -> None:
+    message = pb.QuorumResponse(error_code=9999, epoch=7, vote=pb.VoteResponse())
+    response = messages_proto.response_from_proto(message, Records)
+    assert (response.error, response.epoch) == (9999, 7)
+    assert response.error is not ErrorCode.NONE
 
 
 LONG_ID = pb.ReplicaKey(id=2, directory_id=bytes(17))

@@ -74,7 +74,15 @@ def test_all_who_wait_are_served_from_one_block(site: Site) -> None:
     assert site.transport.written.count((11).to_bytes(8, "big")) == 1
 
 
-@pytest.mark.parametrize("answer", [None, controller_pb2.ControllerResponse(error_code=77), block(0, 0)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        controller_pb2.ControllerResponse(error_code=77),
+        controller_pb2.ControllerResponse(error_code=9999),  # of a controller newer than this broker
+        block(0, 0),
+    ],
+)
 def test_without_a_block_clients_are_told_to_try_again(
     site: Site, answer: controller_pb2.ControllerResponse | None
 ) -> None:

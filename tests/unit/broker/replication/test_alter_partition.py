@@ -145,12 +145,14 @@ def test_a_request_without_answer_is_sent_again(world: World) -> None:
     assert len(world.asked) == 1
 
 
-def test_a_partition_with_a_passing_error_is_sent_again(world: World) -> None:
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, 9999])
+def test_a_partition_with_a_passing_or_unknown_error_is_sent_again(world: World, error: int) -> None:
     world.submit()
+    world.submit(1)
     world.timers.advance(1)
-    world.answer(ErrorCode.NOT_CONTROLLER)
+    world.answer(error)
     world.timers.advance(50)
-    assert len(world.asked) == 1
+    assert [len(members(request)) for request, _ in world.asked] == [2]
 
 
 def test_a_partition_that_must_wait_for_metadata_is_not_sent_again(world: World) -> None:
