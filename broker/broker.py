@@ -35,7 +35,8 @@ from ottla.runtime.turns import over_turns
 
 logger = logging.getLogger(__name__)
 
-SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+PLAINTEXT = 0
+"""The security protocol's number; no setting asks for another (`ottla.runtime.settings.security`)."""
 OnFatal = Callable[[Exception], None]
 
 
@@ -160,8 +161,7 @@ def _registration(
     if config.rack is not None:
         request.rack = config.rack
     for listener in config.advertised_listeners:
-        protocol = SECURITY_PROTOCOLS.get(listener.name, 0)
-        request.endpoints.add(name=listener.name, host=listener.host, port=listener.port, security_protocol=protocol)
+        request.endpoints.add(name=listener.name, host=listener.host, port=listener.port, security_protocol=PLAINTEXT)
     for name, (low, high) in SUPPORTED_FEATURES.items():
         request.features.add(name=name, min_version=low, max_version=high)
     return request

@@ -15,6 +15,13 @@ def expected() -> tuple[type[Exception], ...]:
     return (CommandError, SettingError, CheckpointError, LogDirectoryError, KafkaError, OSError)
 
 
+def lines_of(error: BaseException) -> list[str]:
+    """The fault, with a line for each setting where several cannot be."""
+    from ottla.runtime.settings.definitions import SettingError
+
+    return str(error).splitlines() if isinstance(error, SettingError) else [one_line(error)]
+
+
 def one_line(error: BaseException) -> str:
     """The fault in one line: Kafka's error by name, an OSError with its file."""
     from ottla.runtime.errors import KafkaError

@@ -63,11 +63,12 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except Exception as error:
-        from ottla.cli.failures import expected, one_line
+        from ottla.cli.failures import expected, lines_of
 
         if not isinstance(error, expected()):
             raise
-        print(f"ottla: {one_line(error)}", file=sys.stderr)
+        for line in lines_of(error):
+            print(f"ottla: {line}", file=sys.stderr)
         sys.exit(1)
 
 

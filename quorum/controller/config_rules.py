@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
-from ottla.runtime.settings.definitions import Setting, SettingError, server_settings, topic_settings
+from ottla.runtime.settings.definitions import Setting, SettingError, Value, server_settings, topic_settings
 from ottla.runtime.settings.topic import check_topic_setting
 
 
@@ -16,7 +16,7 @@ class SettingRules:
         try:
             for name, value in values.items():
                 if resource_type == TOPIC_RESOURCE:
-                    check_topic_setting(name, value)
+                    _check_kept(name, check_topic_setting(name, value))
                 elif resource_type == BROKER_RESOURCE:
                     _broker_setting(name).parse(value)
         except SettingError as error:
@@ -29,6 +29,12 @@ class SettingRules:
         if setting is None or setting.type != "LIST":
             return None
         return tuple(word for word in setting.default.split(",") if word)
+
+
+def _check_kept(name: str, value: Value) -> None:
+    """Not among what a node reads: a topic that was given it by an earlier version must not stop one."""
+    if name == "remote.storage.enable" and value:
+        raise SettingError(f"{name}=true: there is no tiered storage, all segments stay here; write false")
 
 
 def _broker_setting(name: str) -> Setting:

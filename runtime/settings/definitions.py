@@ -12,7 +12,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class SettingError(ValueError):
-    """A setting that cannot be; the message is one line that says what to write instead."""
+    """A setting that cannot be; the message is one line that says what to write instead, or such a line for each of several."""
 
 
 class Setting(msgspec.Struct, frozen=True):

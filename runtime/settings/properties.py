@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from ottla.runtime.settings.definitions import SettingError, server_settings
+from ottla.runtime.settings.security import missing_promise
 
 # Variables of Kafka's image that are no settings (docker/README of Apache Kafka).
 _NOT_SETTINGS = (
@@ -49,11 +50,13 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def refuse_unknown(names: Mapping[str, str], source: str) -> None:
-    """Raises SettingError for a name nobody knows, with the nearest one that exists."""
+def unknown_settings(names: Mapping[str, str], source: str) -> list[str]:
+    """A line for each name nobody knows, with the nearest one that exists."""
     known = server_settings()
+    lines = []
     for name in names:
-        if name not in known and not name.startswith("listener.name."):
+        if name not in known and not name.startswith("listener.name.") and missing_promise(name) is None:
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingError(f"{source}: unknown setting {name}{hint}")
+            lines.append(f"{source}: unknown setting {name}{hint}")
+    return lines

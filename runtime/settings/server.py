@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from ottla.runtime.settings.definitions import SettingError, Value, server_settings
 from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint, parse_listeners, parse_voters
-from ottla.runtime.settings.properties import from_environment, parse_properties, refuse_unknown
+from ottla.runtime.settings.properties import from_environment, parse_properties, unknown_settings
+from ottla.runtime.settings.security import INTER_BROKER_PROTOCOL, broken_promises
 
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
 
@@ -22,13 +23,10 @@ class ServerConfig:
     """Typed reading of settings by Kafka's names; what a node derives from several of them stands as a property."""
 
     def __init__(self, texts: Mapping[str, str], source: str = "settings") -> None:
-        """Raises SettingError (one line) for an unknown name, an impossible value, or settings that contradict."""
-        refuse_unknown(texts, source)
-        known = server_settings()
+        """Raises SettingError: a line for each unknown name, impossible value and promise that cannot be kept, or one line
+        when settings contradict each other."""
         self.texts = dict(texts)
-        self._values: dict[str, Value] = {
-            name: known[name].parse(text) for name, text in texts.items() if name in known
-        }
+        self._values = _parse(texts, source)
         self.voters: dict[int, Endpoint] = parse_voters(self.strings("controller.quorum.voters"))
         self.bootstrap_controllers: tuple[Endpoint, ...] = tuple(
             parse_endpoint(each, BOOTSTRAP_SERVERS) for each in self.strings(BOOTSTRAP_SERVERS)
@@ -140,7 +138,7 @@ class ServerConfig:
     @property
     def inter_broker_listener(self) -> Listener:
         """Where the other brokers reach this one."""
-        wanted = self.string("inter.broker.listener.name").upper() or self.string("security.inter.broker.protocol")
+        wanted = self.string("inter.broker.listener.name").upper() or self.string(INTER_BROKER_PROTOCOL)
         return next((each for each in self.advertised_listeners if each.name == wanted), self.advertised_listeners[0])
 
     def _check(self) -> None:
@@ -156,6 +154,10 @@ class ServerConfig:
             self._check_controller()
         if self.is_broker and not self.client_listeners:
             raise SettingError("listeners has none for clients: add PLAINTEXT://host:port")
+        wanted = self.string("inter.broker.listener.name").upper()
+        if self.is_broker and wanted and wanted != self.inter_broker_listener.name:
+            names = ", ".join(each.name for each in self.advertised_listeners)
+            raise SettingError(f"inter.broker.listener.name={wanted}: write one that is advertised: {names}")
 
     def _check_controller(self) -> None:
         if self.voters and self.node_id not in self.voters:
@@ -165,3 +167,19 @@ class ServerConfig:
             )
         if self.controller_listener is None:
             raise SettingError("a controller needs controller.listener.names, and that name among its listeners")
+
+
+def _parse(texts: Mapping[str, str], source: str) -> dict[str, Value]:
+    """The values of the settings that are known. Raises SettingError with a line for each that cannot be."""
+    known = server_settings()
+    values: dict[str, Value] = {}
+    problems = broken_promises(texts) + unknown_settings(texts, source)
+    for name, text in texts.items():
+        try:
+            if name in known:
+                values[name] = known[name].parse(text)
+        except SettingError as error:
+            problems.append(str(error))
+    if problems:
+        raise SettingError("\n".join(problems))
+    return values
