@@ -1,9 +1,9 @@
 """Appending, beyond the hot path in `Log`: rolling, followers, the broker's own batches."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ottla.log import gaps, truncation
-from ottla.log.batch import CONTROL, BatchHeader, CorruptBatchError, check_crc, read_header
+from ottla.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatchError, check_crc, read_header
 from ottla.log.config import LogConfig
 from ottla.log.producer_state import Origin
 from ottla.log.records import RecordError, read_end_marker
@@ -39,7 +39,15 @@ def append_prepared(
         duplicate = log.producers.check(header)
         if duplicate is not None:
             return log.answer_duplicate(duplicate, header)
+        if header.attributes & TRANSACTIONAL:
+            refuse_unverified(header)
     return log.append_checked(view, header, leader_epoch, now_ms)
+
+
+def refuse_unverified(header: BatchHeader) -> NoReturn:
+    """Raises KafkaError (INVALID_TXN_STATE): a transaction without a coordinator would hold the last stable offset for ever."""
+    message = f"producer {header.producer_id}: no coordinator knows the transaction"
+    raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
 
 
 def recompressed(

@@ -7,7 +7,7 @@ Appending writes synchronously; what is on stable storage is another question (`
 from struct import Struct
 
 from ottla.log import aborted, append, cleaned, read, recovery, retention, times, truncation
-from ottla.log.batch import LOG_APPEND_TIME, BatchHeader
+from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.config import FOREVER, LogConfig
@@ -115,12 +115,15 @@ class Log(DurableLog):
         origin: Origin = Origin.CLIENT,
         *,
         transaction_version: int = 0,
+        verified: bool = False,
     ) -> AppendInfo:
         """Appends exactly one batch, stamped in place with its offset and epoch; ``view`` is not kept.
 
         ``origin`` COORDINATOR is for batches that the broker made itself: markers, offsets, transaction states. A repeated
-        batch is answered with its earlier offsets. Raises KafkaError: what `validate_client_batch` and the producer state
-        refuse, RECORD_LIST_TOO_LARGE, FENCED_LEADER_EPOCH, and StorageError when the directory takes nothing.
+        batch is answered with its earlier offsets. ``verified``: the coordinator knows the transaction that a client's batch
+        says it is of; without that it is refused, for nobody would ever end it. Raises KafkaError: what
+        `validate_client_batch` and the producer state refuse, INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, FENCED_LEADER_EPOCH,
+        and StorageError when the directory takes nothing.
         """
         if not self.root.writable:
             self.root.refuse()
@@ -132,6 +135,8 @@ class Log(DurableLog):
             duplicate = self.producers.check(header)
             if duplicate is not None:
                 return self.answer_duplicate(duplicate, header)
+            if header.attributes & TRANSACTIONAL and not verified:
+                append.refuse_unverified(header)
         if config.compression_type != "producer":
             view, header = append.recompressed(view, header, config)
         return self.append_checked(view, header, leader_epoch, now_ms)

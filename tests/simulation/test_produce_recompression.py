@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
-from ottla.log.batch import TRANSACTIONAL, BatchHeader, headers
+from ottla.log.batch import BatchHeader, headers
 from ottla.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.log.log import Log
 from ottla.log.records import decode_records
@@ -87,9 +87,9 @@ def test_sequences_are_checked_in_the_order_of_arrival() -> None:
         await cluster.start(compression_type="zstd")
         client = await cluster.client()
         for sequence, value in enumerate([LARGE, b"1", LARGE, b"3", LARGE]):
-            client.send_produce(value, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
-        client.send_produce(LARGE, producer_id=7, producer_epoch=0, base_sequence=9, transactional=True)
-        client.send_produce(LARGE, producer_id=7, producer_epoch=0, base_sequence=2, transactional=True)
+            client.send_produce(value, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        client.send_produce(LARGE, producer_id=7, producer_epoch=0, base_sequence=9)
+        client.send_produce(LARGE, producer_id=7, producer_epoch=0, base_sequence=2)
         assert await answers(client, 7) == [
             *((0, offset) for offset in range(5)),
             (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
@@ -97,7 +97,7 @@ def test_sequences_are_checked_in_the_order_of_arrival() -> None:
         ]
         found = stored(cluster.brokers[1].log())
         assert [header.base_sequence for header, _ in found] == [0, 1, 2, 3, 4]
-        assert all(header.attributes & TRANSACTIONAL and header.compression == ZSTD for header, _ in found)
+        assert all(header.compression == ZSTD for header, _ in found)
 
     run(scenario)
 

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.log.records import EndMarker, end_marker_batch
 from ottla.proto import metadata_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.disk import SimulatedFile
@@ -134,6 +135,34 @@ def test_zstd_needs_a_client_that_knows_it() -> None:
         ack = await client.produce(b"value", acks=1, version=6, compression=4)
         assert ack.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         assert (await client.produce(b"value", acks=1, version=7, compression=4)).error_code == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+def test_a_transaction_that_nobody_could_end_is_not_begun(codec: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), compression_type=codec)
+        client = await cluster.client()
+        await client.produce(b"before")
+        ack = await client.produce(b"x" * 100_000, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        assert ack.error_code == ErrorCode.INVALID_TXN_STATE
+        await client.produce(b"after")
+        log = cluster.brokers[1].log()
+        assert log.log_end_offset == log.high_watermark == log.last_stable_offset == 2
+
+    run(scenario)
+
+
+def test_control_batches_are_not_the_clients_to_write() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        marker = end_marker_batch(EndMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=1_000)
+        data = TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, bytes(marker))])
+        client.send("Produce", 9, ProduceRequest(None, -1, 1_000, [data]))
+        response = await client.receive("Produce", 9, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
 
     run(scenario)
 

@@ -111,7 +111,7 @@ def test_another_codec_is_recompressed_to_the_topics_own(open_log: OpenLog, make
 def test_a_transactions_end_moves_the_last_stable_offset(open_log: OpenLog, make_batch: MakeBatch) -> None:
     log = open_log()
     open_transaction = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-    log.append_as_leader(make_batch(2, **open_transaction), 0, NOW_MS)
+    log.append_as_leader(make_batch(2, **open_transaction), 0, NOW_MS, verified=True)
     log.append_as_leader(make_batch(1), 0, NOW_MS)
     log.set_high_watermark(3)
     assert log.last_stable_offset == 0
