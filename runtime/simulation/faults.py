@@ -263,12 +263,16 @@ def _arguments(rng: Random, nodes: Sequence[str], kind: str) -> tuple[Argument, 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """All that is needed to run a failure again. ``scenario`` names the code to run, ``reason`` is for people."""
+    """All that is needed to run a failure again. ``scenario`` names the code to run, ``reason`` is for people.
+
+    ``dimensions`` are what else the run has; None: what its seed draws.
+    """
 
     scenario: str
     seed: int
     faults: tuple[Fault, ...]
     reason: str = ""
+    dimensions: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -278,7 +282,14 @@ class Bundle:
         """ValueError, KeyError or TypeError when ``text`` is no bundle."""
         fields = json.loads(text)
         faults = tuple(Fault(**{**fault, "args": tuple(fault["args"])}) for fault in fields["faults"])
-        return cls(fields["scenario"], fields["seed"], faults, fields.get("reason", ""))
+        dimensions = fields.get("dimensions")
+        return cls(
+            fields["scenario"],
+            fields["seed"],
+            faults,
+            fields.get("reason", ""),
+            None if dimensions is None else tuple(dimensions),
+        )
 
 
 # --- making them fewer

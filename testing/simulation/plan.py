@@ -6,17 +6,26 @@ be lost, as in Kafka. So power is cut only while all nodes are up and in sync, a
 was in (or is back in all of them), nobody else is stopped. Bits rot under the same condition: two others have what was there. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate
 from ottla.testing.simulation.cluster import SimulatedCluster
-from ottla.testing.simulation.rot import ROT, rot
+
+
+class FaultKind(NamedTuple):
+    """How a fault begins and what it may take: ``stops`` a node; ``loses`` part of what its disk had for sure."""
+
+    begin: Begin
+    stops: bool = False
+    loses: bool = False
+
 
 POWER_CUTS = ("crash", "crash-in-disk-operation")
-LOSSES = (*POWER_CUTS, ROT)
-STOPS = ("kill", "wipe", *LOSSES)
+STOPS = ("kill", "wipe", *POWER_CUTS)
+USUAL = {name: FaultKind(begin, name in STOPS, name in POWER_CUTS) for name, begin in KINDS.items()}
 # Stops and cuts are what leads change hands by; the rest makes their timing odd.
 WEIGHTED_KINDS = (
     *("kill", "kill", "kill", "crash", "crash", "crash-in-disk-operation", "pause", "pause"),
@@ -31,20 +40,20 @@ def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
     return generate(rng, nodes, count=rng.randint(2, FAULTS_MAX), until_ms=until_ms, kinds=WEIGHTED_KINDS)
 
 
-def draw_rot(rng: Random, nodes: Sequence[str], until_ms: int) -> Fault:
-    """A bit of some log of some node, once there are logs."""
-    begin_ms = rng.randrange(until_ms // 4, until_ms - 1_000)
-    return Fault(begin_ms, ROT, (rng.choice(nodes), rng.random(), rng.randrange(8)), rng.randrange(50, 900))
-
-
 class Faults:
     """Applies faults at their times, except stops that no replication could survive."""
 
     def __init__(
-        self, cluster: SimulatedCluster, metadata: Callable[[], MetadataImage], on_wipe: Callable[[int], None]
+        self,
+        cluster: SimulatedCluster,
+        metadata: Callable[[], MetadataImage],
+        on_wipe: Callable[[int], None],
+        kinds: Mapping[str, FaultKind],
     ) -> None:
-        """``metadata`` answers the newest committed image; ``on_wipe`` is told whose metadata is gone."""
+        """``metadata`` answers the newest committed image; ``on_wipe`` is told whose metadata is gone. ``kinds``: besides the
+        usual ones."""
         self._cluster = cluster
+        self._kinds = {**USUAL, **kinds}
         self._metadata = metadata
         self._on_wipe = on_wipe
         self._loop = cluster.loop
@@ -57,14 +66,13 @@ class Faults:
             self._loop.at_ns(self._loop.now_ns + fault.time_ms * 1_000_000, self._loop.harness, self._begin, fault)
 
     def _begin(self, fault: Fault) -> None:
-        if fault.kind in STOPS and not self._may_stop(fault):
+        if self._kinds[fault.kind].stops and not self._may_stop(fault):
             self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
             return
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
-        begin: Begin = rot if fault.kind == ROT else KINDS[fault.kind]
-        end = begin(self._loop, *fault.args)
+        end = self._kinds[fault.kind].begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 
     def _end(self, fault: Fault, end: Callable[[], None]) -> None:
@@ -78,7 +86,7 @@ class Faults:
         if not self._is_cleared():
             return False
         self._suspect = None
-        if fault.kind not in LOSSES:
+        if not self._kinds[fault.kind].loses:
             return True
         if not self._all_in_sync():
             return False

@@ -38,6 +38,7 @@ class PlantedBug(NamedTuple):
     seed: int
     faults: tuple[Fault, ...]
     invariants: tuple[str, ...]
+    dimensions: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -161,6 +162,7 @@ BUGS = (
         1,
         AWAY,
         ("a snapshot is what the log says",),
+        ("topics",),
     ),
     PlantedBug(
         "count a follower twice",
@@ -177,5 +179,6 @@ BUGS = (
         1,
         POWER_CUTS,
         ("compaction keeps the last value of each key", "BrokenPromise"),
+        ("compaction",),
     ),
 )

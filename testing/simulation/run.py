@@ -11,7 +11,9 @@ import itertools
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from operator import add
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +23,7 @@ from rich.console import Console
 from ottla.runtime.simulation.faults import Bundle, Fault, shrink
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.seed_search import Failed, chunks_of, search
-from ottla.testing.simulation.scenario import RunResult, SimulationFailure, faults_of, run_seed
+from ottla.testing.simulation.scenario import NONE, RunResult, SimulationFailure, faults_of, run_seed
 
 SCENARIO = "cluster"
 SHRINK_RUNS_MAX = 60
@@ -30,15 +32,11 @@ SHRINK_RUNS_MAX = 60
 class Totals(NamedTuple):
     """What a number of seeds came to. Seconds of virtual time and of CPU."""
 
-    seeds: int = 0
-    virtual_s: float = 0.0
-    cpu_s: float = 0.0
-    acknowledged: int = 0
-    rolled: int = 0
-    cleaned: int = 0
-    forgotten: int = 0
-    snapshots: int = 0
-    installed: int = 0
+    seeds: int
+    virtual_s: float
+    cpu_s: float
+    counts: Counter[str]
+    dimensions: Counter[str]
 
     def plus(self, other: "Totals") -> "Totals":
         """Both together."""
@@ -47,43 +45,45 @@ class Totals(NamedTuple):
     def __str__(self) -> str:
         a_second = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
         return (
-            f"{self.seeds} seeds, {self.acknowledged} records acknowledged, {self.virtual_s / 3600:.2f} virtual hours "
-            f"({self.rolled} segments rolled, {self.forgotten} forgotten, {self.cleaned} cleanings, "
-            f"{self.snapshots} snapshots taken, {self.installed} installed) "
-            f"in {self.cpu_s:.0f} s of CPU: {a_second:.0f} virtual hours an hour, "
-            f"{self.cpu_s / max(1, self.seeds):.2f} s a seed"
+            f"{self.seeds} seeds, {self.virtual_s / 3600:.2f} virtual hours in {self.cpu_s:.0f} s of CPU: "
+            f"{a_second:.0f} virtual hours an hour, {self.cpu_s / max(1, self.seeds):.2f} s a seed\n"
+            f"{_told(self.counts)}\nwith {_told(self.dimensions)}"
         )
 
 
-def run_chunk(seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
+NOTHING = Totals(0, 0.0, 0.0, Counter(), Counter())
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def run_chunk(dimensions: Sequence[str] | None, seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
     """Runs seeds in this process."""
-    totals, failures = Totals(), list[Failed]()
+    totals, failures = NOTHING, list[Failed]()
     for seed in seeds:
         began_s = time.process_time()
-        run = Totals()
+        run = NOTHING
         try:
-            result = run_seed(seed)
-            run = Totals(
-                0,
-                result.virtual_s,
-                0.0,
-                result.acknowledged,
-                result.rolled,
-                result.cleaned,
-                result.forgotten,
-                result.snapshots,
-                result.installed,
-            )
+            result = run_seed(seed, dimensions=dimensions)
+            run = Totals(0, result.virtual_s, 0.0, Counter(result.counts), Counter(result.dimensions))
         except SimulationFailure as failure:
             failures.append(Failed(seed, failure.invariant, str(failure)))
         totals = totals.plus(run._replace(seeds=1, cpu_s=time.process_time() - began_s))
     return totals, failures
 
 
-def search_all(first: int, count: int | None, minutes: float | None, jobs: int, console: Console) -> list[Failed]:
+def search_all(
+    first: int,
+    count: int | None,
+    minutes: float | None,
+    jobs: int,
+    console: Console,
+    dimensions: Sequence[str] | None = None,
+) -> list[Failed]:
     """Runs them all and says what they came to."""
-    wanted = count if minutes is None else None
-    totals, failures = search(run_chunk, chunks_of(first, wanted, minutes), Totals(), jobs, console, wanted)
+    wanted, runs = count if minutes is None else None, partial(run_chunk, dimensions)
+    totals, failures = search(runs, chunks_of(first, wanted, minutes), NOTHING, jobs, console, wanted)
     console.print(str(totals), markup=False, highlight=False)
     return failures
 
@@ -96,39 +96,41 @@ def shrunk(failure: SimulationFailure, console: Console) -> Bundle:
         if next(runs) > SHRINK_RUNS_MAX:
             return False
         try:
-            run_seed(failure.seed, faults)
+            run_seed(failure.seed, faults, failure.dimensions)
         except SimulationFailure as other:
             return other.invariant == failure.invariant
         return False
 
     faults = shrink(failure.faults, fails)
     console.print(f"{len(failure.faults)} faults shrunk to {len(faults)}", highlight=False)
-    return Bundle(SCENARIO, failure.seed, tuple(faults), str(failure.error))
+    return Bundle(SCENARIO, failure.seed, tuple(faults), str(failure.error), failure.dimensions)
 
 
-def explain(seed: int, console: Console, directory: Path) -> None:
+def explain(seed: int, dimensions: Sequence[str] | None, console: Console, directory: Path) -> None:
     """Runs a failing seed again here: shrinks its faults, writes the bundle, shows the last events."""
     try:
-        run_seed(seed)
+        run_seed(seed, dimensions=dimensions)
     except SimulationFailure as failure:
         bundle = shrunk(failure, console)
         path = directory / f"simulation-{seed}.json"
         path.write_text(bundle.to_json(), encoding="utf-8")
         story = failure
         try:
-            run_seed(seed, bundle.faults)
+            run_seed(seed, bundle.faults, bundle.dimensions)
         except SimulationFailure as shorter:
             story = shorter
         for line in (story.events, *map(str, story.faults), str(failure), f"or: --replay {path}"):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def run_one(seed: int, faults: Sequence[Fault], console: Console, *, trace: bool) -> bool:
+def run_one(
+    seed: int, faults: Sequence[Fault], dimensions: Sequence[str] | None, console: Console, *, trace: bool
+) -> bool:
     """One run, told in detail. True when nothing was wrong."""
     for fault in faults:
         console.print(str(fault), markup=False, highlight=False)
     try:
-        result: RunResult = run_seed(seed, faults, _log_to_trace if trace else None)
+        result: RunResult = run_seed(seed, faults, dimensions, _log_to_trace if trace else None)
     except SimulationFailure as failure:
         console.print(failure.events, markup=False, highlight=False, soft_wrap=True)
         console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
@@ -170,21 +172,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, metavar="M", help="as many seeds as fit, instead of --seeds")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--seed", type=int, metavar="S", help="this seed alone")
+    parser.add_argument("--dimensions", metavar="A,B", help=f"every run has exactly these; {NONE}: only what all have")
     parser.add_argument("--trace", action="store_true", help="with --seed or --replay: print what every node does")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run what a bundle describes")
     parser.add_argument("--bundles", type=Path, default=Path(), metavar="DIR", help="where bundles of failures go")
     options = parser.parse_args(arguments)
-    console = Console()
+    console, dimensions = Console(), _named(options.dimensions)
     if options.replay is not None:
         bundle = Bundle.from_json(options.replay.read_text(encoding="utf-8"))
-        return 0 if run_one(bundle.seed, bundle.faults, console, trace=options.trace) else 1
+        return 0 if run_one(bundle.seed, bundle.faults, bundle.dimensions, console, trace=options.trace) else 1
     if options.seed is not None:
-        return 0 if run_one(options.seed, faults_of(options.seed), console, trace=options.trace) else 1
-    failures = search_all(options.first, options.seeds, options.minutes, options.jobs, console)
+        faults = faults_of(options.seed, dimensions)
+        return 0 if run_one(options.seed, faults, dimensions, console, trace=options.trace) else 1
+    failures = search_all(options.first, options.seeds, options.minutes, options.jobs, console, dimensions)
     if failures:
-        explain(failures[0].seed, console, options.bundles)
+        explain(failures[0].seed, dimensions, console, options.bundles)
         console.print(f"failing seeds: {', '.join(str(failure.seed) for failure in failures)}", highlight=False)
     return 1 if failures else 0
+
+
+def _named(text: str | None) -> list[str] | None:
+    """What ``--dimensions`` means; ``None``: each seed's own."""
+    if text is None:
+        return None
+    return [] if text == NONE else text.split(",")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ EARLIEST = -2
 FOREVER = 2**63 - 1
 TOMBSTONE_EVERY = 9  # of a keyed producer's records
 ONCE_EVERY = 7
+# A segment holds few batches: its indexes, of an entry a batch, are full soon. The records are of 1970: age is no reason.
+SMALL_SEGMENTS = {"segment_index_bytes": "96", "index_interval_bytes": "0", "retention_ms": "-1"}
 
 RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -12,9 +12,9 @@ from ottla.testing.simulation.scenario import SimulationFailure, run_seed
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
-    run_seed(bug.seed, bug.faults)
+    run_seed(bug.seed, bug.faults, bug.dimensions)
     with planted(bug), pytest.raises(SimulationFailure) as caught:
-        run_seed(bug.seed, bug.faults)
+        run_seed(bug.seed, bug.faults, bug.dimensions)
     assert caught.value.invariant in bug.invariants
 
 

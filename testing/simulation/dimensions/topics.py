@@ -1,17 +1,41 @@
 """A user who creates and deletes topics all the time."""
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
 from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.broker.wire.messages.delete_topics_response import DeleteTopicsResponse
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Client, Unreachable
+from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.workload import RETRY_S, BrokenPromise, create_topic
 
 PAUSE_S = 0.4
 DELETE_VERSION = 6
 DELETED = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Topics(Dimension):
+    name = "topics"
+    one_in = 2
+    _user: "TopicUser"
+
+    async def prepare(self) -> None:
+        self._user = TopicUser(self.run.client())
+
+    def users(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return [self._user.run()]
+
+    def progress(self) -> Mapping[str, int]:
+        return {"topics created and deleted": self._user.rounds}
+
+    async def check(self) -> None:
+        self._user.check(self.run.invariants.metadata)
+
+
+DIMENSION = Topics
 
 
 class TopicUser:

@@ -1,6 +1,11 @@
-"""A disk that lies: bits of a node's segments and indexes flip while it is down."""
+"""A disk that lies: bits of a node's segments and indexes flip while it is down.
 
-from collections.abc import Callable, Iterator
+That happens while all nodes are up and in sync, and as with power cuts nobody else is stopped until no ISR names the machine
+for what it had: two others have what was there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
 
 from ottla.log.batch import LOG_OVERHEAD, MAGIC_AT, read_header
 from ottla.log.errors import DamagedLogError
@@ -8,15 +13,46 @@ from ottla.log.log import Log
 from ottla.log.scrub import NOTHING
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.runtime.simulation.faults import KINDS
+from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.platter import Platter
 from ottla.testing.simulation.cluster import DATA
+from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.plan import FaultKind
 
 ROT = "rot"
-SETTINGS = {"ottla.log.scrub.interval.ms": "500", "ottla.log.scrub.bytes.per.second": "1000000000"}
 SUFFIXES = (".log", ".index", ".timeindex")
 PIECE_BYTES = 1 << 20
+
+
+class Rot(Dimension):
+    name = ROT
+    settings: Mapping[str, str] = {
+        "ottla.log.scrub.interval.ms": "500",
+        "ottla.log.scrub.bytes.per.second": "1000000000",
+    }
+
+    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
+        return [draw_rot(self.rng, nodes, until_ms)]
+
+    def kinds(self) -> Mapping[str, FaultKind]:
+        return {ROT: FaultKind(rot, stops=True, loses=True)}
+
+    def missing(self) -> str:
+        for number, server in self.run.servers.items():
+            for (topic, index), log in server.storage.manager.logs.items():
+                if not is_sound(log):
+                    return f"{topic}-{index} on {number} is damaged"
+        return ""
+
+
+DIMENSION = Rot
+
+
+def draw_rot(rng: Random, nodes: Sequence[str], until_ms: int) -> Fault:
+    """A bit of some log of some node, once there are logs."""
+    begin_ms = rng.randrange(until_ms // 4, until_ms - 1_000)
+    return Fault(begin_ms, ROT, (rng.choice(nodes), rng.random(), rng.randrange(8)), rng.randrange(50, 900))
 
 
 def rot(loop: SimulationLoop, name: str, share: float, bit: int) -> Callable[[], None]:

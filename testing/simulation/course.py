@@ -1,0 +1,273 @@
+"""The course of a run, in virtual time: a cluster, its weather, users; then it heals, and everything is read back.
+
+What every run has is here. Whatever only some have is a dimension (dimension.py), which uses the public part of `Run`.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from ottla.broker.broker import Broker
+from ottla.broker.replication.partition import Partition
+from ottla.quorum.metadata.views import TopicView
+from ottla.runtime.simulation.faults import Fault, last_end_ms
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.simulation.client import Client
+from ottla.testing.simulation.cluster import DATA, SimulatedCluster
+from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.plan import Faults
+from ottla.testing.simulation.workload import (
+    SMALL_SEGMENTS,
+    History,
+    SimulatedProducer,
+    check_history,
+    create_topic,
+    read_partition,
+)
+
+NODES = 3
+TOPIC, PARTITIONS = "flights", 3
+HEAL_S = 20.0
+GO_ON_S = 5.0
+POLL_S = 0.02
+
+
+class Run:
+    """One run. ``acknowledged`` records so far; ``healed_s`` is how long the cluster took to heal."""
+
+    def __init__(self, loop: SimulationLoop, faults: Sequence[Fault], dimensions: Sequence[Dimension]) -> None:
+        self.loop = loop
+        self.acknowledged = 0
+        self.healed_s = 0.0
+        self.producers: list[SimulatedProducer] = []
+        self._faults = faults
+        self._dimensions = dimensions
+        self.cluster = SimulatedCluster(
+            loop,
+            NODES,
+            settings={name: value for each in dimensions for name, value in each.settings.items()},
+            directories=(DATA, *dict.fromkeys(path for each in dimensions for path in each.directories)),
+            plain_brokers=sum(each.plain_brokers for each in dimensions),
+        )
+        self.invariants = Invariants(self.cluster)
+        self._topics: dict[str, None] = {}
+        self._clients: list[Client] = []
+        self._users: list[asyncio.Task[None]] = []
+        for each in dimensions:
+            each.run = self
+
+    # --- for dimensions
+
+    @property
+    def servers(self) -> Mapping[int, Broker]:
+        """The brokers that run now, by number."""
+        found = {number: self.cluster.running(number) for number in self.cluster.nodes}
+        return {number: each.broker for number, each in found.items() if each is not None and each.broker is not None}
+
+    def partition(self, number: int, topic: str, index: int) -> Partition | None:
+        """A replica as the running broker ``number`` has it."""
+        view, server = self.invariants.metadata.topics_by_name.get(topic), self.servers.get(number)
+        return server.replicas.partitions.get((view.id, index)) if view is not None and server is not None else None
+
+    def client(self) -> Client:
+        """One of its own for every user: it has one request in flight."""
+        client = Client(self.cluster.brokers)
+        self._clients.append(client)
+        return client
+
+    async def create_topic(self, name: str, partitions: int, **settings: str) -> None:
+        """A topic that lives as long as the run: at rest its replicas, three, are compared. ``settings`` with "_" for "."."""
+        await create_topic(self.client(), name, partitions, 3, **settings)
+        self._topics[name] = None
+
+    def produce(self, history: History, interval_s: float, batch: int = 1) -> SimulatedProducer:
+        """Another producer, begun when all dimensions are prepared: what it is told is checked, and read back at the end."""
+        return self.add_producer(SimulatedProducer(self.client(), history, interval_s, batch))
+
+    def add_producer(self, producer: SimulatedProducer) -> SimulatedProducer:
+        """As `produce`, one that was made elsewhere."""
+        producer.on_acknowledged = self.note_acknowledged
+        self.producers.append(producer)
+        return producer
+
+    def note_acknowledged(self, topic: str, index: int, offset: int) -> None:
+        """A user of `flights` or of any topic was told that its record stands at that offset."""
+        self.acknowledged += 1
+        self.invariants.acknowledged(topic, index, offset)
+
+    async def until(self, condition: Callable[[], str], what: str, limit_s: float) -> None:
+        """``condition`` answers what is missing, or nothing. Virtual seconds."""
+        deadline_s = self.loop.time() + limit_s
+        while missing := condition():
+            self._check_nodes()
+            if self.loop.time() > deadline_s:
+                raise InvariantViolation(
+                    "when faults end, the cluster heals", f"{what}: not after {limit_s} s: {missing}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    def counts(self) -> dict[str, int]:
+        """What the run came to."""
+        counts = {"records acknowledged": self.acknowledged, **self.invariants.storage.counts()}
+        for each in self._dimensions:
+            counts.update(each.counts())
+        return counts
+
+    # --- the course
+
+    async def main(self, loop: SimulationLoop) -> None:
+        """Raises InvariantViolation or BrokenPromise as soon as there is one."""
+        over = asyncio.Event()
+        self.invariants.on_violation.append(over.set)
+        driving = asyncio.ensure_future(self._drive())
+        driving.add_done_callback(lambda _: over.set())
+        try:
+            await over.wait()
+            if self.invariants.first is not None:
+                raise self.invariants.first
+            await driving
+        finally:
+            driving.cancel()
+            await self._dismiss()
+
+    async def _dismiss(self) -> None:
+        """The users go home: nothing of theirs stays open."""
+        for user in self._users:
+            user.cancel()
+        await asyncio.gather(*self._users, return_exceptions=True)
+        for client in self._clients:
+            client.close()
+
+    async def _drive(self) -> None:
+        self.cluster.start()
+        await self.until(self._all_ready, "the cluster starts", 5.0)
+        await self._prepare()
+        for producer in self.producers:
+            self._employ(producer.run())
+        for dimension in self._dimensions:
+            for user in dimension.users():
+                self._employ(user)
+        await self._weather()
+        await self._heal()
+        await self._everyone_goes_on()
+        for task in self._users:
+            task.cancel()
+        await self._read_back()
+
+    async def _prepare(self) -> None:
+        settings = dict(SMALL_SEGMENTS)
+        for dimension in self._dimensions:
+            settings.update(dimension.topic_settings)
+        await self.create_topic(TOPIC, PARTITIONS, **settings)
+        for index in range(PARTITIONS):
+            self.produce(History(TOPIC, index), 0.04 * (index + 1))
+        for dimension in self._dimensions:
+            await dimension.prepare()
+
+    def _employ(self, work: Coroutine[Any, Any, None]) -> None:
+        user = asyncio.ensure_future(work)
+        user.add_done_callback(self._user_ended)
+        self._users.append(user)
+
+    def _user_ended(self, user: "asyncio.Task[None]") -> None:
+        if user.cancelled() or (error := user.exception()) is None:
+            return
+        if isinstance(error, InvariantViolation):
+            self.invariants.violated(error.invariant, error.story)
+        else:
+            self.invariants.violated("users get answers a correct cluster gives", str(error) or repr(error))
+
+    async def _weather(self) -> None:
+        kinds = {name: kind for each in self._dimensions for name, kind in each.kinds().items()}
+        faults = Faults(self.cluster, lambda: self.invariants.metadata, self.invariants.metadata_wiped, kinds)
+        self.invariants.on_metadata.append(faults.metadata_changed)
+        faults.schedule(self._faults)
+        least_ms = max((each.least_ms for each in self._dimensions), default=0)
+        await asyncio.sleep(max(last_end_ms(self._faults), least_ms) / 1000 + 0.001)
+
+    async def _heal(self) -> None:
+        """When faults end, a user must not have to restart anything by hand."""
+        began_s = self.loop.time()
+        await self.until(self._all_ready, "every node takes requests again", HEAL_S)
+        await self.until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        for dimension in self._dimensions:
+            await self.until(dimension.missing, f"what {dimension.name} broke is whole again", HEAL_S)
+        await self.until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        self.healed_s = self.loop.time() - began_s
+
+    async def _everyone_goes_on(self) -> None:
+        before = self._progress()
+
+        def stuck() -> str:
+            now = self._progress()
+            waiting = [what for what, count in now.items() if count <= before.get(what, -1)]
+            return f"no more {', '.join(waiting)}" if waiting else ""
+
+        await self.until(stuck, "every user goes on", GO_ON_S)
+
+    def _progress(self) -> dict[str, int]:
+        progress = {
+            f"acknowledged of {each.history.topic}-{each.history.partition} for producer {number}": len(
+                each.history.acknowledged
+            )
+            for number, each in enumerate(self.producers)
+        }
+        for dimension in self._dimensions:
+            progress.update(dimension.progress())
+        return progress
+
+    async def _read_back(self) -> None:
+        client = self.client()
+        for producer in self.producers:
+            found = await read_partition(client, producer.history.topic, producer.history.partition)
+            check_history(producer.history, found)
+        await self.until(self._all_quiet, "followers hear what is committed", 5.0)
+        for topic in self._topics_kept():
+            self.invariants.check_at_rest(topic.id)
+        for dimension in self._dimensions:
+            await dimension.check()
+        if self.invariants.first is not None:
+            raise self.invariants.first
+
+    # --- what is missing still
+
+    def _check_nodes(self) -> None:
+        for failure in self.loop.unhandled:
+            raise InvariantViolation(
+                "nothing fails unseen", f"{failure['node']}: {failure['message']}: {failure.get('exception')!r}"
+            )
+
+    def _all_ready(self) -> str:
+        servers = {number: self.cluster.running(number) for number in self.cluster.nodes}
+        waiting = [number for number, server in servers.items() if server is None or not server.ready.is_set()]
+        return f"nodes {waiting}" if waiting else ""
+
+    def _all_in_sync(self) -> str:
+        image = self.invariants.metadata
+        fenced = [broker.id for broker in image.brokers.values() if broker.fenced]
+        if fenced:
+            return f"brokers {fenced} are fenced"
+        for topic in image.topics_by_id.values():
+            for index, view in topic.partitions.items():
+                if len(view.isr) < len(view.replicas) or view.leader < 0:
+                    return f"{topic.name}-{index}: leader {view.leader}, in sync {view.isr} of {view.replicas}"
+        servers = self.servers
+        behind = [
+            number
+            for number in self.cluster.nodes
+            if number not in servers or servers[number].context.image.offset < image.offset
+        ]
+        return f"nodes {behind} have old metadata" if behind else ""
+
+    def _all_quiet(self) -> str:
+        for topic in self._topics_kept():
+            for index, view in topic.partitions.items():
+                for number in view.replicas:
+                    log = self.servers[number].replicas.partitions[topic.id, index].log
+                    if log.high_watermark != self.invariants.committed_end(topic.id, index):
+                        return f"{topic.name}-{index} on {number} is at {log.high_watermark}"
+        return ""
+
+    def _topics_kept(self) -> list[TopicView]:
+        return [self.invariants.metadata.topics_by_name[name] for name in self._topics]
