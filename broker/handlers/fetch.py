@@ -98,7 +98,7 @@ class FetchHandler:
         by_id = reader.version >= FIRST_WITH_TOPIC_ID
         session = self._sessions.resume(session_id, session_epoch, uses_ids=by_id, now_ms=self._now_ms())
         if session.parked is not None:
-            session.parked.expire()  # a client that did not wait for its answer gets that first
+            session.parked.answer_now()  # a client that did not wait for its answer gets that first
         for topic, indexes in forgotten:
             for index in indexes:
                 self._forget_partition(session, session.forget((topic, index)))
@@ -122,5 +122,5 @@ class FetchHandler:
         """The session is gone: nobody may find it through a partition, and a request that waits on it is answered."""
         if session is not None:
             if session.parked is not None:
-                session.parked.expire()
+                session.parked.answer_now()
             stop_watching(session)

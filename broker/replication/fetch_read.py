@@ -68,15 +68,18 @@ def available_bytes(partition: Partition, wanted: Wanted, reader: Reader) -> int
     if locate(partition, wanted, reader) is not None:
         return PLENTY
     offset, limit = wanted[2], limit_for(partition, reader)
-    return min(partition.log.bytes_between(offset, limit), wanted[5]) if offset < limit else 0
+    if offset >= limit:
+        return 0
+    found = partition.log.bytes_between(offset, limit)
+    return found if found < wanted[5] else PLENTY  # waiting would not make its part of the answer any larger
 
 
 def read(
     partition: Partition, wanted: Wanted, reader: Reader, max_bytes: int, *, minimum_one: bool, wait: bool = True
-) -> FetchedPartition:
-    """The answer for one partition; at most ``max_bytes`` unless the first batch is larger and ``minimum_one``.
+) -> tuple[FetchedPartition, bool]:
+    """(the answer for one partition, whether there is more than is in it).
 
-    Raises KafkaError; without ``wait`` ColdReadError too.
+    At most ``max_bytes`` unless the first batch is larger and ``minimum_one``. Raises KafkaError; without ``wait`` ColdReadError too.
     """
     index, offset = wanted[0], wanted[2]
     diverging = locate(partition, wanted, reader)
@@ -84,17 +87,21 @@ def read(
     watermark, stable, start = log.high_watermark, log.last_stable_offset, log.log_start_offset
     if diverging is not None:
         parted = (diverging.epoch, diverging.end_offset)
-        return (index, 0, watermark, stable, start, None, -1, NO_RECORDS, parted, None, None)
+        return (index, 0, watermark, stable, start, None, -1, NO_RECORDS, parted, None, None), False
     limit = limit_for(partition, reader)
     aborted: list[tuple[int, int]] | None = [] if reader.isolation == READ_COMMITTED else None
-    if offset >= limit or max_bytes <= 0:
-        return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None)
-    data = log.read(offset, min(max_bytes, wanted[5]), limit, minimum_one=minimum_one, wait=wait).data
-    if data and reader.is_follower:
+    if offset >= limit or (max_bytes <= 0 and not minimum_one):
+        return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), offset < limit
+    found = log.read(offset, max(0, min(max_bytes, wanted[5])), limit, minimum_one=minimum_one, wait=wait)
+    data = found.data
+    if not data:
+        # Nothing, though one batch was to be given: what lies below the limit was compacted away.
+        return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), not minimum_one
+    if reader.is_follower:
         partition.served(reader.replica_id, offset)
-    if aborted is not None and data:
+    if aborted is not None:
         aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
-    return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None)
+    return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None), found.next_offset < limit
 
 
 def note_follower(

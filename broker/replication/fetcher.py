@@ -213,8 +213,7 @@ class LeaderFetcher:
         self._request(self._link)
 
     def _request(self, link: LeaderLink) -> None:
-        # The answer that opens a session is not to be waited for: until it is here no other request can be sent.
-        wait_ms = self._settings.max_wait_ms if self._session.is_incremental else 0
+        wait_ms = self._settings.max_wait_ms if self._session.may_wait else 0
         plan = self._session.next_request()
         number = self._session.number
         topics: dict[bytes, list[FetchPartition]] = {}

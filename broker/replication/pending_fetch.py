@@ -1,7 +1,7 @@
 """One Fetch request, from its first look at the partitions to its answer; parked in between if there is not enough.
 
 It looks only at its session's dirty partitions. Answered when there are ``min_bytes``, or an error or divergence to tell, or
-the time is up; never twice.
+more than the answer has room for, or the time is up; never twice. What had no room stays dirty and is first in line next time.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-Answers = list[tuple[SessionPartition, FetchedPartition]]
+Answers = list[tuple[SessionPartition, FetchedPartition, bool]]
+"""With each answer, whether there are records that had no room in it."""
+
+Cold = list[tuple[SessionPartition, ColdReadError]]
 
 
 class PendingFetch:
@@ -37,6 +40,7 @@ class PendingFetch:
         "_manager",
         "_named",
         "_timer",
+        "_warmed",
         "full",
         "max_bytes",
         "min_bytes",
@@ -64,10 +68,11 @@ class PendingFetch:
         # A follower's position is noted for what its request names; what may not be fetched keeps its error here.
         self._named: dict[SessionPartition, int] = dict.fromkeys(named, 0) if reader.is_follower else {}
         self.full = full
-        self.min_bytes = min_bytes
+        self.min_bytes = min(min_bytes, max_bytes)
         self.max_bytes = max_bytes
         self._timer: Timer | None = None
-        self._cold: list[ColdReadError] = []  # what the last look found not to be in the page cache
+        self._cold: Cold = []  # what the last look found not to be in the page cache
+        self._warmed: set[SessionPartition] | None = None  # what was waited for
         self._loading = self._done = False
 
     def start(self, max_wait_ms: int) -> None:
@@ -78,54 +83,59 @@ class PendingFetch:
         if wait and self.min_bytes > 1 and not self._enough():
             self._park(max_wait_ms)
             return
-        answers, size, urgent = self._read(wait=False)
-        if self._cold:
-            self._load(max_wait_ms)
-        elif urgent or size >= self.min_bytes or not wait:
-            self._respond(answers)
-        else:
-            self._park(max_wait_ms)
+        self._look(max_wait_ms if wait else 0)
 
     def look_again(self) -> None:
         if self._loading:
             return  # it looks again when that is done
         if self.min_bytes > 1 and not self._enough():
             self._watch_dirty()
-            return
-        answers, size, urgent = self._read(wait=False)
-        if self._cold:
-            self._load(0)
-        elif urgent or size >= self.min_bytes:
-            self._respond(answers)
         else:
-            self._watch_dirty()
+            self._look(0)
 
     def expire(self) -> None:
-        """The time is up, or the client asks for something else already: answers with what there is."""
-        self._respond(self._read(wait=True)[0])
+        """The time is up: answers with what there is, if need be from the disk."""
+        self._timer = None
+        if not self._loading:
+            self._look(0)
+
+    def answer_now(self) -> None:
+        """The client asks for something else already, or its session goes: answers with what is at hand."""
+        self._respond(self._read()[0])
+
+    def _look(self, wait_ms: int) -> None:
+        """Answers, or waits: for the disk, then for records, for up to ``wait_ms`` or the time it waits anyway."""
+        answers, size, urgent = self._read()
+        if self._cold:
+            self._load(wait_ms)
+        elif urgent or size >= self.min_bytes:
+            self._respond(answers)
+        elif self._timer is not None:
+            self._watch_dirty()
+        elif wait_ms > 0:
+            self._park(wait_ms)
+        else:
+            self._respond(answers)
 
     # Reads that have to wait for the disk.
 
-    def _load(self, max_wait_ms: int) -> None:
+    def _load(self, wait_ms: int) -> None:
         """A thread waits for the disk, for all partitions at once; then everything is looked at again."""
         cold, self._cold = self._cold, []
         self._loading = True
         if self.session.parked is not self:
             self.session.parked = self
             self.request.on_close(self._drop)
-        self._manager.cold_reads.load(cold, lambda: self._loaded(max_wait_ms))
+        self._manager.cold_reads.load([each for _, each in cold], lambda: self._loaded(cold, wait_ms))
 
-    def _loaded(self, max_wait_ms: int) -> None:
+    def _loaded(self, cold: Cold, wait_ms: int) -> None:
         self._loading = False
         if self._done:
             return
-        answers, size, urgent = self._read(wait=True)
-        if urgent or size >= self.min_bytes or (max_wait_ms <= 0 and self._timer is None):
-            self._respond(answers)
-        elif self._timer is None:
-            self._park(max_wait_ms)
-        else:
-            self._watch_dirty()
+        if self._warmed is None:
+            self._warmed = set()
+        self._warmed.update(entry for entry, _ in cold)  # read next time in any case, so that this ends
+        self._look(wait_ms)
 
     # Waiting.
 
@@ -188,40 +198,45 @@ class PendingFetch:
                 return True
         return False
 
-    def _read(self, *, wait: bool) -> tuple[Answers, int, bool]:
-        """(answers of the partitions looked at, bytes of records in them, whether one cannot wait).
+    def _read(self) -> tuple[Answers, int, bool]:
+        """(answers of the partitions looked at, bytes of records in them, whether they cannot wait).
 
-        Without ``wait`` the reads that would wait for the disk are left out and noted.
+        Reads that would wait for the disk are left out and noted, but for those that a thread has waited for.
         """
         answers: Answers = []
         size, urgent = 0, False
         for entry in self.session.dirty:
-            if size >= self.max_bytes and not self.full:
-                break  # the rest stays dirty, and is first in line next time
+            if 0 < size >= self.max_bytes and not self.full:
+                break
             try:
-                answer = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0, wait=wait)
+                answer, more = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0)
             except ColdReadError as cold:
-                self._cold.append(cold)
+                self._cold.append((entry, cold))
                 size += cold.length
                 continue
-            answers.append((entry, answer))
-            size += len(answer[7] or b"")
-            urgent = urgent or answer[1] != 0 or answer[8] is not None
+            found = len(answer[7] or b"")
+            had_no_room = more and not found
+            answers.append((entry, answer, had_no_room))
+            size += found
+            urgent = urgent or more or answer[1] != 0 or answer[8] is not None
+            if had_no_room and not self.full:
+                break  # or a fetch would cost what all partitions with a backlog cost, for the little room that is left
         return answers, size, urgent
 
-    def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool, wait: bool) -> FetchedPartition:
+    def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> tuple[FetchedPartition, bool]:
         index = entry.wanted[0]
         refusal = self._named.get(entry)
         if refusal:
-            return self._refused(entry, refusal)
+            return self._refused(entry, refusal), False
         partition = self._partition(entry)
         if partition is None:
-            return self._refused(entry, self._manager.missing_error(entry.topic, index))
+            return self._refused(entry, self._manager.missing_error(entry.topic, index)), False
+        wait = self._warmed is not None and entry in self._warmed
         try:
             return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one, wait=wait)
         except KafkaError as error:
             self._manager.note_damage(partition, error)
-            return self._refused(entry, error.code)
+            return self._refused(entry, error.code), False
 
     def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:
         self._manager.traffic.failed_fetches += 1
@@ -237,8 +252,8 @@ class PendingFetch:
         session = self.session
         topics: dict[Topic, list[FetchedPartition]] = {}
         leaders: list[int] = []
-        for entry, answer in answers:
-            if self._settle(entry, answer) or self.full:
+        for entry, answer, had_no_room in answers:
+            if self._settle(entry, answer, had_no_room) or self.full:
                 topics.setdefault(entry.topic, []).append(answer)
                 if answer[1]:
                     self.request.count_errors((answer[1],))
@@ -256,21 +271,22 @@ class PendingFetch:
         else:
             traffic.bytes_out += self.request.response_bytes
 
-    def _settle(self, entry: SessionPartition, answer: FetchedPartition) -> bool:
+    def _settle(self, entry: SessionPartition, answer: FetchedPartition, had_no_room: bool) -> bool:
         """Notes what the client is told; whether it is anything."""
         session = self.session
         if session.id == NO_SESSION:
             return True
-        exhausted = not answer[7] and not answer[1] and answer[8] is None
-        session.served(entry, exhausted=exhausted)
-        if exhausted:
-            partition = self._partition(entry)
-            if partition is not None:
-                partition.watches.watch(entry, follower=self.reader.is_follower)
+        tells = bool(answer[7]) or answer[1] != 0 or answer[8] is not None
+        if not had_no_room:
+            session.served(entry, exhausted=not tells)
+            if not tells:
+                partition = self._partition(entry)
+                if partition is not None:
+                    partition.watches.watch(entry, follower=self.reader.is_follower)
         news = entry.has_news(answer[2], answer[4])
         if answer[8] is not None:
             entry.was_not_heard()  # who has to truncate first adopts nothing else of the answer
-        return news or not exhausted
+        return news or tells
 
 
 def stop_watching(session: FetchSession) -> None:

@@ -27,9 +27,10 @@ class Appended(Protocol):
 
 
 class Read(Protocol):
-    """``data`` holds whole batches, the first of which may begin before the offset asked for."""
+    """``data`` holds whole batches, the first of which may begin before the offset asked for; ``next_offset`` follows them."""
 
     data: bytes
+    next_offset: int
 
 
 class Epochs(Protocol):

@@ -110,10 +110,8 @@ def batch(*values: bytes, timestamp: int = 1_000, **producer: int) -> bytearray:
 
 
 def fetch_request(positions: list[tuple[int, int]], **options: Any) -> FetchRequest:
-    partitions = [
-        FetchPartition(index, fetch_offset=offset, partition_max_bytes=options.pop("partition_bytes", 1 << 20))
-        for index, offset in positions
-    ]
+    limit = options.pop("partition_bytes", 1 << 20)
+    partitions = [FetchPartition(index, fetch_offset=offset, partition_max_bytes=limit) for index, offset in positions]
     topics = [FetchTopic(TOPIC, TOPIC_ID, partitions)] if partitions else []
     defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 50 << 20, "session_epoch": -1}
     return FetchRequest(topics=topics, **{**defaults, **options})

@@ -136,9 +136,30 @@ def test_a_client_that_does_not_wait_for_its_answer_gets_it_all_the_same() -> No
         slow_down(cluster)
         for epoch in (1, 2):
             client.send("Fetch", 12, fetch_request([(0, 2 * epoch)], session_id=session, session_epoch=epoch))
-        for epoch in (1, 2):
-            (topic,) = (await client.receive("Fetch", 12, FetchResponse)).responses
-            assert offsets(topic.partitions[0].records) == [2 * epoch, 2 * epoch + 1]
+        assert (await client.receive("Fetch", 12, FetchResponse)).responses == []  # what is at hand: nothing yet
+        (topic,) = (await client.receive("Fetch", 12, FetchResponse)).responses
+        assert offsets(topic.partitions[0].records) == [4, 5]
+
+    run(scenario)
+
+
+def test_a_wait_that_is_over_does_not_make_the_loop_read_from_the_disk() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client, other = await fill(cluster), await cluster.client()
+        asked = fetch_request([(0, 8)], max_wait_ms=1_000, min_bytes=50 << 20, partition_bytes=60 << 20)
+        client.send("Fetch", 12, asked)
+        await asyncio.sleep(0.5)
+        assert (await other.produce(VALUE)).error_code == 0  # another segment: the one of offset 8 is closed
+        assert (await other.produce(VALUE)).error_code == 0
+        chill(cluster)
+        slow_down(cluster)
+        await asyncio.sleep(0.45)
+        assert await other.latest() == (0, COUNT + 2)
+        start = cluster.loop.time()
+        (topic,) = (await client.receive("Fetch", 12, FetchResponse)).responses
+        assert offsets(topic.partitions[0].records) == [8, 9]
+        assert cluster.loop.time() - start > 0.1  # the thread's time
+        assert not cluster.brokers[1].node.platter.cold  # it was not read before a thread had
 
     run(scenario)
 

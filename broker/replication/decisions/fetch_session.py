@@ -2,7 +2,9 @@
 
 Ours goes one step further than Kafka's: a session keeps the partitions that *may* have news (``dirty``), so that a fetch
 costs what has changed and not the size of the session. A partition is dirty when the request named it, when it was touched
-(records, high watermark, leadership), and as long as its last answer was not empty. Source: FetchSession.scala, kraft.md 3.4.
+(records, high watermark, leadership), and as long as its last answer had records in it, or no room for those that there are.
+The order of the dirty ones is that of their turns: who was given something goes to the tail, who found no room stays ahead.
+Source: FetchSession.scala, kraft.md 3.4.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,8 +34,8 @@ class ParkedFetch(Protocol):
         """Something it may want has come."""
         ...
 
-    def expire(self) -> None:
-        """It must be answered now, with what there is."""
+    def answer_now(self) -> None:
+        """It must be answered in this moment, with what is at hand."""
         ...
 
 
@@ -115,7 +117,7 @@ class FetchSession:
         return entry
 
     def served(self, entry: SessionPartition, *, exhausted: bool) -> None:
-        """An answer for ``entry`` was made. What may have more goes to the tail, so that all get their turn."""
+        """An answer for ``entry`` was made, with all there was room for. What may have more goes to the tail: all get their turn."""
         self.dirty.pop(entry, None)
         if not exhausted:
             self.dirty[entry] = None

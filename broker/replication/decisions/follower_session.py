@@ -35,7 +35,7 @@ class FollowerSession:
     answers are matched to requests by number, and speak only of partitions that no later request named.
     """
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_named_in", "_session_id", "number", "partitions")
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_named_in", "_refused", "_session_id", "number", "partitions")
 
     def __init__(self) -> None:
         self.partitions: dict[Key, Wanted] = {}
@@ -45,10 +45,20 @@ class FollowerSession:
         self._named_in: dict[Key, int] = {}
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
+        self._refused = False
 
     @property
     def is_incremental(self) -> bool:
         return self._session_id != NO_SESSION
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the leader may keep a request until there are records.
+
+        Not one that is to open a session: until its answer is here no other request can be sent. But where the leader has no
+        room for sessions, not to wait would be to ask for everything without a pause.
+        """
+        return self.is_incremental or self._refused
 
     @property
     def has_changes(self) -> bool:
@@ -56,8 +66,9 @@ class FollowerSession:
         return bool(self._changed or self._forgotten)
 
     def put(self, key: Key, wanted: Wanted) -> None:
-        """Fetch ``key`` with these from the next request on."""
+        """Fetch ``key`` with these from the next request on; one that moved goes to the tail, so that all get their turn."""
         if self.partitions.get(key) != wanted:
+            self.partitions.pop(key, None)
             self.partitions[key] = wanted
             self._changed[key] = None
         # Named again, a partition is replaced in the session; forgetting it too would remove it.
@@ -99,13 +110,16 @@ class FollowerSession:
         if session_id == NO_SESSION:
             # No room on the leader, or the session became empty: go on naming everything.
             self.reset()
+            self._refused = True
         elif not self.is_incremental:
             self._session_id = session_id
             self._epoch = next_epoch(FIRST_EPOCH)
+            self._refused = False
         return True
 
     def reset(self) -> None:
         """The connection broke, or the leader forgot us: the next request starts a session and names everything."""
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
+        self._refused = False
         self._forgotten.clear()

@@ -82,7 +82,7 @@ class Looker:
     def look_again(self) -> None:
         self._log.append("looked")
 
-    def expire(self) -> None:
+    def answer_now(self) -> None:
         self._log.append("expired")
 
 
