@@ -96,16 +96,8 @@ class Cleaning:
         """Looks for work every ``log.cleaner.backoff.ms`` from now on."""
         self._timer = self._timers.call_later_ms(self._settings.backoff_ms, self._tick)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The log is deleted, or about to be cut: what was cleaned, or is being, is no more what the log holds.
-
-        Blocks for the disk where something was cleaned. OSError passes through.
-        """
-        self.cancel(partition)
-        self._cleaner.forget(partition)
-
     def cancel(self, partition: TopicPartition) -> None:
-        """Ends a running cleaning of the log: its directory failed."""
+        """The log is deleted, about to be cut, or lost: what is being cleaned is no more what the log holds."""
         running = self._running.get(partition)
         if running is not None:
             running.forgotten = True

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
+from ottla.broker.deletions import Deletions
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
@@ -18,7 +19,7 @@ from ottla.log.directory import DirectoryState
 from ottla.log.files import OPEN_FILES_MAX
 from ottla.log.log import Log, SyncTicket
 from ottla.log.manager import LogManager, ManagerSettings
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
@@ -82,7 +83,8 @@ class Storage:
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
         self.manager.on_directory_failed = self._directory_failed
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
-        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._forget_cleaning, speed)
+        self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
+        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, speed)
         self._expiring: list[TopicPartition] = []
         self.cleaner: LogCleaner | None = None
         self._cleaning = self._prepare_cleaning(start_cleaner)
@@ -94,8 +96,7 @@ class Storage:
         settings = cleaner_settings(self._config)
         if settings is None:
             return None
-        roots = [root.path for root in self.manager.roots if root.failure is None]
-        cleaner = self.cleaner = LogCleaner(self._host.disk, settings, roots)
+        cleaner = self.cleaner = LogCleaner(self._host.disk, settings, self.manager.checkpoints.cleaned)
         logs = self.manager.logs
         return Cleaning(
             cleaner, settings, logs.values, self._timers, self._host.clock, start_cleaner, self._cleaning_failed
@@ -184,19 +185,21 @@ class Storage:
         if self._cleaning is not None:
             self._cleaning.on_damage = look_at
 
-    def _forget_cleaning(self, partition: TopicPartition) -> None:
+    def _cancel_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
-            try:
-                self._cleaning.forget(partition)
-            except OSError as error:
-                self._cleaning_failed(partition, error)
+            self._cleaning.cancel(partition)
+
+    def _before_exchange(self, partition: TopicPartition) -> None:
+        self._cancel_cleaning(partition)
+        self._deletions.gather()
 
     def _before_truncation(
-        self, lower: Callable[[TopicPartition, int], None], partition: TopicPartition, to: int
+        self, lower: Callable[[Mapping[TopicIdPartition, int]], None], offsets: Mapping[TopicIdPartition, int]
     ) -> None:
-        """The cut goes below the saved recovery point: nothing else can reach what is cleaned."""
-        self._forget_cleaning(partition)
-        lower(partition, to)
+        """The cuts go below the saved recovery points: nothing else can reach what is cleaned."""
+        for key in offsets:
+            self._cancel_cleaning(key.partition)
+        lower(offsets)
 
     def _cleaning_failed(self, partition: TopicPartition, error: OSError) -> None:
         log = self.manager.logs.get(partition)
@@ -204,9 +207,8 @@ class Storage:
             log.root.failed(error)
 
     def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
-        if self._cleaning is not None:
-            for partition in partitions:
-                self._cleaning.cancel(partition)
+        for partition in partitions:
+            self._cancel_cleaning(partition)
         self._on_failed([root.directory_id], partitions)
 
     # What the replica manager asks.
@@ -221,17 +223,19 @@ class Storage:
         is_new: bool = True,
     ) -> PartitionLog:
         now_ms = self._host.clock.wall_ms()
+        self._deletions.finish(partition)  # another replica of the same topic, or another topic of the same name
         known = self.manager.logs.get(partition)
         if known is not None and known.topic_id != topic_id:
-            self._forget_cleaning(partition)  # it is of another topic, and set aside
+            self._cancel_cleaning(partition)  # it is of another topic, and set aside
+            self._deletions.gather()
         log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms, is_new=is_new)
         if log is not known:
             self._new_logs.sync_soon(log)
         return log
 
     def delete(self, partition: TopicPartition) -> None:
-        self._forget_cleaning(partition)
-        self.manager.delete(partition, self._host.clock.wall_ms())
+        self._cancel_cleaning(partition)
+        self._deletions.add(partition)
 
     def checkpoint_high_watermarks(self) -> None:
         self.manager.checkpoints.save_high_watermarks()
@@ -252,6 +256,7 @@ class Storage:
         self._expiring.clear()
         self._new_logs.close()
         self.moves.close()
+        self._deletions.close()
         if self._cleaning is not None:
             await self._cleaning.stop()
         await self._removals.close(drop_waiting=True)  # the next start finds what is left

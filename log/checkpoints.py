@@ -5,7 +5,7 @@ the file and the line; a file that is not there is an empty checkpoint.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.log.epochs import EpochEntries
@@ -28,7 +28,10 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """One of the four ``*-checkpoint`` files at the root of a log directory: an offset for each partition."""
+    """One of the four ``*-checkpoint`` files at the root of a log directory, as Kafka reads and writes it.
+
+    Ours say besides whose the offsets are: `ottla.log.owned_offsets`.
+    """
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -36,20 +39,18 @@ class OffsetCheckpoint:
 
     def read(self) -> dict[TopicPartition, int]:
         """Raises CheckpointError when the file is not whole."""
-        offsets: dict[TopicPartition, int] = {}
-        for number, fields in _read_table(self._disk, self._path, columns=3):
-            partition, offset = _integers(self._path, number, fields[1:])
-            offsets[TopicPartition(fields[0], partition)] = offset
-        return offsets
+        return dict(row for _, row in offset_rows(self._disk, self._path))
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._disk.write_atomically(self._path, offset_table(offsets))
+        rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
+        self._disk.write_atomically(self._path, table(rows, len(offsets)))
 
 
-def offset_table(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The contents of an `OffsetCheckpoint`."""
-    rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
-    return _table(rows, len(offsets))
+def offset_rows(disk: Disk, path: str) -> Iterator[tuple[int, tuple[TopicPartition, int]]]:
+    """The rows of an offset checkpoint and the lines they are in. Raises CheckpointError when the file is not whole."""
+    for number, fields in _read_table(disk, path, columns=3):
+        partition, offset = _integers(path, number, fields[1:])
+        yield number, (TopicPartition(fields[0], partition), offset)
 
 
 def read_epochs(disk: Disk, directory: str) -> EpochEntries:
@@ -62,7 +63,7 @@ def read_epochs(disk: Disk, directory: str) -> EpochEntries:
 def write_epochs(disk: Disk, directory: str, entries: EpochEntries, *, durable: bool = True) -> None:
     """Not ``durable``: after a crash the file may be the old one, the new one or torn."""
     path = f"{directory}/{LEADER_EPOCHS}"
-    data = _table((f"{epoch} {start_offset}" for epoch, start_offset in entries), len(entries))
+    data = table((f"{epoch} {start_offset}" for epoch, start_offset in entries), len(entries))
     if durable:
         disk.write_atomically(path, data)
         return
@@ -140,6 +141,10 @@ class CleanShutdown:
         return True
 
     @staticmethod
+    def is_marked(disk: Disk, root: str) -> bool:
+        return disk.exists(f"{root}/{CLEAN_SHUTDOWN}")
+
+    @staticmethod
     def broker_epoch(disk: Disk, root: str) -> int:
         """The broker epoch that shut down cleanly here; -1 when unknown. Read it before `take`."""
         path = f"{root}/{CLEAN_SHUTDOWN}"
@@ -195,5 +200,6 @@ def _integers(path: str, number: int, fields: list[str]) -> list[int]:
         raise CheckpointError(f"{path}: line {number}: {error}") from error
 
 
-def _table(rows: Iterable[str], count: int) -> bytes:
+def table(rows: Iterable[str], count: int) -> bytes:
+    """A version-0 checkpoint: version, count, rows."""
     return ("\n".join(["0", str(count), *rows]) + "\n").encode("utf-8")

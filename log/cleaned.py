@@ -19,7 +19,7 @@ def closed_segments(log: "Log") -> list[SegmentInfo]:
 
     Cleaning makes gaps, and a scan after a crash, which begins at the recovery point, takes a gap for a lost end.
     """
-    saved = log.root.saved_recovery_point(log.partition)
+    saved = log.root.saved_recovery_point(log.key)
     infos = []
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
         if following.base_offset > saved:

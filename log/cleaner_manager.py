@@ -6,7 +6,7 @@ cleaner.install(task, outcome)             on the loop: renames and swaps in mem
 cleaner.record(task)                       on a thread, one at a time: syncs, moves the checkpoint
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import DirtyRange, LogState, SegmentInfo, choose, dirty_range
 from ottla.log.cleaner_worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.runtime.disk import Disk
@@ -28,6 +28,8 @@ class CleanableLog(Protocol):
 
     @property
     def partition(self) -> TopicPartition: ...
+    @property
+    def key(self) -> TopicIdPartition: ...
     @property
     def directory(self) -> str: ...
     @property
@@ -77,11 +79,10 @@ class CleaningTask(msgspec.Struct):
 class LogCleaner:
     """``uncleanable`` names damaged logs and the damage: they wait for an operator, or for the replica to be healed."""
 
-    def __init__(self, disk: Disk, settings: CleanerSettings, roots: Sequence[str] = ()) -> None:
-        """``roots``: the log directories that work, whose checkpoints are read now."""
+    def __init__(self, disk: Disk, settings: CleanerSettings, cleaned: CleanedOffsets) -> None:
         self._disk = disk
         self._settings = settings
-        self._cleaned = CleanedOffsets(disk, roots)
+        self._cleaned = cleaned
         self._installed: dict[
             TopicPartition, CleaningTask
         ] = {}  # the last one of each log that was not forgotten since
@@ -139,16 +140,12 @@ class LogCleaner:
         self._disk.sync_directory(task.job.directory)
         partition = task.log.partition
         self._cleaned.record(
-            _root_of(task.log), partition, task.end_offset, unless=lambda: self._installed.get(partition) is not task
+            _root_of(task.log), task.log.key, task.end_offset, unless=lambda: self._installed.get(partition) is not task
         )
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The log is deleted or about to be cut: nothing of it is clean any more, on disk too. OSError passes through."""
-        self.cancel(partition)
-        self._cleaned.forget(partition)
-
     def cancel(self, partition: TopicPartition) -> None:
-        """A running cleaning no longer counts, nor does the damage it may have met."""
+        """The log is deleted, about to be cut, or lost: a running cleaning no longer counts, nor does the damage it may have
+        met. What was cleaned before is `CleanedOffsets`' to forget."""
         self._running.pop(partition, None)
         self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
@@ -157,7 +154,7 @@ class LogCleaner:
         return log.config.compacted and log.partition not in self._running and log.partition not in self.uncleanable
 
     def _first_dirty(self, log: CleanableLog) -> int:
-        return self._cleaned.of(_root_of(log), log.partition)
+        return self._cleaned.of(_root_of(log), log.key)
 
     def _job(self, log: CleanableLog, dirty: DirtyRange, now_ms: int) -> CleaningJob:
         config = log.config

@@ -1,11 +1,11 @@
 """A log directory's condition, shared by all logs in it: whether it takes data, whether it failed, what must be saved."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.log.config import FOREVER
 from ottla.log.errors import NO_ROOM, NOT_THE_DISK, StorageError
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition
 
 if TYPE_CHECKING:
     from ottla.log.durable_log import DurableLog
@@ -16,12 +16,14 @@ class DirectoryState:
     """One of ``log.dirs``. ``writable`` is one attribute, because every append reads it."""
 
     __slots__ = (
+        "cleaned_to",
         "condemned",
         "directory_id",
         "failure",
         "flushed",
         "free_bytes",
         "full",
+        "gone",
         "lower_points",
         "on_failure",
         "partitions",
@@ -48,7 +50,9 @@ class DirectoryState:
         self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
         self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
         self.start_offsets: SavedOffsets | None = None
-        self.lower_points: Callable[[TopicPartition, int], None] | None = None  # on disk
+        self.lower_points: Callable[[Mapping[TopicIdPartition, int]], None] | None = None  # on disk
+        self.cleaned_to: Callable[[TopicIdPartition], int] | None = None
+        self.gone: dict[TopicIdPartition, None] = {}  # logs that went; the checkpoints may still name them
 
     def refuse(self) -> NoReturn:
         """Raises the StorageError that tells why the directory takes nothing."""
@@ -81,13 +85,15 @@ class DirectoryState:
         self.full = full
         self.writable = not full and self.failure is None
 
-    def saved_recovery_point(self, partition: TopicPartition) -> int:
+    def saved_recovery_point(self, key: TopicIdPartition) -> int:
         """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
-        return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(partition, 0)
+        return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(key, 0)
 
-    def before_truncation(self, partition: TopicPartition, offset: int) -> None:
-        """Makes sure that a crash after the truncation does not find a recovery point or a log start above ``offset``."""
-        files = (self.recovery_points, self.start_offsets)
-        saved = max(-1 if file is None else file.highest(partition) for file in files)
-        if saved > offset and self.lower_points is not None:
-            self.lower_points(partition, offset)
+    def before_truncation(self, offsets: Mapping[TopicIdPartition, int]) -> None:
+        """Makes sure that a crash after the truncations does not find a recovery point or a log start above these offsets."""
+        files = [file for file in (self.recovery_points, self.start_offsets) if file is not None]
+        lower = {key: to for key, to in offsets.items() if any(file.highest(key) > to for file in files)}
+        if self.cleaned_to is not None:
+            lower.update({key: to for key, to in offsets.items() if self.cleaned_to(key) > to})
+        if lower and self.lower_points is not None:
+            self.lower_points(lower)

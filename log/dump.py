@@ -13,11 +13,13 @@ import msgspec
 from ottla.log import checkpoints, producer_snapshot, transactions
 from ottla.log.batch import DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, CorruptBatchError, check_crc
 from ottla.log.compression import NAMES
+from ottla.log.owned_offsets import read_owned
 from ottla.log.producer_entry import add_to_sequence
 from ottla.log.records import DECOMPRESSED_BYTES_MAX, ControlType, Record, control_type_of, decode_records
 from ottla.log.scan import scan_batches
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
+from ottla.runtime.identifiers import id_to_text
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -119,9 +121,12 @@ class EpochRow(Row, frozen=True):
 
 
 class CheckpointRow(Row, frozen=True):
+    """``topic_id``: whose the offset is; empty where the file does not say."""
+
     topic: str
     partition: int
     offset: int
+    topic_id: str = ""
 
 
 class PropertyRow(Row, frozen=True):
@@ -282,10 +287,8 @@ def _dump_epochs(disk: Disk, path: str) -> Iterator[Row]:
 
 
 def _dump_offsets(disk: Disk, path: str) -> Iterator[Row]:
-    offsets = checkpoints.OffsetCheckpoint(disk, path).read()
-    yield from (
-        CheckpointRow(partition.topic, partition.partition, offset) for partition, offset in sorted(offsets.items())
-    )
+    for ((topic, partition), topic_id), offset in sorted(read_owned(disk, path).items()):
+        yield CheckpointRow(topic, partition, offset, id_to_text(topic_id))
 
 
 def _dump_lines(disk: Disk, path: str) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.files import CachedFile, OpenFiles
-from ottla.log.names import TopicPartition
+from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
 from ottla.log.names_sync import NamesSync, UnsyncedNames
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.read import segment_before
@@ -111,6 +111,11 @@ class DurableLog:
         self._shared_names: SyncTicket | None = None
         self._generation = 0
         self._pinned: tuple[CachedFile, ...] = ()
+
+    @property
+    def key(self) -> TopicIdPartition:
+        """What is written about this log elsewhere stands for no other log of its name."""
+        return TopicIdPartition(self.partition, self.topic_id or NO_TOPIC_ID)
 
     # Segments
 

@@ -19,7 +19,7 @@ from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX, OpenFiles
 from ottla.log.log import Log
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.root_checkpoints import RootCheckpoints
 from ottla.log.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
 from ottla.runtime.disk import Disk, Lock
@@ -111,6 +111,8 @@ class LogManager:
         _logger.error("log directory %s failed: %s", root.path, error)
 
     def _open_root(self, root: DirectoryState, now_ms: int, config_of: Callable[[TopicPartition], LogConfig]) -> None:
+        if CleanShutdown.is_marked(self.disk, root.path):
+            self.checkpoints.claim(root)
         clean = CleanShutdown.take(self.disk, root.path)
         saved = self.checkpoints.take_up(root)
         found = roots.find(self.disk, root.path)
@@ -120,15 +122,18 @@ class LogManager:
             if partition in self.logs:
                 other = self.logs[partition].directory
                 raise LogDirectoryError(f"{partition} lies in {path} and in {other}: move one of them away")
+            topic_id = roots.read_topic_id(self.disk, path)
+            position = saved.of(partition, topic_id)
             log = Log.open(
                 self.disk,
                 path,
                 partition,
                 config_of(partition),
                 now_ms=now_ms,
-                recovery_point=saved.recovery_points.get(partition, 0),
-                log_start_offset=saved.start_offsets.get(partition, 0),
-                high_watermark=saved.high_watermarks.get(partition, 0),
+                recovery_point=position.recovery_point,
+                log_start_offset=position.log_start_offset,
+                high_watermark=position.high_watermark,
+                topic_id=topic_id,
                 clean_shutdown=clean,
                 files=self.files,
                 root=root,
@@ -206,10 +211,18 @@ class LogManager:
         if not root.writable:
             root.refuse()
         path = f"{root.path}/{partition}"
+        self.make_way(root, TopicIdPartition(partition, topic_id))
         log = Log.open(self.disk, path, partition, config, now_ms=now_ms, files=self.files, root=root)
         log.set_topic_id(topic_id)
         self.add(log)
         return log
+
+    def make_way(self, root: DirectoryState, key: TopicIdPartition) -> None:
+        """Before a log of that key begins in a directory: see `RootCheckpoints.make_way`. Raises StorageError."""
+        try:
+            self.checkpoints.make_way(root, key)
+        except OSError as error:
+            raise root.failed(error) from error
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         """Removes the partition: its directory gets another name now, and goes with `purge` after the delay.
@@ -242,6 +255,7 @@ class LogManager:
         del self.logs[log.partition]
         root = log.root
         root.forget(log)
+        self.checkpoints.went(log)
         path = self.retired_path(root, log.partition, suffix)
         try:
             self.disk.rename(log.directory, path)

@@ -16,6 +16,7 @@ def begin_move(manager: LogManager, log: Log, root: DirectoryState, now_ms: int)
         root.refuse()
     path = manager.retired_path(root, log.partition, roots.FUTURE_SUFFIX)
     start = log.log_start_offset
+    manager.make_way(root, log.key)  # it may have lain here before
     copy = Log.open(
         manager.disk, path, log.partition, log.config,
         now_ms=now_ms, log_start_offset=start, files=manager.files, root=root,

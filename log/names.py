@@ -11,3 +11,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+NO_TOPIC_ID = b""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of one topic and of no other that ever had, or will have, its name."""
+
+    partition: TopicPartition
+    topic_id: bytes  # NO_TOPIC_ID: unknown

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.log import aborted, gaps, truncation
+from ottla.log import aborted, gaps, roots, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
-from ottla.log.checkpoints import CheckpointError, PartitionMetadata, read_epochs
+from ottla.log.checkpoints import CheckpointError, read_epochs
 from ottla.log.cleaner_output import CLEANED_SUFFIX
 from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
 from ottla.log.errors import DamagedLogError
@@ -82,10 +82,7 @@ def _sweep(disk: Disk, directory: str) -> list[str]:
 
 
 def _read_topic_id(log: "Log", topic_id: bytes | None) -> None:
-    try:
-        log.topic_id = PartitionMetadata.read(log.disk, log.directory) or topic_id
-    except CheckpointError:
-        log.topic_id = topic_id  # torn: it was never synced, so nothing else of this partition was
+    log.topic_id = topic_id or roots.read_topic_id(log.disk, log.directory)
 
 
 def _sweep_orphans(log: "Log", names: list[str]) -> list[int]:
@@ -125,6 +122,11 @@ def _recover_segments(
         log.recovery_point = end
     else:
         end, scanned_from = _scan(log, recovery_point, stable_offset)
+        if end < recovery_point:
+            # What was stable does not go: this point is of another log, or the disk is not what it was. All may be torn.
+            recovery_point = 0
+            if scanned_from > bases[0]:
+                end, scanned_from = _scan(log, 0, stable_offset)
         log.recovery_point = min(recovery_point, end)
     log.log_end_offset = end
     log.log_start_offset = max(log_start_offset, bases[0])

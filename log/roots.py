@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, OffsetCheckpoint
+from ottla.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, PartitionMetadata
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.names import TopicPartition
+from ottla.log.owned_offsets import OwnedOffsets, read_owned
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.identifiers import id_to_text
 
@@ -116,10 +117,18 @@ def find(disk: Disk, root: str) -> Found:
     return Found(partitions, condemned)
 
 
-def read_checkpoint(disk: Disk, root: str, name: str) -> dict[TopicPartition, int]:
+def read_topic_id(disk: Disk, path: str) -> bytes | None:
+    """Whose a partition's directory is; None where that is not written, or torn. OSError passes through."""
+    try:
+        return PartitionMetadata.read(disk, path)
+    except CheckpointError:
+        return None  # it was never synced, so nothing else of this partition was
+
+
+def read_checkpoint(disk: Disk, root: str, name: str) -> OwnedOffsets:
     """The offsets of a checkpoint; none of a damaged one, which costs a longer recovery and nothing else."""
     try:
-        return OffsetCheckpoint(disk, f"{root}/{name}").read()
+        return read_owned(disk, f"{root}/{name}")
     except CheckpointError as error:
         _logger.warning("%s; going on without", error)
         return {}

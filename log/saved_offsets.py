@@ -1,11 +1,9 @@
 """A checkpoint file at the root of a log directory that is written behind the program's back, and what it may say meanwhile."""
 
-from ottla.log.checkpoints import offset_table
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition
+from ottla.log.owned_offsets import OwnedOffsets, owned_table
 from ottla.runtime.replaced_files import ReplacedFiles
 from ottla.runtime.work_later import Later, OnDone
-
-Offsets = dict[TopicPartition, int]
 
 
 class SavedOffsets:
@@ -13,12 +11,12 @@ class SavedOffsets:
 
     __slots__ = ("_files", "_path", "_under_way", "awaited", "saved")
 
-    def __init__(self, files: ReplacedFiles, path: str, saved: Offsets) -> None:
+    def __init__(self, files: ReplacedFiles, path: str, saved: OwnedOffsets) -> None:
         self._files = files
         self._path = path
         self._under_way = 0
         self.saved = saved
-        self.awaited: Offsets | None = None
+        self.awaited: OwnedOffsets | None = None
 
     @property
     def is_under_way(self) -> bool:
@@ -26,24 +24,24 @@ class SavedOffsets:
         return self._under_way > 0
 
     @property
-    def latest(self) -> Offsets:
+    def latest(self) -> OwnedOffsets:
         return self.saved if self.awaited is None else self.awaited
 
-    def highest(self, partition: TopicPartition) -> int:
+    def highest(self, key: TopicIdPartition) -> int:
         """The most that the file may say of a partition; -1 if nothing."""
-        return max(self.saved.get(partition, -1), self.latest.get(partition, -1))
+        return max(self.saved.get(key, -1), self.latest.get(key, -1))
 
-    def replace(self, offsets: Offsets) -> None:
+    def replace(self, offsets: OwnedOffsets) -> None:
         """Durable when it returns, and what is under way comes too late. Raises OSError."""
         if offsets != self.saved or self.awaited is not None:
-            self._files.prepare(self._path, lambda: offset_table(offsets))()
+            self._files.prepare(self._path, lambda: owned_table(offsets))()
             self.saved, self.awaited = offsets, None
 
-    def replace_later(self, offsets: Offsets, later: Later, on_done: OnDone) -> None:
+    def replace_later(self, offsets: OwnedOffsets, later: Later, on_done: OnDone) -> None:
         """``on_done`` is called only if there was something to write."""
         if offsets == self.saved and self.awaited is None:
             return
-        write = self._files.prepare(self._path, lambda: offset_table(offsets))
+        write = self._files.prepare(self._path, lambda: owned_table(offsets))
         self.awaited = offsets
         self._under_way += 1
 

@@ -93,7 +93,7 @@ def _start_at(log: "Log", offset: int) -> None:
 def _lower_recovery_point(log: "Log", offset: int) -> None:
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
-    log.root.before_truncation(log.partition, offset)
+    log.root.before_truncation({log.key: offset})
 
 
 def _unlink_behind(log: "Log", segment: Segment) -> None:

@@ -23,7 +23,7 @@ from ottla.log.dump import (
     time_index_entries,
 )
 from ottla.log.epochs import LeaderEpochCache
-from ottla.log.names import TopicPartition
+from ottla.log.owned_offsets import read_owned
 from ottla.log.records import decode_records
 from ottla.log.scan import scan_batches
 from ottla.runtime.disk import Disk
@@ -280,12 +280,12 @@ def _snapshots(disk: Disk, directory: str) -> Iterator[Finding]:
 
 def _checkpoint(disk: Disk, path: str, partitions: set[str]) -> Iterator[Finding]:
     try:
-        offsets = checkpoints.OffsetCheckpoint(disk, path).read()
+        offsets = read_owned(disk, path)
     except checkpoints.CheckpointError as error:
         yield Finding(path, -1, True, str(error))
         return
-    for partition, offset in offsets.items():
+    for (partition, _), offset in offsets.items():
         if offset < 0:
             yield Finding(path, -1, True, f"{partition}: offset {offset}")
-        if str(TopicPartition(*partition)) not in partitions:
+        if str(partition) not in partitions:
             yield Finding(path, -1, False, f"{partition} is not in this directory")

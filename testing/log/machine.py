@@ -68,19 +68,11 @@ class Machine:
         self.disk = SimulatedDisk(self.platter)
         self.manager = LogManager(self.disk, ["/data"], self.config, SETTINGS, self.rng)
         self.manager.open_all(self.now_ms)
-        self.cleaner = LogCleaner(self.disk, CleanerSettings(), ["/data"])
+        self.cleaner = LogCleaner(self.disk, CleanerSettings(), self.manager.checkpoints.cleaned)
         found = self.manager.logs.get(PARTITION)
         if found is not None and found.topic_id is None:
             self.manager.set_aside(found)  # nothing of it was ever synced
         self.log = self.manager.get_or_create(PARTITION, self.config, TOPIC_ID, now_ms=self.now_ms)
-        root, lower = self.log.root, self.log.root.lower_points
-        assert lower is not None
-
-        def before_truncation(partition: TopicPartition, offset: int) -> None:  # as the broker does
-            self.cleaner.forget(partition)
-            lower(partition, offset)
-
-        root.lower_points = before_truncation
 
     # Appending and reading
 

@@ -63,7 +63,7 @@ class FakeCleaner:
         self.running: dict[TopicPartition, Any] = {}
         self.installed: list[str] = []
         self.recorded: list[str] = []
-        self.forgotten: list[str] = []
+        self.cancelled: list[str] = []
         self.install_error: Exception | None = None
         self.record_error: OSError | None = None
         self.while_recording: Callable[[], None] = lambda: None
@@ -94,10 +94,8 @@ class FakeCleaner:
             raise self.record_error
         self.recorded.append(task.log.partition.topic)
 
-    def forget(self, partition: TopicPartition) -> None:
-        self.forgotten.append(partition.topic)
-
     def cancel(self, partition: TopicPartition) -> None:
+        self.cancelled.append(partition.topic)
         self.running.pop(partition, None)
 
 
@@ -244,11 +242,11 @@ def test_the_worker_of_a_log_that_goes_is_killed_and_its_result_unused() -> None
     async def test(bench: Bench) -> None:
         bench.tick()
         await bench.working(1)
-        bench.cleaning.forget(TopicPartition("a", 0))
+        bench.cleaning.cancel(TopicPartition("a", 0))
         assert bench.workers[0].killed
         bench.workers[0].finish()
         await bench.settled()
-        assert (bench.cleaner.forgotten, bench.cleaner.installed, bench.cleaner.recorded) == (["a"], [], [])
+        assert (bench.cleaner.cancelled, bench.cleaner.installed, bench.cleaner.recorded) == (["a"], [], [])
 
     run(lambda: Bench("a"), test)
 
@@ -257,7 +255,7 @@ def test_a_log_that_comes_back_is_not_cleaned_before_its_old_worker_is_gone() ->
     async def test(bench: Bench) -> None:
         bench.tick()
         await bench.working(1)
-        bench.cleaning.forget(TopicPartition("a", 0))
+        bench.cleaning.cancel(TopicPartition("a", 0))
         bench.tick()
         assert not bench.cleaner.running
         await bench.settled()
@@ -270,7 +268,7 @@ def test_a_log_that_comes_back_is_not_cleaned_before_its_old_worker_is_gone() ->
 def test_a_log_that_goes_while_its_worker_starts_has_it_killed() -> None:
     async def test(bench: Bench) -> None:
         bench.tick()
-        bench.cleaning.forget(TopicPartition("a", 0))
+        bench.cleaning.cancel(TopicPartition("a", 0))
         await bench.settled()
         assert all(worker.killed for worker in bench.workers)
         assert len(bench.workers) == 1
@@ -284,7 +282,7 @@ def test_a_log_that_goes_while_its_cleaning_is_recorded_is_forgotten_and_no_disk
 
         def while_recording() -> None:
             gone = threading.Event()
-            loop.call_soon_threadsafe(bench.cleaning.forget, TopicPartition("a", 0))
+            loop.call_soon_threadsafe(bench.cleaning.cancel, TopicPartition("a", 0))
             loop.call_soon_threadsafe(gone.set)
             assert gone.wait(WAIT_S)
 
@@ -294,7 +292,7 @@ def test_a_log_that_goes_while_its_cleaning_is_recorded_is_forgotten_and_no_disk
         await bench.working(1)
         bench.workers[0].finish()
         await bench.settled()
-        assert bench.cleaner.forgotten == ["a"]
+        assert bench.cleaner.cancelled == ["a"]
         assert bench.disk_errors == []
 
     run(lambda: Bench("a"), test)

@@ -50,11 +50,9 @@ class Bench:
         MetaProperties(CLUSTER_ID, 1, b"D" * 16).write(disk, "/data")
         self.clock = FakeClock()
         self.timers: list[tuple[int, Callable[[], None]]] = []
-        self.forgotten: list[str] = []
         self.cancelled: list[str] = []
         self.failed: list[TopicPartition] = []
         monkeypatch.setattr(WorkLater, "do", staticmethod(at_once))  # no loop runs here
-        monkeypatch.setattr(Cleaning, "forget", lambda _, partition: self.forgotten.append(str(partition)))
         monkeypatch.setattr(Cleaning, "cancel", lambda _, partition: self.cancelled.append(str(partition)))
         host = Host(self.clock, Random(1), disk, cast(Any, None), SyncLater())
         self.storage = Storage(
@@ -101,15 +99,15 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def test_a_deleted_logs_cleaning_ends_first(bench: Bench) -> None:
     bench.log("a")
     bench.storage.delete(TopicPartition("a", 0))
-    assert bench.forgotten == ["a-0"]
+    assert bench.cancelled == ["a-0"]
 
 
 def test_another_topics_log_of_the_same_name_ends_its_cleaning(bench: Bench) -> None:
     bench.log("a")
     bench.log("a")
-    assert bench.forgotten == []
+    assert bench.cancelled == []
     bench.log("a", topic_id=OTHER_TOPIC_ID)
-    assert bench.forgotten == ["a-0"]
+    assert bench.cancelled == ["a-0"]
 
 
 def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_recovery_point(bench: Bench) -> None:
@@ -120,17 +118,16 @@ def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_
     bench.storage.manager.checkpoints.save_points()
     bench.write(log)
     log.truncate_to(3)
-    assert bench.forgotten == []  # nothing above the saved recovery point is ever cleaned
+    assert bench.cancelled == []  # nothing above the saved recovery point is ever cleaned
     log.truncate_to(1)
-    assert bench.forgotten == ["a-0"]
-    assert log.root.saved_recovery_point(log.partition) == 1
+    assert bench.cancelled == ["a-0"]
+    assert log.root.saved_recovery_point(log.key) == 1
 
 
 def test_a_failed_directory_ends_the_cleanings_on_it(bench: Bench) -> None:
     log = bench.log("a")
     log.root.failed(OSError(5, "the disk is gone"))
     assert (bench.cancelled, bench.failed) == (["a-0"], [log.partition])
-    assert bench.forgotten == []  # what was cleaned is, should the directory come back
 
 
 def test_what_the_disk_says_to_a_cleaning_is_its_directorys(bench: Bench) -> None:
@@ -205,3 +202,51 @@ def test_a_log_that_went_before_its_name_was_synced_is_forgotten(bench: Bench) -
 
     asyncio.run(scenario())
     assert bench.failed == []
+
+
+def test_a_topic_of_many_partitions_is_deleted_in_a_few_turns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.deletions.TURN_LOGS_MAX", 3)
+    bench.storage._deletions._turn_left = 3
+    names = [TopicPartition(f"t{number}", 0) for number in range(8)]
+    for name in names:
+        bench.log(name.topic)
+    bench.fire(0)
+    logs = bench.storage.manager.logs
+    for name in names:
+        bench.storage.delete(name)
+    left = []
+    for _ in range(3):
+        left.append(len(logs))
+        bench.fire(0)
+    assert left == [5, 2, 0]
+
+
+def test_a_partition_that_comes_back_before_its_log_was_deleted_has_a_new_one(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.write(log)
+    bench.storage._deletions._turn_left = 0
+    bench.storage.delete(log.partition)
+    again = bench.log("a")
+    assert (log.abandoned, again.abandoned, again.log_end_offset) == (True, False, 0)
+
+
+def test_what_is_still_to_be_deleted_at_a_stop_does_not_lie_there_at_the_next_start(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.storage._deletions._turn_left = 0
+    bench.storage.delete(log.partition)
+    bench.storage._deletions.close()
+    assert bench.storage.manager.logs == {}
+
+
+def test_checkpoints_forget_deleted_logs_within_a_moment(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.write(log)
+    log.flush()
+    root = log.root
+    bench.storage.manager.checkpoints.save_points()
+    assert root.saved_recovery_point(log.key) == 1
+    bench.storage.delete(log.partition)
+    bench.fire(0)
+    bench.fire(100)
+    assert root.recovery_points is not None
+    assert root.recovery_points.saved == {}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.log.batch import headers
 from ottla.log.cleaner import clean
 from ottla.log.cleaner_manager import CleanerSettings, CleaningTask, LogCleaner
+from ottla.log.cleaner_offsets import CleanedOffsets
 from ottla.log.cleaner_worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
@@ -55,7 +56,7 @@ class Machine:
         self.disk = SimulatedDisk(self.platter)
         self.log = Log.open(self.disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW, recovery_point=self.recovery_point)
         self.log.set_high_watermark(self.log.log_end_offset)
-        self.cleaner = LogCleaner(self.disk, CleanerSettings(dedupe_buffer_bytes=160 * 8))
+        self.cleaner = LogCleaner(self.disk, CleanerSettings(dedupe_buffer_bytes=160 * 8), CleanedOffsets(self.disk))
 
     def append(self, pairs: list[tuple[str, str | None]], codec: int) -> None:
         records = [

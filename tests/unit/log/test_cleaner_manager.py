@@ -2,15 +2,16 @@
 
 import pytest
 
-from ottla.log.checkpoints import OffsetCheckpoint
 from ottla.log.cleaner import CleaningResult, clean
 from ottla.log.cleaner_manager import CleanerSettings, CleaningTask, LogCleaner
+from ottla.log.cleaner_offsets import CleanedOffsets
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import swap_files
 from ottla.log.cleaner_worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.owned_offsets import read_owned
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.disk import Disk
@@ -25,6 +26,7 @@ class FakeLog:
 
     def __init__(self, disk: Disk, topic: str, segments: int, config: LogConfig | None = None) -> None:
         self.disk = disk
+        self.key = TopicIdPartition(TopicPartition(topic, 0), bytes(range(16)))
         self.partition = TopicPartition(topic, 0)
         self.directory = f"/data/{topic}-0"
         self.config = config or LogConfig(cleanup_policy=("compact",))
@@ -73,8 +75,12 @@ def disk() -> Disk:
     return simulated
 
 
+SETTINGS = CleanerSettings(dedupe_buffer_bytes=1 << 20)
+
+
 def cleaner_on(disk: Disk, threads: int = 1) -> LogCleaner:
-    return LogCleaner(disk, CleanerSettings(threads=threads, dedupe_buffer_bytes=1 << 20, io_bytes_per_second=100))
+    settings = CleanerSettings(threads=threads, dedupe_buffer_bytes=1 << 20, io_bytes_per_second=100)
+    return LogCleaner(disk, settings, CleanedOffsets(disk))
 
 
 def done(disk: Disk, task: CleaningTask) -> Outcome:
@@ -89,7 +95,7 @@ def test_a_due_log_is_cleaned_and_remembered(disk: Disk) -> None:
     cleaner.record(task)
     assert log.bases == [0, 30]
     assert log.ensured == 1
-    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {log.partition: 30}
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {log.key: 30}
     assert cleaner_on(disk).next_task([log], NOW) is None
     log.roll()
     assert cleaner_on(disk).next_task([log], NOW) is not None
@@ -145,7 +151,7 @@ def test_a_damaged_log_is_set_aside_by_name(disk: Disk) -> None:
     assert not cleaner.install(task, Outcome(damage="CRC"))
     assert cleaner.uncleanable == {log.partition: "CRC"}
     assert cleaner.next_task([log], NOW) is None
-    cleaner.forget(log.partition)
+    cleaner.cancel(log.partition)
     assert cleaner.next_task([log], NOW) is not None
 
 
@@ -168,7 +174,7 @@ def test_the_result_for_a_log_deleted_meanwhile_is_dropped(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaner.next_task([log], NOW)
     assert task is not None
-    cleaner.forget(log.partition)
+    cleaner.cancel(log.partition)
     assert not cleaner.install(
         task, Outcome(result=CleaningResult(end_offset=1, cleaned=[], read_bytes=0, written_bytes=0))
     )
@@ -191,28 +197,63 @@ def cleaned(disk: Disk, log: FakeLog, cleaner: LogCleaner) -> CleaningTask:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_forgotten_log_is_not_clean_after_a_crash_either(disk: Disk, restarted: bool) -> None:
-    log, other, cleaner = FakeLog(disk, "a", 4), FakeLog(disk, "b", 4), cleaner_on(disk)
+    log, other, offsets = FakeLog(disk, "a", 4), FakeLog(disk, "b", 4), CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
     for each in (log, other):
         cleaner.record(cleaned(disk, each, cleaner))
     if restarted:
-        cleaner = LogCleaner(disk, CleanerSettings(), ["/data"])
-    cleaner.forget(log.partition)
-    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {other.partition: 30}
+        offsets = CleanedOffsets(disk)
+    offsets.forget("/data", [log.key])
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {other.key: 30}
+
+
+def test_deleted_logs_go_from_the_checkpoint_with_one_write(disk: Disk) -> None:
+    logs, offsets = [FakeLog(disk, topic, 4) for topic in "abc"], CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
+    for each in logs:
+        cleaner.record(cleaned(disk, each, cleaner))
+    before = disk.modified_ms("/data/cleaner-offset-checkpoint")
+    for each in logs[:2]:
+        offsets.drop("/data", each.key)
+        assert offsets.of("/data", each.key) == -1
+    assert disk.modified_ms("/data/cleaner-offset-checkpoint") == before
+    assert len(read_owned(disk, "/data/cleaner-offset-checkpoint")) == 3
+    offsets.write_dropped("/data")
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {logs[2].key: 30}
+    assert not offsets.has_dropped("/data")
+
+
+def test_a_deleted_log_that_comes_back_is_not_clean_after_a_crash_either(disk: Disk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
+    cleaner.record(cleaned(disk, log, cleaner))
+    offsets.drop("/data", log.key)
+    offsets.make_way("/data", log.key)
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {}
+
+
+def test_what_is_clean_of_a_topic_says_nothing_of_the_next_one_of_its_name(disk: Disk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
+    cleaner.record(cleaned(disk, log, cleaner))
+    again = CleanedOffsets(disk)
+    assert again.of("/data", log.key) == 30
+    assert again.of("/data", TopicIdPartition(log.partition, b"N" * 16)) == -1
 
 
 def test_a_log_forgotten_before_its_cleaning_is_recorded_is_not_recorded(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaned(disk, log, cleaner)
-    cleaner.forget(log.partition)
+    cleaner.cancel(log.partition)
     cleaner.record(task)
-    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {}
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {}
 
 
 def test_a_log_whose_directory_fails_stays_as_clean_as_it_was(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     cleaner.record(cleaned(disk, log, cleaner))
     cleaner.cancel(log.partition)
-    assert OffsetCheckpoint(disk, "/data/cleaner-offset-checkpoint").read() == {log.partition: 30}
+    assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {log.key: 30}
 
 
 def test_the_dirtiest_ratio_is_told_for_the_metrics(disk: Disk) -> None:

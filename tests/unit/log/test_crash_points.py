@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import CLEANER_OFFSETS, MetaProperties, OffsetCheckpoint
+from ottla.log.checkpoints import CLEANER_OFFSETS, MetaProperties
 from ottla.log.cleaner import clean
 from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
 from ottla.log.cleaner_worker import Outcome
@@ -18,6 +18,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
+from ottla.log.owned_offsets import read_owned
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -132,7 +133,7 @@ def check_compacted(story: Story, log: Log, found: list[tuple[int, bytes | None]
         assert offset in present or offset in story.due or any(each in present or each in story.due for each in later)
     for tombstone in story.due - {*present}:
         assert not {*range(tombstone % story.keys, tombstone, story.keys)} & {*present}, "a deleted value is back"
-    clean_to = OffsetCheckpoint(log.disk, f"/data/{CLEANER_OFFSETS}").read().get(PARTITION, 0)
+    clean_to = read_owned(log.disk, f"/data/{CLEANER_OFFSETS}").get(log.key, 0)
     assert clean_to <= story.cleaned_to
     keys = [offset % story.keys for offset in present if offset < clean_to]
     assert len(keys) == len(set(keys)), "the cleaner's checkpoint is ahead of what is clean"
@@ -229,7 +230,7 @@ def compact_twice(story: Story) -> None:
 
 def run_cleaner(story: Story, now_ms: int) -> None:
     """All of it: choose, map, write, swap, record."""
-    cleaner = LogCleaner(story.manager.disk, CleanerSettings(), ["/data"])
+    cleaner = LogCleaner(story.manager.disk, CleanerSettings(), story.manager.checkpoints.cleaned)
     task = cleaner.next_task([story.log], now_ms)
     assert task is not None
     story.cleaned_to = task.dirty.first_uncleanable

@@ -186,7 +186,7 @@ def test_damage_of_a_directorys_checkpoint_serves_no_wrong_record(seed: int, nam
     assert 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset <= max(END, log.log_start_offset)
     if len(disk.read_bytes(f"/data/{name}")) < len(whole) or bytes(1) in disk.read_bytes(f"/data/{name}"):
         assert (log.log_start_offset, log.log_end_offset) == (0, END)  # noticed, and gone on without
-    LogCleaner(disk, CleanerSettings(), ["/data"]).next_task([log], NOW_MS)
+    LogCleaner(disk, CleanerSettings(), manager.checkpoints.cleaned).next_task([log], NOW_MS)
     manager.close()
 
 

@@ -35,7 +35,7 @@ class Logs:
         settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=FLOOR)
         self.manager = LogManager(disk, ["/a", "/b"], LogConfig(), settings, Random(3))
         self.manager.open_all(NOW_MS)
-        self.cleaner = LogCleaner(disk, CleanerSettings(), ["/a", "/b"])
+        self.cleaner = LogCleaner(disk, CleanerSettings(), self.manager.checkpoints.cleaned)
         self.now_ms = NOW_MS
         self.registry = Registry()
         self.registry.add(

@@ -4,6 +4,7 @@
 """
 
 import os
+from collections.abc import Iterable
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.log.cleaner_offsets import CleanedOffsets
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition
 from ottla.testing.log.machine import COMPACTING, DELETING, Machine
 from ottla.testing.log.run import HistoryFailure, main, run_history, run_many, run_steps, steps_of
 
@@ -54,9 +55,9 @@ def test_a_history_goes_the_same_way_each_time(seed: int) -> None:
     assert ends[0] == ends[1]
 
 
-def _forget_in_memory_only(self: CleanedOffsets, partition: TopicPartition) -> None:
-    for table in self._tables.values():
-        table.pop(partition, None)
+def _forget_in_memory_only(self: CleanedOffsets, root: str, keys: Iterable[TopicIdPartition]) -> None:
+    for key in keys:
+        self._tables[root].pop(key, None)
 
 
 def test_a_failing_history_is_shrunk_and_names_the_command_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:

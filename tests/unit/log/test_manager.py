@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, MetaProperties, OffsetCheckpoint
+from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, MetaProperties
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.manager import LogManager, ManagerSettings
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.owned_offsets import read_owned
 from ottla.log.roots import LogDirectoryError, retired_name
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -26,6 +27,10 @@ CONFIG = LogConfig()
 
 def name(number: int) -> TopicPartition:
     return TopicPartition("flights", number)
+
+
+def key(number: int) -> TopicIdPartition:
+    return TopicIdPartition(name(number), TOPIC_ID)
 
 
 def format_directory(disk: SimulatedDisk, path: str, number: int, cluster: str = "c", node: int = 1) -> None:
@@ -392,8 +397,8 @@ def test_recovery_points_on_disk_are_what_was_synced(
         log.append_as_leader(make_batch(3), 0, NOW_MS)
     manager.logs[name(0)].flush()
     manager.checkpoints.save_points()
-    assert OffsetCheckpoint(disk, f"/a/{RECOVERY_POINTS}").read() == {name(0): 3}
-    assert OffsetCheckpoint(disk, f"/b/{RECOVERY_POINTS}").read() == {name(1): 0}
+    assert read_owned(disk, f"/a/{RECOVERY_POINTS}") == {key(0): 3}
+    assert read_owned(disk, f"/b/{RECOVERY_POINTS}") == {key(1): 0}
 
 
 def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
@@ -407,12 +412,12 @@ def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
     log.append_as_leader(make_batch(10), 0, NOW_MS)
     log.flush()
     manager.checkpoints.save_points()
-    assert log.root.saved_recovery_point(name(0)) == 0, "not written yet"
+    assert log.root.saved_recovery_point(key(0)) == 0, "not written yet"
     log.truncate_to(4)
     for work, on_done in waiting:
         at_once(work, on_done)
-    assert OffsetCheckpoint(manager.disk, f"{log.root.path}/{RECOVERY_POINTS}").read()[name(0)] <= 4
-    assert log.root.saved_recovery_point(name(0)) <= 4
+    assert read_owned(manager.disk, f"{log.root.path}/{RECOVERY_POINTS}")[key(0)] <= 4
+    assert log.root.saved_recovery_point(key(0)) <= 4
 
 
 def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make_batch: MakeBatch) -> None:
@@ -426,7 +431,7 @@ def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make
         manager.checkpoints.save_high_watermarks()
     for work, on_done in reversed(waiting):
         at_once(work, on_done)
-    assert OffsetCheckpoint(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}").read() == {name(0): 8}
+    assert read_owned(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}") == {key(0): 8}
 
 
 def test_what_is_condemned_is_removed_by_whom_the_shell_says(disk: SimulatedDisk, make_batch: MakeBatch) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints that are written later: what counts as saved meanwhile, and that the newest contents stay."""
 
-from ottla.log.checkpoints import OffsetCheckpoint
-from ottla.log.names import TopicPartition
+from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.owned_offsets import read_owned
 from ottla.log.saved_offsets import SavedOffsets
 from ottla.runtime.replaced_files import ReplacedFiles
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -9,7 +9,7 @@ from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.work_later import OnDone, Work, at_once
 
 PATH = "/points"
-A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+A, B = (TopicIdPartition(TopicPartition(name, 0), bytes(15) + name.encode()) for name in "ab")
 
 
 class Thread:
@@ -34,12 +34,12 @@ class Bench:
         self.file = SavedOffsets(ReplacedFiles(self.disk), PATH, {A: 1})
         self.told: list[OSError | None] = []
 
-    def save(self, offsets: dict[TopicPartition, int]) -> None:
+    def save(self, offsets: dict[TopicIdPartition, int]) -> None:
         self.file.replace_later(offsets, self.thread.later, self.told.append)
 
     @property
-    def on_disk(self) -> dict[TopicPartition, int]:
-        return OffsetCheckpoint(self.disk, PATH).read()
+    def on_disk(self) -> dict[TopicIdPartition, int]:
+        return read_owned(self.disk, PATH)
 
 
 def test_what_is_being_written_is_not_saved_but_may_be_there() -> None:
