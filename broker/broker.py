@@ -73,7 +73,7 @@ class Broker:
             LifecycleSettings.of(config),
             channel,
             loader,
-            lambda: loader.published_offset,
+            lambda: loader.confirmed_offset,
             timers,
             on_epoch=self._registered,
             on_fatal=on_fatal,

@@ -68,7 +68,7 @@ class BrokerLifecycle:
         on_epoch: Callable[[int], None],
         on_fatal: Callable[[Exception], None],
     ) -> None:
-        """``applied_offset``: of the last metadata record the publishers applied. ``on_epoch`` is told the broker epoch."""
+        """``applied_offset``: of the last metadata record the publishers applied, as far as that is known to be committed. ``on_epoch`` is told the broker epoch."""
         self._registration = registration
         self._settings = settings
         self._controller = controller

@@ -106,7 +106,7 @@ class Server:
             self._log,
             election_store,
             listener,
-            deliver_from=loader.next_offset,
+            applied=loader.applied,
             sync_later=SyncLater(),
             on_failure=self._quorum_failed,
             snapshot_directory=directory,
@@ -270,7 +270,10 @@ class _Fanout:
             self.controller.on_leader_change(leader)
         self._on_leader_change()
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None:
+        self._loader.on_confirmed()
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
         await self._loader.on_snapshot(store_path, offset, epoch)
         if self.controller:
             self.controller.on_snapshot()

@@ -16,6 +16,12 @@ LOST_ITS_LOG = (
     "directory; else restore the metadata log from a copy. What is left was not touched: see ottla log dump"
 )
 
+HISTORY_GONE = (
+    "the leader lacks what was committed here: the disk of another controller went back in time or was replaced. Started again, this "
+    "node goes by the leader's log, and what that lacks is lost; stop the others and restore their disks if it must not be. See "
+    "docs/quorum.md, Lost disks"
+)
+
 _logger = logging.getLogger(__name__)
 
 

@@ -7,6 +7,7 @@ from ottla.quorum.batches import committed_batches
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumListener
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.instructions import LeaderChanged
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 
 READ_BYTES = 1 << 20  # delivered in one go before the loop gets its turn
 TURN_RECORDS = 500  # and as many records as this: they may be ten thousand partitions of one topic
@@ -20,11 +21,11 @@ class CommitDelivery:
         self,
         log: MetadataLog,
         listener: QuorumListener,
-        from_offset: int,
+        applied: OffsetAndEpoch,
         call_soon: Callable[[Callable[[], None]], None],
         on_delivered: Callable[[], None],
     ) -> None:
-        """``call_soon`` calls what it is given later, from the loop; ``on_delivered`` is told when all there is was told."""
+        """``applied``: what the listener has. ``call_soon`` calls what it is given later, from the loop; ``on_delivered`` is told when all there is was told."""
         self._on_delivered = on_delivered
         self._log = log
         self._listener = listener
@@ -32,9 +33,13 @@ class CommitDelivery:
         self._kept: deque[CommittedBatch] = deque()
         self._kept_records = 0
         self._pending_leader: LeaderChanged | None = None
-        self._paused = False
-        self.next_offset = from_offset
+        self._paused = self._confirmed = False
+        self.applied = applied
         self.high_watermark = 0
+
+    @property
+    def next_offset(self) -> int:
+        return self.applied.offset
 
     def keep(self, batches: list[CommittedBatch]) -> None:
         """What was just appended here as leader, in order."""
@@ -58,13 +63,12 @@ class CommitDelivery:
         self.deliver()
 
     def pause(self) -> None:
-        """A snapshot is about to take the place of what was told: nothing more is, until `restart_at`."""
-        self._paused = True
+        """A snapshot is about to take the place of what was told, which counts no more: nothing is told until `restart_at`."""
+        self._paused, self.applied = True, OffsetAndEpoch(0, 0)
 
-    def restart_at(self, offset: int) -> None:
-        """A snapshot stands for everything below ``offset``. What follows it is told with the next `deliver`."""
-        self._paused = False
-        self.next_offset = offset
+    def restart_at(self, snapshot: OffsetAndEpoch) -> None:
+        """The listener has what ``snapshot`` says. What follows it is told with the next `deliver`."""
+        self._paused, self.applied = False, snapshot
         self.forget_kept()
         self._announce()
 
@@ -73,6 +77,7 @@ class CommitDelivery:
         told = 0
         if self._paused:
             return
+        self._confirm()
         while self.next_offset < self.high_watermark:
             if told >= TURN_RECORDS:
                 self._call_soon(self.deliver)
@@ -85,6 +90,12 @@ class CommitDelivery:
                 self._deliver_from_log()
                 told = TURN_RECORDS
         self._on_delivered()
+
+    def _confirm(self) -> None:
+        """Nothing below the high watermark is ever cut in this life."""
+        if not self._confirmed and self.next_offset <= self.high_watermark:
+            self._confirmed = True
+            self._listener.on_confirmed()
 
     def _take_kept(self) -> CommittedBatch:
         batch = self._kept.popleft()
@@ -100,7 +111,7 @@ class CommitDelivery:
         assert self.next_offset > start, f"nothing readable at {start} below {until}"
 
     def _tell(self, batch: CommittedBatch) -> None:
-        self.next_offset = batch.last_offset + 1
+        self.applied = OffsetAndEpoch(batch.last_offset + 1, batch.epoch)
         self._listener.on_commit(batch)
         self._announce()
 

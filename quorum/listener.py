@@ -33,10 +33,15 @@ class QuorumListener(Protocol):
         """The local node's own leadership is told only after everything committed before it was delivered."""
         ...
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        """The state below ``offset`` is to be replaced by the store in the file at ``store_path``; until it is, nothing is
-        committed and no leadership of this node is told. When a later snapshot arrives meanwhile the file may go: an
-        exception then only says that this one was not taken."""
+    def on_confirmed(self) -> None:
+        """Told once, before the first commit: what the state was made of is committed in the log that this node follows now. Until
+        then that may turn out to be gone (see `on_snapshot`)."""
+        ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
+        """The state below ``offset`` is to be replaced by the store in the file at ``store_path`` (None: by nothing); until it
+        is, nothing is committed and no leadership of this node is told. When a later snapshot arrives meanwhile the file may
+        go: an exception then only says that this one was not taken. It may stand before what was told and not confirmed."""
         ...
 
 

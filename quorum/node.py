@@ -15,6 +15,7 @@ from ottla.quorum.delivery import CommitDelivery
 from ottla.quorum.describe import describe_quorum, description_to_proto, quorum_members
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.group_commit import GroupCommit
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import (
     LeaderAndEpoch,
     QuorumDescription,
@@ -37,6 +38,7 @@ from ottla.quorum.raft.events import (
     ShutdownRequested,
     Started,
 )
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
@@ -72,12 +74,12 @@ class QuorumNode:
         store: KeyValueStore,
         listener: QuorumListener,
         *,
-        deliver_from: int = 0,
+        applied: OffsetAndEpoch = BEGINNING,
         sync_later: SyncLater | None = None,
         on_failure: Callable[[QuorumFailure], None] | None = None,
         snapshot_directory: str | None = None,
     ) -> None:
-        """``deliver_from``: the first offset the listener has not applied. ``on_failure`` is told once, if ever. Without a
+        """``applied``: where the listener stands, and the epoch of the last record it applied. ``on_failure`` is told once, if ever. Without a
         ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, QuorumStateError, ValueError,
         OSError."""
         self.settings = settings
@@ -97,7 +99,7 @@ class QuorumNode:
         self._peers = Peers(transport, self._peer_broken)
         self.voter_changes = VoterChanges(state, self._peers, transport, driver.handle)
         self.on_peer_broken: Callable[[int], None] | None = None
-        delivery = CommitDelivery(log, listener, deliver_from, driver.call_soon, self._delivered)
+        delivery = CommitDelivery(log, listener, applied, driver.call_soon, self._delivered)
         self._exchange = SnapshotExchange(self._snapshots, log, listener, delivery, driver)
         self._commits = GroupCommit(settings, state, host.clock, log, sync_later or SyncLater(), delivery, driver, mark)
         self._performer = Performer(
@@ -126,9 +128,9 @@ class QuorumNode:
             self._taker.source = source
 
     async def start(self) -> None:
-        """Takes part from here on. A listener that stands before the log's start is given the latest snapshot first.
-        Raises LogStartError when that is damaged, OSError."""
-        await self._exchange.begin(self._state.log.snapshot)
+        """Takes part from here on. A listener that stands before the log's start, or has what the log does not say, is given the
+        latest snapshot first, or nothing. Raises LogStartError when that is damaged, OSError."""
+        await self._exchange.begin(self._state.log)
         self._driver.start(self._performer.perform, self._commits)
         if self._taker is not None:
             self._taker.start()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.quorum import messages_proto
+from ottla.quorum.complaints import HISTORY_GONE
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
@@ -109,7 +110,9 @@ class Performer:
     def _truncate(self, instruction: do.TruncateTo) -> None:
         _logger.info("truncating the metadata log to %d", instruction.offset)
         self._mark.cut_at(instruction.offset)
+        self._exchange.before_cut(instruction.offset)
         self._log.truncate_to(instruction.offset)
+        self._exchange.after_cut(self._state.log)
 
     def _install(self, instruction: do.InstallSnapshot) -> None:
         self._mark.cut_at(self._log.log_start_offset)
@@ -136,4 +139,5 @@ class Performer:
         self._delivery.leader_changed(instruction)
 
     def _fault(self, instruction: do.Fault) -> None:
-        self._driver.fail(f"{instruction.kind}: {instruction.detail}")
+        advice = f"; {HISTORY_GONE}" if instruction.kind is do.FaultKind.COMMITTED_TRUNCATION else ""
+        self._driver.fail(f"{instruction.kind}: {instruction.detail}{advice}")

@@ -1,4 +1,5 @@
-"""Pieces of snapshots given to others and taken from them, and the snapshot that takes the log's place. See raft/snapshots.py."""
+"""Pieces of snapshots given to others and taken from them, and the snapshot that takes the place of log and image, or of the image
+alone. See raft/snapshots.py and image_fit.py."""
 
 import asyncio
 import logging
@@ -8,12 +9,13 @@ from functools import partial
 from ottla.quorum import messages_proto
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
+from ottla.quorum.image_fit import BEGINNING, Fit, fit
 from ottla.quorum.listener import QuorumListener
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.raft.events import SnapshotInstalled
 from ottla.quorum.raft.instructions import InstallSnapshot, ReadSnapshotAndRespond, StoreSnapshotChunk
-from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse
 from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
 from ottla.quorum.snapshotting import read_piece
@@ -41,16 +43,39 @@ class SnapshotExchange:
         self._untold: OffsetAndEpoch | None = None  # the latest that the listener is to be given
         self._telling: asyncio.Task[None] | None = None
 
-    async def begin(self, latest: OffsetAndEpoch | None) -> None:
-        """A listener that stands before the log's start is given the latest snapshot. Raises LogStartError when that is damaged."""
-        if self._delivery.next_offset >= self._log.log_start_offset:
+    async def begin(self, log: LogSummary) -> None:
+        """A listener that stands before the log's start, or has what the log does not say, begins anew. Raises LogStartError when
+        it cannot."""
+        applied = self._delivery.applied
+        if self._keeps(applied, log):
             return
-        assert self._files is not None, "align_log saw to it"
-        assert latest is not None, "align_log saw to it"
-        if not await on_thread(partial(self._files.is_sound, latest)):
-            raise LogStartError(f"{self._files.path(latest)} is damaged, and the log begins after it")
+        if applied.offset > log.start:
+            _tell_of_rebuild(applied, log)
+        latest = log.snapshot or BEGINNING
+        if latest is not BEGINNING and not await on_thread(partial(self._sound, latest)):
+            raise LogStartError(f"{self._path(latest)} is damaged, and the metadata image cannot be made without it")
         await self._tell(latest)
-        self._delivery.restart_at(latest.offset)
+        self._delivery.restart_at(latest)
+
+    def _keeps(self, applied: OffsetAndEpoch, log: LogSummary) -> bool:
+        """Raises LogStartError."""
+        decided = fit(applied, log)
+        if decided is Fit.REFUSE:
+            raise LogStartError(f"the metadata log begins at {log.start} and no snapshot has what lies before")
+        return decided is Fit.GO_ON
+
+    def before_cut(self, offset: int) -> None:
+        """The log is about to be cut at ``offset``."""
+        if self._files is not None:
+            self._files.discard_beyond(offset)
+
+    def after_cut(self, log: LogSummary) -> None:
+        """It was, and is ``log`` now. Whoever has what is gone begins anew, over turns of the loop as with a received snapshot. A crash
+        until then is nothing: the next start finds what the image is. Raises LogStartError."""
+        stands = self._delivery.applied if self._untold is None else self._untold
+        if not self._keeps(stands, log):
+            _tell_of_rebuild(stands, log)
+            self._give_listener(log.snapshot or BEGINNING)
 
     def give(self, instruction: ReadSnapshotAndRespond, is_over: Callable[[], bool]) -> None:
         """On a thread: nobody may have read the file of late. Once ``is_over``, there is nobody to answer."""
@@ -77,11 +102,14 @@ class SnapshotExchange:
             return SnapshotInstalled(None)
         self._log.truncate_fully_and_start_at(snapshot.offset)
         self._files.remove_older(snapshot)
+        self._give_listener(snapshot)
+        return SnapshotInstalled(snapshot, instruction.voters)
+
+    def _give_listener(self, snapshot: OffsetAndEpoch) -> None:
         self._untold = snapshot
         self._delivery.pause()
         if self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell_latest(), name="snapshot")
-        return SnapshotInstalled(snapshot, instruction.voters)
 
     async def _tell_latest(self) -> None:
         """Another may arrive meanwhile, and its predecessor's file goes: then only the later one counts."""
@@ -94,7 +122,7 @@ class SnapshotExchange:
                         raise
                 if self._untold is snapshot:
                     self._untold = None
-                    self._delivery.restart_at(snapshot.offset)
+                    self._delivery.restart_at(snapshot)
                     self._driver.call_soon(self._delivery.deliver)
         except Exception as error:  # noqa: BLE001 - the disk's or the listener's: what is committed cannot be told any more
             self._driver.cannot_go_on(error)
@@ -102,12 +130,33 @@ class SnapshotExchange:
             self._telling = None
 
     async def _tell(self, snapshot: OffsetAndEpoch) -> None:
-        assert self._files is not None
+        if snapshot is BEGINNING:
+            await self._listener.on_snapshot(None, 0, -1)
+            return
         _logger.info("the metadata is taken from the snapshot at %d", snapshot.offset)
-        await self._listener.on_snapshot(self._files.path(snapshot), snapshot.offset, snapshot.epoch)
+        await self._listener.on_snapshot(self._path(snapshot), snapshot.offset, snapshot.epoch)
+
+    def _path(self, snapshot: OffsetAndEpoch) -> str:
+        assert self._files is not None, "who keeps no snapshots has none"
+        return self._files.path(snapshot)
+
+    def _sound(self, snapshot: OffsetAndEpoch) -> bool:
+        assert self._files is not None, "who keeps no snapshots has none"
+        return self._files.is_sound(snapshot)
 
     async def stop(self) -> None:
         """The listener's stores are about to be closed; what it was not given yet the next start gives it."""
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.wait([self._telling])
+
+
+def _tell_of_rebuild(applied: OffsetAndEpoch, log: LogSummary) -> None:
+    _logger.warning(
+        "the metadata image ends at %d in epoch %d, and the log, which goes from %d to %d, does not say so: the image is made anew. "
+        "If no power was cut, the disk of a controller went back in time or was replaced, and metadata that was acknowledged is lost: "
+        "see docs/quorum.md, Lost disks",
+        *applied,
+        log.start,
+        log.end,
+    )

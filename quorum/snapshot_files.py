@@ -136,6 +136,7 @@ class SnapshotFiles:
             self._remove(path)
             return False
         self._sync(path)
+        self.discard_beyond(snapshot.offset)
         self._freeze(path, snapshot, description)
         self.add(snapshot, description)
         return True
@@ -146,6 +147,16 @@ class SnapshotFiles:
         for snapshot in [snapshot for snapshot in self._descriptions if snapshot < than]:
             del self._descriptions[snapshot]
             self.remove_files(snapshot)
+
+    def discard_beyond(self, offset: int) -> None:
+        """The log is about to be cut there, or to go on there after another snapshot: those that end later are of a history that is
+        gone, durably before it goes, or a start would take them for what the log is to go on after."""
+        beyond = [snapshot for snapshot in self._descriptions if snapshot.offset > offset]
+        for snapshot in beyond:
+            del self._descriptions[snapshot]
+            self.remove_files(snapshot)
+        if beyond:
+            self._disk.sync_directory(self._directory)
 
     def remove_files(self, snapshot: OffsetAndEpoch) -> None:
         """The description last: what is left after a crash in between is known for a remainder."""

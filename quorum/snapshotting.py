@@ -124,9 +124,11 @@ class SnapshotTaker:
         )
 
     def _is_news(self, snapshot: OffsetAndEpoch) -> bool:
+        """Also: whether it is of this log. The log may have been cut, and written anew, while the copy was made."""
         latest, state = self._files.latest, self._state
         behind = latest is not None and snapshot <= latest
-        return not behind and state.log.start <= snapshot.offset <= state.high_watermark
+        committed = state.log.start <= snapshot.offset <= state.high_watermark
+        return not behind and committed and state.log.epoch_below(snapshot.offset) == snapshot.epoch
 
     def _voters_at(self, offset: int) -> VoterSet | None:
         """None while only the configuration names them."""

@@ -33,7 +33,7 @@ class KeyValueStore(Protocol):
         ...
 
     def clear(self) -> None:
-        """Empties the store, durably."""
+        """Empties the store, durably. May run on another thread, while nobody else reads or writes."""
         ...
 
     def copy_to(self, path: str) -> None:

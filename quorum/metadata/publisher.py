@@ -6,12 +6,14 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.delta import MetadataDelta, differences
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.metadata.transactions import DraftedTransactions
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.turns import on_thread, over_turns
@@ -50,6 +52,7 @@ class MetadataLoader:
         self._check_features(self.image)
         self.published_offset = self.image.offset
         """The last that every publisher was told of."""
+        self._confirmed = False
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
         self._transactions = DraftedTransactions()
@@ -60,6 +63,16 @@ class MetadataLoader:
     def next_offset(self) -> int:
         """The first offset that is not in the image: where the delivery has to begin."""
         return self.image.offset + 1
+
+    @property
+    def applied(self) -> OffsetAndEpoch:
+        """Where the image ends, and the epoch of the last record in it."""
+        return OffsetAndEpoch(self.next_offset, self.image.epoch) if self.image.offset >= 0 else BEGINNING
+
+    @property
+    def confirmed_offset(self) -> int:
+        """`published_offset` once that is known to be of the log as it is now; -1 before."""
+        return self.published_offset if self._confirmed else -1
 
     @property
     def in_transaction(self) -> bool:
@@ -92,14 +105,16 @@ class MetadataLoader:
                 self._tell(publisher, delta)
 
     def on_reached(self, offset: int, callback: Callable[[], None]) -> None:
-        """Calls back once the publishers were told of everything up to ``offset``; at once if they were."""
-        if self.published_offset >= offset:
+        """Calls back once the publishers were told of everything up to ``offset``; at once if they were. What the store held at the
+        start may be of a history that is gone, and does not count before it is confirmed."""
+        if self.confirmed_offset >= offset:
             callback()
         else:
             self._reached.append((offset, callback))
 
     def on_commit(self, batch: CommittedBatch) -> None:
         """Raises UnreadableRecordError or KafkaError (UNSUPPORTED_VERSION): then this node cannot follow the log any more."""
+        self._confirmed = True
         delta = self._transactions.apply(self.image, map(decode, batch.records))
         if delta is None:
             return
@@ -114,12 +129,21 @@ class MetadataLoader:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Who leads does not matter to the image."""
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        """Replaces the image by a received one: it is read over turns of the loop, the store is replaced on a thread, then the
+    def on_confirmed(self) -> None:
+        """What the image was loaded from, or rebuilt from, is committed."""
+        self._confirmed = True
+        self._call_reached()
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
+        """Replaces the image by a received one, or by an empty one: it is read over turns of the loop, the store is replaced on a thread, then the
         image at once, and the publishers are told over turns of the loop. Nothing may be committed meanwhile. Raises
         StoreFormatError, OSError, ValueError when it is not that; then everything is as it was."""
-        assert self._open_store is not None, "snapshots need open_store"
         image = MetadataImage()
+        if store_path is None:
+            await on_thread(self._store.clear)
+            await over_turns(self._take_over(image))
+            return
+        assert self._open_store is not None, "snapshots need open_store"
         received = self._open_store(store_path)
         try:
             await over_turns(ImageStore(received).load_into(image))
@@ -174,8 +198,9 @@ class MetadataLoader:
             self._call_reached()
 
     def _call_reached(self) -> None:
-        due = [callback for offset, callback in self._reached if offset <= self.published_offset]
-        self._reached = [each for each in self._reached if each[0] > self.published_offset]
+        reached = self.confirmed_offset
+        due = [callback for offset, callback in self._reached if offset <= reached]
+        self._reached = [each for each in self._reached if each[0] > reached]
         for callback in due:
             callback()
 

@@ -122,6 +122,10 @@ class ImageStore:
         self._store.restore(path)
         self.write(MetadataDelta(), image)
 
+    def clear(self) -> None:
+        """Makes the store hold nothing, as at the beginning of the log; durably, and as `restore` does."""
+        self._store.clear()
+
     def sync(self) -> None:
         """Makes what was written durable; on any thread."""
         syncing, self.unsynced = self.unsynced, 0

@@ -55,11 +55,13 @@ class LogSummary(msgspec.Struct):
         self.end = end
 
     def truncate(self, offset: int) -> None:
-        """Notes that everything from ``offset`` on was cut off."""
+        """Notes that everything from ``offset`` on was cut off, snapshots of it too. The one that the log begins with stays."""
         assert self.start <= offset <= self.end, f"truncate to {offset} a log of {self.start} to {self.end}"
         self.epochs = tuple(entry for entry in self.epochs if entry[1] < offset)
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
+        if self.snapshot is not None and self.snapshot.offset > offset:
+            self.snapshot = OffsetAndEpoch(self.start, self.base_epoch) if self.start else None
 
     def restart_at(self, snapshot: OffsetAndEpoch) -> None:
         """Notes that the log is empty and continues after ``snapshot``."""

@@ -31,7 +31,12 @@ class StateMachine:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
+        if store_path is None:
+            self.memory = Memory()
+            return
         self.memory = msgspec.msgpack.decode(self._disk.read_bytes(store_path), type=Memory)
         assert (self.memory.offset + 1, self.memory.epoch) == (offset, epoch)
         self.snapshots.append(offset)

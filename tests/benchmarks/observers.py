@@ -42,7 +42,9 @@ class Listener:
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
         raise NotImplementedError
 
 

@@ -91,7 +91,9 @@ class Appender:
         if self.node is not None and leader.leader_id == self.node.node_id:
             self.epoch = leader.epoch
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
         raise NotImplementedError
 
 

@@ -83,7 +83,7 @@ class Member:
             log,
             quorum_store,
             loader,
-            deliver_from=loader.next_offset,
+            applied=loader.applied,
             on_failure=fail,
             snapshot_directory=DIRECTORY,
         )

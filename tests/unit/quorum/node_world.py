@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.settings import QuorumSettings
 from ottla.runtime.clock import Clock
@@ -40,8 +42,13 @@ class Listener:
         self.leaders.append(leader)
         self.story.append(f"leader {leader.leader_id}")
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
-        raise AssertionError("no snapshot here")
+    def on_confirmed(self) -> None:
+        self.story.append("confirmed")
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
+        assert store_path is None, "no snapshot here"
+        self.batches.clear()
+        self.story.append("anew")
 
     @property
     def records(self) -> list[bytes]:
@@ -61,7 +68,7 @@ class Member:
         self.node: QuorumNode
         self.server: SwitchboardServer
 
-    async def start(self, deliver_from: int = 0, cluster_id: str = "test", **settings: Any) -> None:
+    async def start(self, applied: OffsetAndEpoch = BEGINNING, cluster_id: str = "test", **settings: Any) -> None:
         clock: Clock = FixedClock()
         host = Host(clock, Random(self.id), None, None, None)  # type: ignore[arg-type]  # nothing asks for these
         self.listener = Listener()
@@ -77,7 +84,7 @@ class Member:
             self.log,
             self.store,
             self.listener,
-            deliver_from=deliver_from,
+            applied=applied,
             on_failure=self.failures.append,
         )
         self.server = await self.world.switchboard.serve("host", self.id, {QUORUM_SERVICE: self.node.handle_request})

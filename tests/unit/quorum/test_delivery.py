@@ -7,6 +7,7 @@ import pytest
 from ottla.quorum import delivery as delivery_module
 from ottla.quorum.batches import encode_values
 from ottla.quorum.delivery import TURN_RECORDS, CommitDelivery
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.testing.quorum.memory import MemoryLog
 
@@ -20,7 +21,9 @@ class Listener:
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None: ...
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None: ...
 
 
 def large_batches(count: int) -> list[CommittedBatch]:
@@ -30,7 +33,7 @@ def large_batches(count: int) -> list[CommittedBatch]:
 
 def test_what_a_leader_appended_is_told_over_several_turns() -> None:
     listener, turns, ends = Listener(), list[Callable[[], None]](), list[int]()
-    delivery = CommitDelivery(MemoryLog(), listener, 0, turns.append, lambda: ends.append(len(listener.told)))
+    delivery = CommitDelivery(MemoryLog(), listener, BEGINNING, turns.append, lambda: ends.append(len(listener.told)))
     batches = large_batches(3)
     delivery.keep(batches)
     delivery.commit(3 * TURN_RECORDS)
@@ -43,7 +46,7 @@ def test_what_a_leader_appended_is_told_over_several_turns() -> None:
 
 def test_small_batches_are_told_in_one_turn() -> None:
     listener, log = Listener(), MemoryLog()
-    delivery = CommitDelivery(log, listener, 0, lambda work: None, lambda: None)
+    delivery = CommitDelivery(log, listener, BEGINNING, lambda work: None, lambda: None)
     for offset in range(20):
         log.append_as_follower(bytes(encode_values([b"x"], offset, 1, 0, "")), 1)
     delivery.commit(20)
@@ -54,7 +57,7 @@ def test_what_is_kept_in_memory_is_bounded_and_the_rest_is_read_from_the_log(mon
     """A leader that hears of no commit for long must not fill the memory with what waits for one."""
     monkeypatch.setattr(delivery_module, "KEPT_RECORDS_MAX", 3)
     listener, log = Listener(), MemoryLog()
-    delivery = CommitDelivery(log, listener, 0, lambda work: None, lambda: None)
+    delivery = CommitDelivery(log, listener, BEGINNING, lambda work: None, lambda: None)
     for offset in range(10):
         log.append_as_follower(bytes(encode_values([b"%d" % offset], offset, 1, 0, "")), 1)
         delivery.keep([CommittedBatch(offset, offset, 1, 0, [b"%d" % offset])])

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.image import UnreadableRecordError
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.node_world import Member, World, run
@@ -222,7 +223,7 @@ def test_a_restarted_node_goes_on_where_its_listener_stands() -> None:
         follower = next(member for member in world.members.values() if member is not leader)
         await world.committed(follower, last)
         await follower.stop()
-        await follower.start(deliver_from=3)
+        await follower.start(OffsetAndEpoch(3, leader.node.leader.epoch))
         await world.committed(follower, last)
         await world.until(lambda: bool(follower.listener.batches))
 

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from ottla.quorum.batches import encode_values
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.raft.events import SnapshotInstalled
 from ottla.quorum.raft.instructions import InstallSnapshot, LeaderChanged
@@ -32,7 +33,9 @@ class SlowMachine(StateMachine):
     gate: asyncio.Event
     begun = 0
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
         SlowMachine.begun += 1
         await SlowMachine.gate.wait()
         await super().on_snapshot(store_path, offset, epoch)
@@ -92,7 +95,9 @@ class Listener:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.told.append(leader)
 
-    async def on_snapshot(self, store_path: str, offset: int, epoch: int) -> None:
+    def on_confirmed(self) -> None: ...
+
+    async def on_snapshot(self, store_path: str | None, offset: int, epoch: int) -> None:
         gate = asyncio.get_running_loop().create_future()
         self.gates.append(gate)
         await gate
@@ -122,7 +127,7 @@ class Bench:
         self.log = EmptyingLog()
         self.listener = Listener()
         self.driver = Driver()
-        self.delivery = CommitDelivery(self.log, self.listener, 0, self.driver.call_soon, lambda: None)
+        self.delivery = CommitDelivery(self.log, self.listener, BEGINNING, self.driver.call_soon, lambda: None)
         self.exchange = SnapshotExchange(
             self.files, self.log, self.listener, self.delivery, cast(CoreDriver, self.driver)
         )

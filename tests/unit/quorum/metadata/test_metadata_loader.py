@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -221,3 +222,31 @@ def test_waiting_for_an_offset_ends_when_the_image_stands_there() -> None:
     loader.on_commit(batch(0, [topic(1), topic(2)]))
     loader.on_reached(1, note("at once"))
     assert called == ["one", "at once"]
+
+
+def test_what_the_store_held_counts_as_reached_once_it_is_confirmed() -> None:
+    """It may be of a history that is gone, and a broker that acted on it would set logs aside."""
+    store = DictStore()
+    MetadataLoader(store).on_commit(batch(0, [topic(1), topic(2)]))
+    loader, called = MetadataLoader(store), list[str]()
+    loader.on_reached(1, lambda: called.append("one"))
+    assert (called, loader.confirmed_offset, loader.published_offset) == ([], -1, 1)
+    loader.on_confirmed()
+    assert (called, loader.confirmed_offset) == (["one"], 1)
+
+
+def test_an_image_of_another_history_gives_way_to_nothing() -> None:
+    store = DictStore()
+    loader, recorder = MetadataLoader(store), Recorder()
+    loader.on_commit(batch(0, SOME))
+    loader.on_commit(batch(len(SOME), [begin()]))
+    image = loader.image
+    list(loader.introduce(recorder))
+    asyncio.run(loader.on_snapshot(None, 0, -1))
+    assert loader.image is image
+    assert image == MetadataImage()
+    assert (loader.applied, MetadataLoader(store).applied) == (BEGINNING, BEGINNING)
+    assert recorder.told[-1] == ([], -1)
+    assert not loader.in_transaction
+    loader.on_commit(batch(0, [topic(6)]))
+    assert list(MetadataLoader(store).image.topics_by_name) == ["topic-6"]
