@@ -9,6 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.quorum.begun_mark import QUORUM_STATE
 from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
@@ -56,7 +57,7 @@ def open_metadata_log(host: Host, directory: str, config: ServerConfig, quorum_s
 def open_quorum_store(open_store: Callable[[str], KeyValueStore], directory: str) -> KeyValueStore:
     """What this node promised the others. Raises QuorumStateError, OSError."""
     try:
-        return open_store(f"{directory}/quorum-state")
+        return open_store(f"{directory}/{QUORUM_STATE}")
     except DamagedStoreError as error:
         raise QuorumStateError(str(error)) from error
 

@@ -20,6 +20,7 @@ from ottla.broker.metrics.scrape import Scraper
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.log import Log
 from ottla.log.roots import lock
+from ottla.quorum.begun_mark import BegunMark
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
@@ -93,6 +94,9 @@ class Server:
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
         await self._serve_metrics()
+        begun = BegunMark(host.disk, config.metadata_log_dir, identity.metadata_directory_id)
+        if config.is_controller:
+            begun.require_promises(directory)
         election_store = open_quorum_store(self._open_store, directory)
         self._log = open_metadata_log(host, directory, config, election_store)
         with image_named():
@@ -111,6 +115,8 @@ class Server:
             on_failure=self._quorum_failed,
             snapshot_directory=directory,
         )
+        if config.is_controller:
+            begun.set()
         self.quorum.set_snapshot_source(ImageSnapshots(image_store, host.open_store))
         self._store_sync = StoreSync(loader, election_store, timers)
         if config.is_controller:

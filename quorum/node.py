@@ -93,7 +93,7 @@ class QuorumNode:
         elections = ElectionStore(store, settings.cluster_id, settings.node_id)
         core = _recovered(settings, host.rng, log, self._snapshots, elections)
         self._state = state = core.state
-        mark.raise_to(state.log.durable_end)
+        mark.begin(state.log.durable_end)
         self._driver = driver = CoreDriver(core, self._failed)
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._peers = Peers(transport, self._peer_broken)

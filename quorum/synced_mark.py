@@ -17,7 +17,7 @@ _OFFSET = struct.Struct(">q")
 
 class SyncedMark:
     """Never above what is stable. It may be some seconds behind: it becomes durable with the next write that is (the vote's, or
-    the store's own sync now and then)."""
+    the store's own sync now and then). From the first record on there is one."""
 
     def __init__(self, store: KeyValueStore) -> None:
         """Raises QuorumStateError."""
@@ -27,10 +27,14 @@ class SyncedMark:
             raise QuorumStateError("the mark of the synced log is damaged")
         self.offset: int = 0 if data is None else _OFFSET.unpack(data)[0]
 
+    def begin(self, offset: int) -> None:
+        """`raise_to` at a start, durably."""
+        self._write(max(offset, self.offset), durable=True)
+
     def raise_to(self, offset: int) -> None:
         """Everything below ``offset`` is on stable storage."""
         if offset > self.offset:
-            self._write(offset, durable=False)
+            self._write(offset, durable=self.offset == 0)
 
     def cut_at(self, offset: int) -> None:
         """The log is about to be cut at ``offset``, which may pass through an empty one: durably, before anything goes."""

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
+from ottla.log.checkpoints import MetaProperties
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -83,6 +86,56 @@ def test_a_log_that_was_removed_by_hand_is_missed() -> None:
         assert await start(rig, 2) is not None
 
     play(scenario, nodes=3, settings=ONE_SEGMENT)
+
+
+def test_a_log_that_was_removed_in_its_first_moments_is_missed() -> None:
+    """Not only seconds after the node began."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.cluster.nodes[2].kill()
+        SimulatedDisk(rig.cluster.nodes[2].platter).unlink(segment(rig, 2)[0])
+        assert "ottla quorum remove-controller" in str(await start(rig, 2))
+
+    play(scenario, nodes=3, settings=ONE_SEGMENT)
+
+
+@pytest.mark.parametrize("joining", [0, 1], ids=["a voter", "one that may yet vote"])
+def test_a_metadata_directory_that_was_removed_by_hand_is_missed(joining: int) -> None:
+    """Log, vote and mark are gone with it; what lies beside the identity says that there were some."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.cluster.nodes[3].kill()
+        SimulatedDisk(rig.cluster.nodes[3].platter).remove_tree(LOG)
+        refusal = str(await start(rig, 3))
+        assert "this node has taken part in its quorum before" in refusal
+        assert "ottla quorum remove-controller" in refusal
+        assert await start(rig, 3) is not None, "nor does the second start"
+
+    play(scenario, nodes=3, joining=joining)
+
+
+def test_who_was_formatted_anew_has_promised_nothing() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.cluster.nodes[3].kill()
+        disk = SimulatedDisk(rig.cluster.nodes[3].platter)
+        disk.remove_tree(LOG)
+        meta = MetaProperties.read(disk, "/data")
+        assert meta is not None
+        meta._replace(directory_id=b"another disk, 16").write(disk, "/data")
+        assert await start(rig, 3) is None
+        await rig.until(lambda: rig.up(3))
+
+    play(scenario, nodes=3)
+
+
+def test_a_plain_broker_may_lose_its_metadata_directory() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.cluster.nodes[4].kill()
+        SimulatedDisk(rig.cluster.nodes[4].platter).remove_tree(LOG)
+        assert await start(rig, 4) is None
+        await rig.until(lambda: rig.up(4))
+
+    play(scenario, nodes=3, plain_brokers=1)
 
 
 def test_a_vote_that_was_removed_by_hand_is_missed() -> None:
