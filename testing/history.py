@@ -7,7 +7,7 @@ from types import TracebackType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-CONSUME_TIMEOUT_S = 20
+CONSUME_TIMEOUT_S = 60
 
 
 class AcknowledgedProducer:
@@ -41,7 +41,7 @@ class AcknowledgedProducer:
             self._producer.produce(self._topic, str(self.sent), partition=0, on_delivery=self._delivered)
             self.sent += 1
             self._producer.poll(self._interval_s)
-        self._producer.flush(60)
+        self._producer.flush(120)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

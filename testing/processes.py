@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,13 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.broker.wire.messages.metadata_response import MetadataResponse
+from ottla.cli.client import Client
+from ottla.cli.failures import CommandError
 from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalCluster, LocalNode
 from ottla.cli.storage import format_directories
-
-_handed_out: dict[int, None] = {}  # by this process, perhaps not bound yet
-FIRST_PORT = 20_000
-LAST_PORT = 30_000  # with the offsets below the range that the kernel hands out to clients (32768..)
+from ottla.testing import ports
 
 
 class ProcessCluster:
@@ -72,6 +72,17 @@ class ProcessCluster:
         node.start()
         wait_for(node.ready_file.exists, f"node {node_id} to be ready")
 
+    def directory(self, node_id: int, topic: str, partition: int = 0) -> Path:
+        """Where a node has a replica. Named, not searched for: what a search walks through may vanish under it."""
+        return self.node(node_id).home / "data" / f"{topic}-{partition}"
+
+    def wait_for_topic(self, topic: str, partitions: int = 1) -> None:
+        """Until each node that runs knows the topic with that many partitions and a leader for each: they learn of a change
+        a moment after the client was told that it is made, and a client may ask any of them."""
+        for node in self.nodes:
+            if node.alive_pid() is not None:
+                wait_for(lambda node=node: _knows(node, topic, partitions), f"node {node.node_id} to know {topic}")  # type: ignore[misc]  # bound now
+
     def add_node(self, settings: dict[str, str] | None = None) -> LocalNode:
         """One more node, which follows the quorum without a vote; returns when it takes requests."""
         node = LocalNode(self.home, len(self.nodes) + 1, free_port_block(1))
@@ -97,6 +108,16 @@ class ProcessCluster:
             shutil.rmtree(self.home, ignore_errors=True)
 
 
+def _knows(node: LocalNode, topic: str, partitions: int) -> bool:
+    asked = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    try:
+        with Client(f"localhost:{node.port}") as client:
+            [found] = client.call(asked, MetadataResponse).topics
+    except CommandError:
+        return False
+    return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
+
+
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> float:
     """Seconds until ``condition()`` held, asked every 5 ms. Raises TimeoutError that says what did not come."""
     began = time.monotonic()
@@ -109,23 +130,4 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) 
 
 def free_port_block(count: int) -> int:
     """A port P such that P..P+count-1, their controllers' and their metrics' ports are free now."""
-    start = FIRST_PORT + os.getpid() * 7 % (LAST_PORT - FIRST_PORT)
-    for offset in range(0, LAST_PORT - FIRST_PORT, 10):
-        base = FIRST_PORT + (start - FIRST_PORT + offset) % (LAST_PORT - FIRST_PORT)
-        wanted = [
-            base + at + extra for at in range(count) for extra in (0, CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET)
-        ]
-        if not any(port in _handed_out for port in wanted) and all(_is_free(port) for port in wanted):
-            _handed_out.update(dict.fromkeys(wanted))
-            return base
-    raise OSError("no free block of ports on this machine")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("localhost", port))
-        except OSError:
-            return False
-        return True
+    return ports.free_port_block(count, (0, CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET))

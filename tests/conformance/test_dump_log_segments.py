@@ -30,18 +30,18 @@ from ottla.quorum.control_records import control_batch
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.real_disk import RealDisk
+from ottla.testing.ports import free_port_block
 
 KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 DISK = RealDisk()
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-PORT = 41792
 NOW = 1_700_000_000_000
 
 
 def dump_log_segments(*arguments: str) -> str:
     """What Kafka's tool says. It has no useful exit status: complaints are in what it prints."""
-    done = subprocess.run([KAFKA, "run", DUMP, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([KAFKA, "run", DUMP, *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     # The tool calls the first record of any segment but 0 "non-consecutive", and every gap that compaction leaves.
     complaints = [
@@ -279,9 +279,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     extra = home / "extra.properties"
     extra.write_text("log.segment.bytes=1048576\nlog.index.interval.bytes=512\nlog.index.size.max.bytes=65536\n")
     node = home / "node"
-    subprocess.run([KAFKA, "up", str(node), "1", str(PORT), str(extra)], check=True, timeout=120)
+    port = free_port_block(1, (0, 101))  # for clients, and for the controller
+    subprocess.run([KAFKA, "up", str(node), "1", str(port), str(extra)], check=True, timeout=300)
     try:
-        _fill(f"127.0.0.1:{PORT}")
+        _fill(f"127.0.0.1:{port}")
     finally:
         subprocess.run([KAFKA, "kill", str(node), "1"], check=True)
     yield node / "data1"
@@ -313,7 +314,7 @@ def _commit_an_offset(bootstrap: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["codecs"])
     try:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         if message.error():
             raise KafkaException(message.error())

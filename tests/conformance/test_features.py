@@ -23,7 +23,7 @@ def tool(name: str, cluster: ProcessCluster, *words: str) -> str:
     server = ("--bootstrap-server", cluster.bootstrap_servers)
     where = (*server, *words) if name == FEATURES else (*words, *server)
     command = [KAFKA, "run", name, *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.stdout + done.stderr
 
 

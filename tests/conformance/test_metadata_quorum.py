@@ -20,7 +20,7 @@ def kafka() -> None:
 def quorum(cluster: ProcessCluster, *words: str) -> str:
     """What the tool says. Raises CalledProcessError where it ends with an error."""
     command = [KAFKA, "run", COMMAND, "--bootstrap-server", cluster.bootstrap_servers, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
 
 
 def test_kafkas_tool_adds_shows_and_removes_a_controller() -> None:

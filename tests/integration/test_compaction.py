@@ -38,7 +38,7 @@ def value(number: int, round_: int) -> bytes:
 def create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(TOPIC, 1, 1, config=TOPIC_CONFIG)]).values():
-        created.result(20)
+        created.result(30)
 
 
 def produce(bootstrap: str) -> None:
@@ -47,18 +47,18 @@ def produce(bootstrap: str) -> None:
     for round_ in range(ROUNDS):
         for number in range(KEYS):
             producer.produce(TOPIC, value(number, round_), key(number), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
 
 def consume(bootstrap: str) -> list[Message]:
     """All that the partition holds."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     partition = TopicPartition(TOPIC, 0, 0)
-    end = consumer.get_watermark_offsets(partition, timeout=20)[1]
+    end = consumer.get_watermark_offsets(partition, timeout=30)[1]
     consumer.assign([partition])
     found: list[Message] = []
     while not found or (found[-1].offset() or 0) < end - 1:
-        message = consumer.poll(20)
+        message = consumer.poll(30)
         assert message is not None, f"the end of the log, {end}, is not reached"
         assert message.error() is None
         found.append(message)
@@ -87,7 +87,8 @@ def is_clean(directory: Path) -> bool:
 def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path: Path) -> None:
     with ProcessCluster(nodes=1, home=tmp_path, settings=SERVER) as cluster:
         create(cluster.bootstrap_servers)
-        (directory,) = cluster.node(1).home.rglob(f"{TOPIC}-0")
+        cluster.wait_for_topic(TOPIC)
+        directory = cluster.directory(1, TOPIC)
         produce(cluster.bootstrap_servers)
         active_base = active_base_offset(directory)
         assert active_base > KEYS * (ROUNDS - 2), "too little was written for the test to say anything"

@@ -24,7 +24,8 @@ def make_topic(
     cluster: ProcessCluster, name: str, partitions: int = 1, config: dict[str, str] | None = None
 ) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 3, config=config or {})])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions, 3, config=config or {})])[name].result(30)
+    cluster.wait_for_topic(name, partitions)
     return admin
 
 
@@ -33,7 +34,7 @@ def read_all(cluster: ProcessCluster, topic: str, count: int, partitions: int = 
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     found: list[Message] = []
     while len(found) < count:
-        got = consumer.consume(count - len(found), timeout=10)
+        got = consumer.consume(count - len(found), timeout=30)
         assert got, f"{len(found)} of {count} records came"
         for message in got:
             assert message.error() is None
@@ -51,7 +52,7 @@ def test_a_record_comes_back_with_key_value_headers_and_time(cluster: ProcessClu
         producer.produce(
             topic, value, key, headers=[("n", str(number)), ("empty", None)], timestamp=1_700_000_000_000 + number
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     got = read_all(cluster, topic, len(sent))
 
@@ -67,7 +68,7 @@ def test_an_idempotent_producer_writes_each_record_once(cluster: ProcessCluster,
     for number in range(2000):
         producer.produce(topic, str(number), partition=number % 3)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     values = sorted(int(message.value() or b"-1") for message in read_all(cluster, topic, 2000, partitions=3))
 
@@ -79,11 +80,11 @@ def test_offsets_are_found_by_time_and_at_both_ends(cluster: ProcessCluster, top
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(10):
         producer.produce(topic, b"x", timestamp=1_700_000_000_000 + number * 1000)
-    producer.flush(10)
+    producer.flush(60)
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> int:
-        found: int = admin.list_offsets({partition: spec})[partition].result(10).offset
+        found: int = admin.list_offsets({partition: spec})[partition].result(30).offset
         return found
 
     assert offset(OffsetSpec.earliest()) == 0
@@ -101,9 +102,9 @@ def test_a_record_too_large_is_refused_and_the_next_one_is_not(cluster: ProcessC
         errors.append(str(error))
 
     producer.produce(topic, b"x" * 5000, on_delivery=delivered)
-    producer.flush(10)
+    producer.flush(60)
     producer.produce(topic, b"y", on_delivery=delivered)
-    producer.flush(10)
+    producer.flush(60)
 
     assert "MSG_SIZE_TOO_LARGE" in errors[0]
     assert errors[1] == "None"
@@ -112,32 +113,32 @@ def test_a_record_too_large_is_refused_and_the_next_one_is_not(cluster: ProcessC
 def test_topics_are_created_described_grown_and_deleted(cluster: ProcessCluster, topic: str) -> None:
     admin = make_topic(cluster, topic, partitions=2)
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
 
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([change])[change].result(10)
+    admin.incremental_alter_configs([change])[change].result(30)
 
     def is_told() -> bool:  # any broker may be asked; each learns of the change a moment after it is committed
-        return bool(admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "12345")
+        return bool(admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "12345")
 
-    wait_for(is_told, "every broker to know the new setting")
-    assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
-    admin.delete_topics([topic])[topic].result(10)
-    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    wait_for(is_told, "a broker to know the new setting")
+    cluster.wait_for_topic(topic, 5)
+    admin.delete_topics([topic])[topic].result(30)
+    wait_for(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic to be gone")
 
 
 def test_kcat_lists_produces_and_consumes(cluster: ProcessCluster, topic: str) -> None:
     make_topic(cluster, topic, partitions=1)
     base = ["kcat", "-b", cluster.bootstrap_servers]
 
-    listed = subprocess.run([*base, "-L"], capture_output=True, text=True, check=True, timeout=30).stdout
-    subprocess.run([*base, "-P", "-t", topic, "-K", ":"], input="a:1\nb:2\n", text=True, check=True, timeout=30)
+    listed = subprocess.run([*base, "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
+    subprocess.run([*base, "-P", "-t", topic, "-K", ":"], input="a:1\nb:2\n", text=True, check=True, timeout=60)
     read = subprocess.run(
         [*base, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%o %k %s\n"],
-        capture_output=True, text=True, check=True, timeout=30,
+        capture_output=True, text=True, check=True, timeout=60,
     ).stdout  # fmt: skip
 
     assert "3 brokers" in listed

@@ -30,12 +30,12 @@ def admin_of(node: LocalNode) -> AdminClient:
 
 def create(cluster: ProcessCluster, topic: str) -> None:
     admin = admin_of(cluster.node(1))
-    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
 
 
 def has_topic(node: LocalNode, topic: str) -> bool:
     admin = admin_of(node)
-    return topic in admin.list_topics(timeout=20).topics
+    return topic in admin.list_topics(timeout=30).topics
 
 
 def change_settings(cluster: ProcessCluster, topic: str, times: int) -> None:
@@ -45,7 +45,7 @@ def change_settings(cluster: ProcessCluster, topic: str, times: int) -> None:
         setting = ConfigEntry("retention.ms", str(10**9 + number), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[setting])
         for altered in admin.incremental_alter_configs([resource]).values():
-            altered.result(20)
+            altered.result(30)
 
 
 def metadata_directory(node: LocalNode) -> Path:
@@ -63,12 +63,18 @@ def log_start(node: LocalNode) -> int:
 
 
 def committed_end(cluster: ProcessCluster) -> int:
-    """As node 1 says: an administrator would ask any node, perhaps the one that was just killed."""
+    """As node 1 says: an administrator would ask any node, perhaps the one that was just killed. And that may have led."""
     asked = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
-    with Client(f"localhost:{cluster.node(1).port}") as client:
+    told: list[int] = []
+
+    def is_told() -> bool:
         answer = client.call(DescribeQuorumRequest(topics=asked), DescribeQuorumResponse)
-    assert answer.error_code == 0
-    return answer.topics[0].partitions[0].high_watermark
+        told.extend(each.partitions[0].high_watermark for each in answer.topics)
+        return bool(told)
+
+    with Client(f"localhost:{cluster.node(1).port}") as client:
+        wait_for(is_told, "a leader of the quorum")
+    return told[0]
 
 
 def go_on_until_the_log_begins_behind(cluster: ProcessCluster, offset: int, topic: str, nodes: list[LocalNode]) -> None:

@@ -24,21 +24,22 @@ def cluster() -> Iterator[ProcessCluster]:
     with ProcessCluster(nodes=3) as found:
         words = ["topics", "create", "flights", "--partitions", "6", "--replication-factor", "3", "-b"]
         assert ottla(*words, found.bootstrap_servers).returncode == 0
+        found.wait_for_topic("flights", 6)
         producer = Producer({"bootstrap.servers": found.bootstrap_servers, "acks": "all"})
         for number in range(RECORDS):
             producer.produce("flights", str(number).encode())
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         yield found
 
 
 def ottla(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ottla.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def scraped(cluster: ProcessCluster, node_id: int) -> dict[str, float]:
     """What a Prometheus would take from the node: the sums of the samples, by name."""
-    with urllib.request.urlopen(f"http://{cluster.node(node_id).metrics_listener}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{cluster.node(node_id).metrics_listener}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
@@ -48,9 +49,10 @@ def scraped(cluster: ProcessCluster, node_id: int) -> dict[str, float]:
 
 
 def test_prometheus_reads_every_node(cluster: ProcessCluster) -> None:
+    active = "kafka_controller_kafkacontroller_activecontrollercount"
+    wait_for(lambda: sum(scraped(cluster, node_id)[active] for node_id in (1, 2, 3)) == 1, "one active controller")
     nodes = [scraped(cluster, node_id) for node_id in (1, 2, 3)]
     assert sum(each[MESSAGES_IN] for each in nodes) == RECORDS
-    assert sum(each["kafka_controller_kafkacontroller_activecontrollercount"] for each in nodes) == 1
     assert all(each["kafka_server_replicamanager_partitioncount"] == 6 for each in nodes)
     assert all(each["process_resident_memory_bytes"] > 1 << 20 for each in nodes)
 

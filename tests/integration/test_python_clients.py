@@ -19,6 +19,7 @@ def make_topic(cluster: ProcessCluster, name: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
     admin.create_topics([NewTopic(name, 1, 3)])
     admin.close()
+    cluster.wait_for_topic(name)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -28,7 +29,7 @@ def test_kafka_python_reads_what_it_wrote(cluster: ProcessCluster, topic: str, c
     producer = KafkaProducer(bootstrap_servers=servers, compression_type=codec, acks="all")
     for at, (key, value, headers) in enumerate(RECORDS):
         producer.send(topic, value, key, headers, partition=0, timestamp_ms=1_600_000_000_000 + at)
-    producer.flush(20)
+    producer.flush(60)
     producer.close()
 
     consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None)
@@ -61,7 +62,7 @@ def test_aiokafka_reads_what_it_wrote(cluster: ProcessCluster, topic: str, codec
         await consumer.start()
         consumer.assign([AioTopicPartition(topic, 0)])
         await consumer.seek_to_beginning()
-        found = [await asyncio.wait_for(consumer.getone(), 10) for _ in RECORDS]
+        found = [await asyncio.wait_for(consumer.getone(), 60) for _ in RECORDS]
         await consumer.stop()
         return [(each.key, each.value, list(each.headers)) for each in found]
 

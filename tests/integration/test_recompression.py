@@ -20,7 +20,8 @@ RECORDS = [(b"key-%d" % number, b"%d " % number * (20_000 if number % 50 == 0 el
 
 def make_topic(cluster: ProcessCluster, name: str, codec: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 3, config={"compression.type": codec})])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 3, config={"compression.type": codec})])[name].result(30)
+    cluster.wait_for_topic(name)
 
 
 def produce_with_librdkafka(cluster: ProcessCluster, topic: str, codec: str) -> None:
@@ -30,7 +31,7 @@ def produce_with_librdkafka(cluster: ProcessCluster, topic: str, codec: str) -> 
     for key, value in RECORDS:
         producer.produce(topic, value, key)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def produce_with_kafka_python(cluster: ProcessCluster, topic: str, codec: str) -> None:
@@ -39,7 +40,7 @@ def produce_with_kafka_python(cluster: ProcessCluster, topic: str, codec: str) -
     )
     for key, value in RECORDS:
         producer.send(topic, value, key)
-    producer.flush(20)
+    producer.flush(60)
     producer.close()
 
 
@@ -48,7 +49,7 @@ def read_with_librdkafka(cluster: ProcessCluster, topic: str) -> list[tuple[Any,
     consumer.assign([ConfluentPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[tuple[Any, Any]] = []
     while len(found) < len(RECORDS):
-        got = consumer.consume(len(RECORDS) - len(found), timeout=10)
+        got = consumer.consume(len(RECORDS) - len(found), timeout=30)
         assert got, f"{len(found)} records came"
         found += [(each.key(), each.value()) for each in got]
     consumer.close()
@@ -62,7 +63,7 @@ def read_with_kafka_python(cluster: ProcessCluster, topic: str) -> list[tuple[An
     consumer.seek_to_beginning()
     found: list[tuple[Any, Any]] = []
     while len(found) < len(RECORDS):
-        got = consumer.poll(10_000)
+        got = consumer.poll(30_000)
         assert got, f"{len(found)} records came"
         found += [(each.key, each.value) for each in got[partition]]
     consumer.close()
@@ -70,10 +71,11 @@ def read_with_kafka_python(cluster: ProcessCluster, topic: str) -> list[tuple[An
 
 
 def stored_batches(cluster: ProcessCluster, topic: str, node_id: int) -> list[dict[str, Any]]:
-    directories = list(cluster.node(node_id).home.rglob(f"{topic}-0"))
-    command = [str(Path(sys.executable).parent / "ottla"), "log", "dump", "-o", "json", *map(str, directories)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    rows = (json.loads(line) for line in printed.splitlines())
+    """None that are whole while a follower is about to write them."""
+    directory = cluster.directory(node_id, topic)
+    command = [str(Path(sys.executable).parent / "ottla"), "log", "dump", "-o", "json", str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    rows = (json.loads(line) for line in done.stdout.splitlines()) if done.returncode == 0 else ()
     return [row for row in rows if "codec" in row]
 
 
@@ -92,6 +94,12 @@ def test_a_topics_codec_is_what_is_stored_and_the_bytes_are_the_same(
     assert read_with_librdkafka(cluster, topic) == RECORDS
     assert read_with_kafka_python(cluster, topic) == RECORDS
     for node_id in (1, 2, 3):
-        wait_for(lambda node_id=node_id: bool(stored_batches(cluster, topic, node_id)), "the replica to have it")  # type: ignore[misc]  # bound now
-        stored = {row["codec"] for row in stored_batches(cluster, topic, node_id)}
+        stored: set[str] = set()
+
+        def is_there(node_id: int = node_id, stored: set[str] = stored) -> bool:
+            rows = stored_batches(cluster, topic, node_id)
+            stored.update(row["codec"] for row in rows)
+            return bool(rows) and max(row["last_offset"] for row in rows) == len(RECORDS) - 1
+
+        wait_for(is_there, "the replica to have all of it")
         assert stored == {"none" if codec == "uncompressed" else codec}

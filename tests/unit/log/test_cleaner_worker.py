@@ -57,7 +57,7 @@ def test_damage_is_told_apart_from_failure(tmp_path: Path) -> None:
 def test_a_killed_worker_is_a_failure_and_leaves_only_cleaned_files(tmp_path: Path) -> None:
     job = job_of(tmp_path, [b"x" * 100_000] * 40)
     process = CleanerProcess(job, bytes_per_second=1000)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     process.kill()
     outcome = process.wait()
     assert time.monotonic() < deadline
@@ -70,7 +70,7 @@ def test_a_worker_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     job = job_of(tmp_path, [b"x" * 100_000] * 40)
     command = [sys.executable, "-m", "ottla.log.cleaner_worker", "0"]
     process = subprocess.run(
-        command, input=msgspec.json.encode(job) + b"\n", capture_output=True, timeout=20, check=False
+        command, input=msgspec.json.encode(job) + b"\n", capture_output=True, timeout=120, check=False
     )
     assert (process.returncode, process.stdout) == (1, b"")  # its input ended with the job: nobody waits for the answer
 

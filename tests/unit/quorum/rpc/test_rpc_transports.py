@@ -329,7 +329,7 @@ def test_garbage_closes_its_own_connection_with_one_line(
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(garbage)
         with contextlib.suppress(ConnectionError):
-            await asyncio.wait_for(reader.read(), 5)
+            await asyncio.wait_for(reader.read(), HANGS_S)
         writer.close()
         assert await ask(channel, 2) == 2
         assert bench.broken == 0
@@ -345,7 +345,7 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_stored(caplog: pytest.
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"OTTLA/1 ottla.controller.Controller\n" + (2**31).to_bytes(4, "big") + b"x")
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), HANGS_S) == b""
         writer.close()
         await bench.close()
 
