@@ -57,8 +57,8 @@ def up(nodes: int, directory: Path, port: int, ephemeral: bool, ready_file: Path
             shutil.rmtree(home, ignore_errors=True)
 
 
-class _Stop(Exception):
-    """A signal asked for the end."""
+class _Stop(BaseException):
+    """A signal asked for the end. As KeyboardInterrupt no Exception: it may come inside a library's ``except Exception``."""
 
 
 def _raise_stop(_signal: int, _frame: FrameType | None) -> None:
@@ -66,10 +66,10 @@ def _raise_stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _run(cluster: LocalCluster, ready_file: Path | None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _raise_stop)
     began = time.monotonic()
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _raise_stop)
         cluster.start()
         cluster.wait_ready()
         if ready_file:
