@@ -1,6 +1,12 @@
-"""FindCoordinator (10): groups and transactions have no coordinator yet, and the answer says so."""
+"""FindCoordinator (10): of groups, of which there are none yet, every node says that it is itself; joining one is then refused
+(`groups.py`). Transactions and share groups have no coordinator, and the answer says so.
+
+An error here instead would be told by librdkafka to everyone with a group.id, which it demands also of those who only assign
+partitions; it would try again for ever, and its close would wait for a coordinator to commit to, for session.timeout.ms.
+"""
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.cluster_view import address_on
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -9,24 +15,42 @@ from ottla.broker.wire.messages.find_coordinator_response import Coordinator, Fi
 from ottla.runtime.errors import ErrorCode
 
 _MANY_KEYS_FROM = 4
-_KEY_TYPES = {0: "consumer groups", 1: "transactions", 2: "share groups"}
+_GROUP = 0
+_NOT_SERVED = {1: "transactions", 2: "share groups"}
 
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: FindCoordinatorRequest) -> None:
-        request.respond_message(_response(body, request.version))
+        many = request.version >= _MANY_KEYS_FROM
+        keys = body.coordinator_keys if many else [body.key]
+        found = [_coordinator(broker, request.connection.listener_name, body.key_type, key) for key in keys]
+        request.respond_message(FindCoordinatorResponse(coordinators=found) if many else _single(found[0]))
 
     return [route("FindCoordinator", FindCoordinatorRequest, answer)]
 
 
-def _response(body: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-    served = _KEY_TYPES.get(body.key_type)
+def _coordinator(broker: BrokerContext, listener_name: str, key_type: int, key: str) -> Coordinator:
+    if key_type == _GROUP:
+        own = broker.image.brokers.get(broker.node_id)
+        address = address_on(own, listener_name) if own is not None else None
+        if address is not None:
+            return Coordinator(key, broker.node_id, *address, ErrorCode.NONE, None)
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node is not registered yet")
+    served = _NOT_SERVED.get(key_type)
     if served is None:
-        code, message = ErrorCode.INVALID_REQUEST, f"there is no key type {body.key_type}"
-    else:
-        code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{served} are not served by this version of Ottla yet"
-    if version < _MANY_KEYS_FROM:
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, host="", port=-1)
+        return _nobody(key, ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+    return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{served} are not served by this version of Ottla yet")
+
+
+def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, code, message)
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
-        coordinators=[Coordinator(key, -1, "", -1, code, message) for key in body.coordinator_keys]
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )

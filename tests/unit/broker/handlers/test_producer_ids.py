@@ -1,10 +1,8 @@
-"""InitProducerId and the blocks behind it; FindCoordinator and ListGroups, which have nothing to tell yet."""
+"""InitProducerId and the blocks behind it."""
 
 import pytest
 
-from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
-from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.handlers.conftest import Site
@@ -102,30 +100,3 @@ def test_without_a_block_clients_are_told_to_try_again(
 def test_transactions_are_refused(site: Site, transactional_id: str, code: ErrorCode) -> None:
     response = site.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
     assert (response.error_code, response.producer_id) == (code, -1)
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_there_is_no_coordinator_yet(site: Site, version: int) -> None:
-    response = site.ask(FindCoordinatorRequest("my-group"), version)
-    assert (response.error_code, response.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    if version >= 1:
-        assert "consumer groups" in response.error_message
-
-
-@pytest.mark.parametrize("version", range(4, 7))
-def test_each_key_has_no_coordinator_yet(site: Site, version: int) -> None:
-    response = site.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"]), version)
-    assert [(each.key, each.error_code) for each in response.coordinators] == [
-        ("a", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        ("b", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-    ]
-
-
-def test_an_unknown_kind_of_key_is_a_mistake(site: Site) -> None:
-    assert site.ask(FindCoordinatorRequest("x", 9), 3).error_code == ErrorCode.INVALID_REQUEST
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_there_are_no_groups(site: Site, version: int) -> None:
-    response = site.ask(ListGroupsRequest(), version)
-    assert (response.error_code, response.groups) == (ErrorCode.NONE, [])
