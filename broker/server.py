@@ -315,12 +315,14 @@ def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> Contro
     balance = config.flag("auto.leader.rebalance.enable")
     return ControllerSettings(
         cluster_id=identity.cluster_id,
+        node_id=config.node_id,
         num_partitions=config.integer("num.partitions"),
         default_replication_factor=config.integer("default.replication.factor"),
         session_timeout_ms=config.integer("broker.session.timeout.ms"),
         topic_defaults={name: _text(value) for name, value in defaults.items()},
         config_rules=SettingRules(),
         rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,
+        unclean_interval_ms=config.integer("unclean.leader.election.interval.ms"),
     )
 
 

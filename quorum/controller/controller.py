@@ -109,9 +109,7 @@ class Controller:
         self.counters.activations += 1
         upkeep = Upkeep(leadership, self._timers, self.counters, lambda: self._series is not None)
         self.liveness.begin(leadership, upkeep.fence_expired)
-        upkeep.begin(
-            self._quorum.node_id, self._settings.rebalance_interval_ms, in_transaction=self._loader.in_transaction
-        )
+        upkeep.begin(self._quorum.node_id, in_transaction=self._loader.in_transaction)
 
     def _deactivate(self) -> None:
         leadership, self._leadership = self._leadership, None

@@ -33,14 +33,16 @@ class Upkeep:
         self._counters = counters
         self._is_busy = is_busy
 
-    def begin(self, node_id: int, rebalance_interval_ms: int, *, in_transaction: bool) -> None:
-        """``rebalance_interval_ms`` 0: never. ``in_transaction``: the log ends inside one."""
+    def begin(self, node_id: int, *, in_transaction: bool) -> None:
+        """``in_transaction``: the log ends inside one."""
         leadership = self._leadership
+        settings = leadership.state.settings
         leadership.on_appended = self._plan_chores
         self._plan_chores()
         leadership.repeat("controllers", _FORGETTING_PAUSE_MS, self._forget_controllers)
-        if rebalance_interval_ms:
-            leadership.repeat("rebalance", rebalance_interval_ms, self._rebalance)
+        leadership.repeat("leaderless", settings.unclean_interval_ms, self._reconsider_leaderless)
+        if settings.rebalance_interval_ms:
+            leadership.repeat("rebalance", settings.rebalance_interval_ms, self._rebalance)
         if in_transaction:
             reason = pb.AbortTransaction(reason="the controller that began it is gone")
             leadership.append_own(
@@ -80,6 +82,11 @@ class Upkeep:
         chore = next_chore(self._leadership.state)
         if self._leadership.append_own(chore.records, chore.cause):
             self._plan_chores()
+
+    def _reconsider_leaderless(self) -> None:
+        """Whatever was missed: what may be led by any replica shall not stay without a leader."""
+        self._leadership.state.reconsider_leaderless()
+        self._plan_chores()
 
     def _forget_controllers(self) -> None:
         """The first time after all that live had time to be heard by this leader."""

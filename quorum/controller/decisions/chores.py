@@ -7,7 +7,7 @@ can be read from the image, so a new controller goes on where the one before it 
 from typing import NamedTuple
 
 from ottla.quorum.controller.decisions.decision import Record
-from ottla.quorum.controller.decisions.partitions import lead_the_leaderless, take_out
+from ottla.quorum.controller.decisions.partitions import lead_the_leaderless, lead_uncleanly, take_out
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.sweep import Step
 
@@ -20,7 +20,8 @@ class Chore(NamedTuple):
 
 
 def has_chores(state: ControllerState) -> bool:
-    return bool(state.leaving or state.returning) or not state.replicas.is_counted
+    is_due = state.leaving or state.returning or state.reconsiders_leaderless
+    return bool(is_due) or not state.replicas.is_counted
 
 
 def next_chore(state: ControllerState) -> Chore:
@@ -30,7 +31,9 @@ def next_chore(state: ControllerState) -> Chore:
     leaving = next(iter(state.leaving), None)
     if leaving is not None:
         return Chore(f"broker {leaving} shuts down", _take_out(state, leaving).records)
-    return Chore("brokers are in service again", _bring_back(state).records)
+    if state.returning:
+        return Chore("brokers are in service again", _bring_back(state).records)
+    return Chore("nobody led where any replica may", _lead_uncleanly(state).records)
 
 
 def _take_out(state: ControllerState, broker_id: int) -> Step:
@@ -44,10 +47,15 @@ def _take_out(state: ControllerState, broker_id: int) -> Step:
 
 def _bring_back(state: ControllerState) -> Step:
     """For all of them in one sweep; whoever comes in the middle of it is in the next one."""
-    if not state.returning:
-        return Step([], is_last=True)
     broker_ids = state.returning[0]
     step = lead_the_leaderless(state, broker_ids)
     if step.is_last:
         del state.returning[0]
+    return step
+
+
+def _lead_uncleanly(state: ControllerState) -> Step:
+    step = lead_uncleanly(state)
+    if step.is_last:
+        state.reconsiders_leaderless = False
     return step

@@ -42,7 +42,10 @@ def _asked(
     if request.all_partitions:
         needy = state.replicas.unpreferred_topics() if preferred else state.replicas.leaderless_topics()
         return [(topic.name, list(topic.partitions)) for topic in map(state.image.topics_by_id.__getitem__, needy)]
-    return [(topic.name, topic.partitions) for topic in request.topics]
+    named: dict[str, dict[int, None]] = {}  # each once: a second election would cost a leader epoch more
+    for asked in request.topics:
+        named.setdefault(asked.name, {}).update(dict.fromkeys(asked.partitions))
+    return list(named.items())
 
 
 def _elect(

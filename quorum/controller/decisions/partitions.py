@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.partition_change import Election, PartitionChangeBuilder
-from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.state import LEADERLESS_SWEEP, ControllerState
 from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Change, Concerns, Step
 from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
@@ -96,6 +96,18 @@ def lead_the_leaderless(state: ControllerState, broker_ids: tuple[int, ...]) -> 
 
     name = ("lead the leaderless", broker_ids)
     return sweep_step(state, name, state.replicas.leaderless_topics, concerns, change)
+
+
+def lead_uncleanly(state: ControllerState) -> Step:
+    """Finds leaders for partitions that have none, where any live replica may lead: that may be allowed only now."""
+
+    def concerns(partition: PartitionView) -> bool:
+        return partition.leader == NO_LEADER
+
+    def change(key: PartitionKey, partition: PartitionView) -> Record | None:
+        return change_builder(state, key, partition).build() if state.allows_unclean_election(key[0]) else None
+
+    return sweep_step(state, LEADERLESS_SWEEP, state.replicas.leaderless_topics, concerns, change)
 
 
 def sweep_step(

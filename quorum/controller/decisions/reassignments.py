@@ -22,11 +22,16 @@ def alter_partition_reassignments(
     """Each partition is judged by itself."""
     response = rpc.AlterPartitionReassignmentsResponse()
     records: list[Record] = []
+    seen: dict[tuple[str, int], None] = {}
     for topic in request.topics:
         results = response.topics.add(name=topic.name).partitions
         for asked in topic.partitions:
             result = results.add(partition_index=asked.partition_index)
+            key = (topic.name, asked.partition_index)
             try:
+                if key in seen:  # each is decided on the state of before
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
+                seen[key] = None
                 record = _alter(state, topic.name, asked, request.allow_replication_factor_change)
             except KafkaError as error:
                 result.error_code, result.error_message = code_and_message(error)

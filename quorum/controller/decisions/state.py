@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from random import Random  # given, never made here
 
 
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+LEADERLESS_SWEEP = "lead the leaderless uncleanly"
+
+
 class ConfigRules(Protocol):
     """What may be configured. Resource types are Kafka's (2 topic, 4 broker, ...)."""
 
@@ -51,6 +55,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller takes from its node's configuration; the names are Kafka's where it has one."""
 
     cluster_id: str
+    node_id: int = -1
+    """Of this controller: what its node's own dynamic settings say of topics goes before what is set for all nodes."""
     num_partitions: int = 1
     default_replication_factor: int = 1
     session_timeout_ms: int = 9000  # broker.session.timeout.ms
@@ -63,6 +69,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_interval_ms: int = (
         300_000  # leader.imbalance.check.interval.seconds; 0: auto.leader.rebalance.enable=false
     )
+    unclean_interval_ms: int = 300_000  # unclean.leader.election.interval.ms
 
 
 class ControllerState:
@@ -85,6 +92,7 @@ class ControllerState:
         brokers = self.image.brokers.values()
         self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
         self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
+        self.reconsiders_leaderless = False
 
     def replay(self, record: pb.MetadataRecord) -> None:
         """The only way in which the state changes. Raises UnreadableRecordError: then the decider was wrong."""
@@ -100,6 +108,14 @@ class ControllerState:
                 self.leaving[broker_id] = None
             elif now.is_active and not (before is not None and before.is_active):
                 self._returns(broker_id)
+        for key, old in delta.configs.items():
+            if old.get(UNCLEAN_ELECTION) != self.image.configs.get(key, {}).get(UNCLEAN_ELECTION):
+                self.reconsider_leaderless()
+
+    def reconsider_leaderless(self) -> None:
+        """Any live replica may be allowed to lead now where nobody does. A sweep under way went by the rule of before."""
+        self.replicas.end(LEADERLESS_SWEEP)
+        self.reconsiders_leaderless = True
 
     def _returns(self, broker_id: int) -> None:
         if len(self.returning) < 2:
@@ -147,13 +163,15 @@ class ControllerState:
         return DIRECTORY_UNASSIGNED
 
     def topic_config(self, topic_name: str, name: str, default: str) -> str:
-        """A topic's effective setting: topic, then cluster-wide dynamic, then this node's file, then the default."""
+        """A topic's effective setting: the topic's, then this node's dynamic one, then that of all nodes, then this node's file,
+        then the default. For settings that have the same name for topics and for nodes."""
         configs = self.image.configs
-        for values in (configs.get((TOPIC_RESOURCE, topic_name)), configs.get((BROKER_RESOURCE, ""))):
+        places = (TOPIC_RESOURCE, topic_name), (BROKER_RESOURCE, str(self.settings.node_id)), (BROKER_RESOURCE, "")
+        for values in map(configs.get, places):
             if values is not None and name in values:
                 return values[name]
         return self.settings.topic_defaults.get(name, default)
 
     def allows_unclean_election(self, topic_id: bytes) -> bool:
         topic = self.image.topics_by_id[topic_id]
-        return self.topic_config(topic.name, "unclean.leader.election.enable", "false").lower() == "true"
+        return self.topic_config(topic.name, UNCLEAN_ELECTION, "false").lower() == "true"

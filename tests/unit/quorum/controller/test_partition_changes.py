@@ -248,6 +248,18 @@ def test_a_new_order_takes_effect_at_once(world: World) -> None:
     assert (world.partition.replicas, world.partition.leader) == ((3, 2, 1), 1)
 
 
+def test_a_partition_that_is_named_twice_is_moved_once(world: World) -> None:
+    """The second would be decided on what was before the first, and the two together are no state."""
+    world.brokers(4)
+    world.partition_of([1, 2, 3])
+    both = [rpc.AlterPartitionReassignmentsRequest.Partition(replicas=each) for each in ((2, 3, 4), (3, 2, 1))]
+    topic = rpc.AlterPartitionReassignmentsRequest.Topic(name="t", partitions=both)
+    request = rpc.AlterPartitionReassignmentsRequest(topics=[topic], allow_replication_factor_change=True)
+    response = world.do(alter_partition_reassignments(world.state, request))
+    assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert (world.partition.replicas, world.partition.adding) == ((2, 3, 4, 1), (4,))
+
+
 def test_a_reassignment_can_be_given_up(world: World) -> None:
     world.brokers(4)
     world.partition_of([1, 2, 3])
