@@ -199,12 +199,18 @@ def test_the_mark_of_the_synced_log_rises_by_itself_and_falls_durably() -> None:
     mark = SyncedMark(store)
     mark.raise_to(9)
     mark.raise_to(7)
-    assert (SyncedMark(store).offset, store.durable_writes) == (9, 0)
+    mark.raise_to(11)
+    assert (SyncedMark(store).offset, store.durable_writes) == (11, 1), "only the first is waited for"
 
-    mark.cut_at(9)
-    assert (SyncedMark(store).offset, store.durable_writes) == (9, 0)
-    mark.cut_at(8)
-    assert (SyncedMark(store).offset, store.durable_writes) == (0, 1)
+    mark.cut_at(11)
+    assert (SyncedMark(store).offset, store.durable_writes) == (11, 1)
+    mark.cut_at(10)
+    assert (SyncedMark(store).offset, store.durable_writes) == (0, 2)
+
+    mark.begin(5)
+    assert (SyncedMark(store).offset, store.durable_writes) == (5, 3)
+    mark.begin(4)
+    assert SyncedMark(store).offset == 5
 
 
 def test_a_mark_that_cannot_be_read_is_no_zero() -> None:
