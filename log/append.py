@@ -3,7 +3,15 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.log import gaps, truncation
-from ottla.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatchError, check_crc, read_header
+from ottla.log.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatchError,
+    check_crc,
+    read_header,
+)
 from ottla.log.config import LogConfig
 from ottla.log.producer_state import Origin
 from ottla.log.records import RecordError, read_end_marker
@@ -124,9 +132,11 @@ def append_own(
 
 def append_as_follower(log: "Log", view: Buffer, leader_epoch: int | None) -> AppendInfo:
     """Writes runs of batches, each into one segment with one write."""
-    batches, _ = validate_follower_batches(view, log.log_end_offset, leader_epoch)
+    batches, _ = validate_follower_batches(view, _next_base_offset(log, view), leader_epoch)
     if not batches:
         return AppendInfo(-1, -1, -1, -1, log.log_start_offset, False, 0)
+    if batches[0][1].base_offset < log.log_end_offset:
+        _begin_segment_at(log, batches[0][1].base_offset)
     first_offset, size_before = batches[0][1].base_offset, log.size_bytes
     whole, at = memoryview(view), 0
     while at < len(batches):
@@ -138,6 +148,29 @@ def append_as_follower(log: "Log", view: Buffer, leader_epoch: int | None) -> Ap
     return AppendInfo(
         first_offset, end - 1, max_timestamp, -1, log.log_start_offset, False, log.size_bytes - size_before
     )
+
+
+def _next_base_offset(log: "Log", view: Buffer) -> int:
+    """The least base offset that may come: the log end.
+
+    But DeleteRecords may have moved the log start into a batch, and a log built anew begins there: while nothing is in it, the
+    batch that holds its end may come whole. So it is on every other replica; the log start stays where it is.
+    """
+    end = log.log_end_offset
+    if log.size_bytes or len(log.segments) > 1 or log.log_start_offset < end or len(view) < HEADER_BYTES:
+        return end
+    first = read_header(view)
+    return first.base_offset if first.base_offset < end <= first.last_offset else end
+
+
+def _begin_segment_at(log: "Log", base_offset: int) -> None:
+    """The empty log's one segment begins at ``base_offset``, below the log start. Raises StorageError."""
+    if log.active.base_offset == base_offset:
+        return  # made before an append that failed
+    try:
+        truncation.restart_empty_at(log, base_offset)
+    except OSError as error:
+        raise log.root.failed(error) from error
 
 
 def _run_that_fits(log: "Log", batches: Batches, first: int) -> Batches:
@@ -180,7 +213,7 @@ def _write_run(log: "Log", whole: memoryview, run: Batches) -> None:
         raise log.root.failed(error) from error
     for position, header in run:
         if header.leader_epoch > log.epochs.latest_epoch:
-            log.epochs.assign(header.leader_epoch, header.base_offset)
+            log.epochs.assign(header.leader_epoch, max(header.base_offset, log.log_start_offset))
         log.log_end_offset = header.base_offset + header.last_offset_delta + 1
         if header.producer_id >= 0:
             _replay(log, whole, header, position)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 
 from ottla.log import roots
-from ottla.log.batch import read_header
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.runtime.disk import Disk
@@ -45,9 +44,6 @@ class FutureLog:
         data = source.read(copy.log_end_offset, max_bytes).data
         if not data:
             return True
-        base_offset = read_header(data).base_offset
-        if base_offset < copy.log_end_offset:  # the log begins within a batch
-            copy.truncate_fully_and_start_at(base_offset)
         copy.append_as_follower(data)
         return False
 

@@ -154,10 +154,6 @@ class LeaderFetcher:
         level = logging.INFO if self._up else logging.DEBUG
         logger.log(level, "Broker %d, a leader, is out of reach: %s", self.leader_id, reason)
         self._drop_link()
-        for key, partition in self._followed.items():
-            follower = partition.follower
-            if follower is not None and follower.state is FetchState.FINDING_OFFSETS:
-                self._delay(key, partition, follower, follower.delay())  # its answer will not come
         if not self._closed:
             self._retry = self._timers.call_later_ms(self._backoff_ms, self._connect)
             self._backoff_ms = min(2 * self._backoff_ms, self._settings.backoff_ms)
@@ -172,6 +168,15 @@ class LeaderFetcher:
         if self._connecting is not None and self._connecting is not _current_task():
             self._connecting.cancel()
         self._connecting = None
+        if not self._closed:
+            self._ask_again_for_offsets()
+
+    def _ask_again_for_offsets(self) -> None:
+        """Whoever was looking for the leader's offsets over the link that is gone will not be answered."""
+        for key, partition in self._followed.items():
+            follower = partition.follower
+            if follower is not None and follower.state is FetchState.FINDING_OFFSETS:
+                self._delay(key, partition, follower, follower.delay())
 
     # Requests.
 
@@ -278,10 +283,12 @@ class LeaderFetcher:
     ) -> None:
         try:
             self._carry_out(key, partition, follower, instruction, records)
-        except KafkaError as error:
+        except Exception as error:  # whatever it is, it is this partition's: the others are fetched on
             # A batch that is not what its CRC says may be whole when fetched again, and a full disk may have room by then.
-            logger.warning("Could not replicate %s: %s", partition, error.message)
-            self._delay(key, partition, follower, follower.delay())
+            is_surprise = not isinstance(error, KafkaError | OSError) and not follower.retries
+            logger.warning("Could not replicate %s: %s", partition, error, exc_info=is_surprise)
+            log = partition.log
+            self._delay(key, partition, follower, follower.interrupted(log.log_end_offset, log.epochs.latest_epoch))
 
     def _carry_out(
         self,
@@ -329,6 +336,7 @@ class LeaderFetcher:
         partition.learn_high_watermark(instruction.high_watermark)
         if instruction.log_start_offset > log.log_start_offset:
             log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
+        follower.succeeded()
         if records and partition.must_sync:
             self._sync_first(key, partition, follower)
         elif records or self._begins_elsewhere(key, log.log_start_offset):
@@ -342,7 +350,9 @@ class LeaderFetcher:
     def _sync_first(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         """To fetch from the new end would acknowledge what a power cut could take: the partition pauses until it is synced."""
         self._session.remove(key)
+        self._ask_when_stable(key, partition, follower)
 
+    def _ask_when_stable(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         def stable(offset: int) -> None:
             if offset >= follower.fetch_offset and self._is_current(key, partition, follower):
                 self._ask(key, partition)
@@ -360,7 +370,11 @@ class LeaderFetcher:
         self._session.remove(key)
 
         def again() -> None:
-            if self._is_current(key, partition, follower):
+            if not self._is_current(key, partition, follower):
+                return
+            if partition.must_sync and partition.log.recovery_point < follower.fetch_offset:
+                self._ask_when_stable(key, partition, follower)  # part of an answer may have been written
+            else:
                 self._ask(key, partition)
 
         self._timers.call_later_ms(delay.delay_ms, again)

@@ -233,11 +233,11 @@ class ReplicaManager:
         logger.info("Deleting %s", partition)
         try:
             self._logs.delete(TopicPartition(partition.topic, index))
-        except KafkaError as error:
-            logger.error("Could not delete %s: %s", partition, error.message)
+        except Exception as error:
+            logger.error("Could not delete %s: %s", partition, error, exc_info=not _is_expected(error))
 
     def _host(self, replica: Replica) -> None:
-        """Gives the replica its role, creating its log if there is none. A disk that fails costs this partition only."""
+        """Gives the replica its role, creating its log if there is none. What fails costs this partition only, whatever it is."""
         view, partition = replica.view, self.partitions.get(replica.key)
         try:
             if partition is None:
@@ -245,8 +245,9 @@ class ReplicaManager:
             if partition.usable:  # else its directory failed: it is lost until the broker starts again
                 (self._lead if view.leader == self.node_id else self._follow)(partition, view)
                 self._tell_directory(partition, view)
-        except KafkaError as error:
-            logger.error("%s-%d is offline: %s", replica.topic, replica.index, error.message)
+        except Exception as error:
+            name = f"{replica.topic}-{replica.index}"
+            logger.error("%s is offline: %s", name, error, exc_info=not _is_expected(error))
             self.offline[replica.key] = self.offline[replica.topic, replica.index] = replica.topic
         else:
             self._no_longer_offline(*replica.key)
@@ -329,7 +330,10 @@ class ReplicaManager:
 
     def _configure(self, partitions: list[Partition], image: MetadataImage) -> None:
         for partition in partitions:
-            partition.configure(self._log_config(partition.topic, image), self.timers.now_ms())
+            try:
+                partition.configure(self._log_config(partition.topic, image), self.timers.now_ms())
+            except Exception as error:
+                logger.error("Could not configure %s: %s", partition, error, exc_info=not _is_expected(error))
 
     # Failures and timers.
 
@@ -381,6 +385,11 @@ class ReplicaManager:
         now_ms = self.timers.now_ms()
         for partition in list(self._events.incomplete):
             retry_joins(partition, now_ms)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether it is a disk's or a peer's fault, not ours: those need no traceback."""
+    return isinstance(error, KafkaError | OSError)
 
 
 def _address(broker: BrokerView, listener_name: str) -> tuple[str, int] | None:

@@ -1,7 +1,7 @@
 """A partition's follower: from where it fetches, and what each answer of the leader makes it do.
 
 Pure: `answered` takes one partition's part of a Fetch response and returns the one instruction that follows. The shell
-performs it and reports back with `appended`, `truncated` or `restarted`. Kafka's AbstractFetcherThread; kraft.md 3.5.
+performs it and reports back with `appended`, `truncated` or `restarted`, or with `interrupted`. Kafka's AbstractFetcherThread; kraft.md 3.5.
 """
 
 from enum import Enum
@@ -100,7 +100,6 @@ class PartitionFollower:
     ) -> Instruction:
         """What one partition's answer asks for. Call only after `expects`."""
         if error == ErrorCode.NONE:
-            self.retries = 0
             if diverging is None:
                 self.leaders_high_watermark = high_watermark
                 return Append(high_watermark, log_start_offset)
@@ -135,6 +134,19 @@ class PartitionFollower:
 
     truncated = appended
     restarted = appended
+
+    def succeeded(self) -> None:
+        """What an answer asked for is done, so the next failure is a first one. An answer alone says nothing: its records may be refused."""
+        self.retries = 0
+
+    def interrupted(self, log_end_offset: int, last_epoch: int) -> Delay:
+        """What an answer asked for failed, perhaps half-way: fetching goes on from where the log ends now."""
+        if last_epoch >= 0:
+            if log_end_offset > self.fetch_offset:
+                self.retries = 0
+            self.fetch_offset = log_end_offset
+            self.last_fetched_epoch = last_epoch
+        return self.delay()
 
     def delay(self) -> Delay:
         """Doubles from a few milliseconds up to ``replica.fetch.backoff.ms``."""

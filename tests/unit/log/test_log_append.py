@@ -274,3 +274,50 @@ def test_too_many_open_files_are_not_the_directorys_fault(
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     repair()
     assert log.append_as_leader(make_batch(), 0, NOW_MS).first_offset == 0
+
+
+def test_an_empty_log_may_begin_within_a_batch(open_log: OpenLog, make_batch: MakeBatch) -> None:
+    """As DeleteRecords leaves it on the replicas that were there: whole in the file, its first records out of sight."""
+    log = open_log(log_start_offset=5)
+    log.append_as_follower(bytes(make_batch(10, leader_epoch=3)) + bytes(make_batch(base_offset=10, leader_epoch=3)), 3)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 11)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    assert values(log, 5)[0] == (0, b"v0")
+    assert log.epochs.entries() == ((3, 5),)
+    assert not log.gaps_marked
+    log.abandon()
+    again = open_log(log_start_offset=5, recovery_point=5)
+    assert (again.log_start_offset, again.log_end_offset, again.epochs.entries()) == (5, 11, ((3, 5),))
+
+
+def test_a_batch_that_does_not_hold_the_end_of_an_empty_log_is_refused(
+    open_log: OpenLog, make_batch: MakeBatch
+) -> None:
+    log = open_log(log_start_offset=5)
+    with pytest.raises(KafkaError, match=r"0\.\.4 does not follow log end offset 5"):
+        log.append_as_follower(bytes(make_batch(5, leader_epoch=0)), 0)
+
+
+def test_a_log_that_has_records_takes_no_batch_that_begins_below_its_end(
+    open_log: OpenLog, make_batch: MakeBatch
+) -> None:
+    log = open_log()
+    log.append_as_follower(bytes(make_batch(5, leader_epoch=0)), 0)
+    log.set_high_watermark(5)
+    log.advance_log_start(5)
+    with pytest.raises(KafkaError, match=r"3\.\.7 does not follow log end offset 5"):
+        log.append_as_follower(bytes(make_batch(5, base_offset=3, leader_epoch=0)), 0)
+
+
+def test_a_beginning_within_a_batch_for_which_there_was_no_room_is_made_later(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    log = open_log(log_start_offset=5)
+    repair = platter.fail("/data", errno.ENOSPC, ("write",))
+    with pytest.raises(KafkaError):
+        log.append_as_follower(bytes(make_batch(10, leader_epoch=3)), 3)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    repair()
+    log.root.set_full(False)
+    log.append_as_follower(bytes(make_batch(10, leader_epoch=3)), 3)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 10)

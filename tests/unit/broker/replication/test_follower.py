@@ -100,7 +100,38 @@ def test_a_good_answer_forgets_earlier_errors() -> None:
     state = follower()
     answer(state, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     answer(state)
+    state.succeeded()
     assert answer(state, ErrorCode.NOT_LEADER_OR_FOLLOWER) == Delay(20)
+
+
+def test_an_answer_whose_records_are_refused_is_no_good_one() -> None:
+    state, delays = follower(), []
+    for _ in range(7):
+        answer(state)
+        delays.append(state.interrupted(100, 4))
+    assert delays == [Delay(ms) for ms in (20, 40, 80, 160, 320, 640, 1_000)]
+
+
+def test_what_failed_half_way_goes_on_from_where_the_log_ends() -> None:
+    state = follower()
+    for _ in range(3):
+        state.interrupted(100, 4)
+    answer(state)
+    assert state.interrupted(103, 5) == Delay(20)
+    assert (state.fetch_offset, state.last_fetched_epoch, state.state) == (103, 5, FetchState.FETCHING)
+
+
+def test_a_truncation_that_failed_is_asked_for_again() -> None:
+    state = follower()
+    answer(state, diverging=Diverging(2, 50))
+    assert state.interrupted(100, 4) == Delay(20)
+    assert state.expects(100, 5)
+
+
+def test_without_an_epoch_the_position_stays_where_logs_may_be_compared() -> None:
+    state = PartitionFollower(leader_epoch=5, fetch_offset=60, last_fetched_epoch=-1, backoff_max_ms=1_000)
+    state.interrupted(100, -1)
+    assert state.fetch_offset == 60
 
 
 @pytest.mark.parametrize(
