@@ -88,7 +88,13 @@ class FetchHandler:
         now_ms = self._now_ms()
         if session_epoch == FIRST_EPOCH:
             size = sum(len(partitions) for _, partitions in topics)
-            session, evicted = self._sessions.create(size, privileged=reader.is_follower, uses_ids=by_id, now_ms=now_ms)
+            session, evicted = self._sessions.create(
+                size,
+                privileged=reader.is_follower,
+                uses_ids=by_id,
+                now_ms=now_ms,
+                broker_epoch=reader.replica_epoch,
+            )
             self._forget(evicted)
             if session is not None:
                 return session
@@ -96,6 +102,7 @@ class FetchHandler:
 
     def _resume(self, session_id: int, session_epoch: int, forgotten: Forgotten, reader: Reader) -> FetchSession:
         by_id = reader.version >= FIRST_WITH_TOPIC_ID
+        self._forget(self._sessions.outlived(session_id, reader.replica_epoch))
         session = self._sessions.resume(session_id, session_epoch, uses_ids=by_id, now_ms=self._now_ms())
         if session.parked is not None:
             session.parked.answer_now()  # a client that did not wait for its answer gets that first

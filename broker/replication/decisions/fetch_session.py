@@ -72,9 +72,14 @@ class SessionPartition:
 
 
 class FetchSession:
-    """What one client (or follower) fetches. ``epoch`` is the one its next request must carry."""
+    """What one client (or follower) fetches. ``epoch`` is the one its next request must carry.
+
+    A follower's session belongs to one registration of its broker: a partition that it does not name again is known to be
+    the earlier registration's, which may not join an ISR.
+    """
 
     __slots__ = (
+        "broker_epoch",
         "contact",
         "created_ms",
         "dirty",
@@ -87,8 +92,11 @@ class FetchSession:
         "uses_ids",
     )
 
-    def __init__(self, session_id: int, *, privileged: bool, uses_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, *, privileged: bool, uses_ids: bool, now_ms: int, broker_epoch: int = -1
+    ) -> None:
         self.id = session_id
+        self.broker_epoch = broker_epoch
         self.epoch = next_epoch(FIRST_EPOCH)
         self.privileged = privileged  # a follower's: must not lose its place to consumers
         self.uses_ids = uses_ids
@@ -142,7 +150,7 @@ class SessionCache:
         return len(self._sessions)
 
     def create(
-        self, size: int, *, privileged: bool, uses_ids: bool, now_ms: int
+        self, size: int, *, privileged: bool, uses_ids: bool, now_ms: int, broker_epoch: int = -1
     ) -> tuple[FetchSession | None, FetchSession | None]:
         """A new session for ``size`` partitions, and the one evicted for it; (None, None) when there is no room."""
         if size == 0 or self.slots <= 0:
@@ -153,7 +161,9 @@ class SessionCache:
             if evicted is None:
                 return None, None
             del self._sessions[evicted.id]
-        session = FetchSession(self._fresh_id(), privileged=privileged, uses_ids=uses_ids, now_ms=now_ms)
+        session = FetchSession(
+            self._fresh_id(), privileged=privileged, uses_ids=uses_ids, now_ms=now_ms, broker_epoch=broker_epoch
+        )
         self._sessions[session.id] = session
         return session, evicted
 
@@ -200,6 +210,11 @@ class SessionCache:
         session.contact.last_fetch_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
+
+    def outlived(self, session_id: int, broker_epoch: int) -> FetchSession | None:
+        """The session, which is then gone, if it is one of an earlier registration of the follower."""
+        session = self._sessions.get(session_id)
+        return self.remove(session_id) if session is not None and session.broker_epoch != broker_epoch else None
 
     def remove(self, session_id: int) -> FetchSession | None:
         return self._sessions.pop(session_id, None)

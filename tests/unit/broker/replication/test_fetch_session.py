@@ -50,6 +50,17 @@ def test_an_unknown_session_is_an_error() -> None:
     assert resume_error(make_cache(), 99, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_session_ends_with_the_registration_of_the_broker_that_opened_it() -> None:
+    cache = make_cache()
+    session, _ = cache.create(1, privileged=True, uses_ids=True, now_ms=0, broker_epoch=7)
+    assert session is not None
+    assert cache.outlived(session.id, 7) is None
+    assert cache.resume(session.id, 1, uses_ids=True, now_ms=0) is session
+    assert cache.outlived(session.id, 9) is session
+    assert resume_error(cache, session.id, 2) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.outlived(session.id, 9) is None
+
+
 def test_a_repeated_epoch_is_an_error() -> None:
     cache = make_cache()
     session = create(cache)
