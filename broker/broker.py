@@ -13,6 +13,7 @@ from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
+from ottla.broker.node_settings import NodeSettings
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum_view import QuorumView
 from ottla.broker.replication.purgatory import WakeQueue
@@ -57,6 +58,8 @@ class Broker:
         start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
         self._config = config
+        self.settings = NodeSettings(config, loader.image)
+        config = self.settings.current
         self._loader = loader
         self._timers = timers
         self._on_fatal = on_fatal
@@ -80,7 +83,7 @@ class Broker:
         )
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
         self.context = BrokerContext(
-            config=config,
+            config=self._config,
             host=host,
             timers=timers,
             image=loader.image,
@@ -95,6 +98,8 @@ class Broker:
             cluster_id=identity.cluster_id,
         )
         self.network = NetworkServer(ServerLimits.from_config(config))
+        self.settings.on_change(self._settings_changed)
+        loader.add_publisher(self.settings)
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -120,6 +125,10 @@ class Broker:
         await self.lifecycle.running.wait()
         await self.network.start()
         on_ready()
+
+    def _settings_changed(self, config: ServerConfig) -> None:
+        self.network.limits = ServerLimits.from_config(config)  # who is connected stays
+        self.storage.configure(config)
 
     def contact_lost(self) -> None:
         """The way to the controller changed: say at once that this broker lives."""

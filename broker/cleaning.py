@@ -21,6 +21,8 @@ from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
 
+WAITING_MAX = 256
+"""Threads that wait for workers, at most; so many cleanings are at work with ``log.cleaner.threads`` beyond it."""
 IO_UNLIMITED = 1 << 62
 """Bytes a second above which a limit is none; Kafka's default is the largest double."""
 
@@ -37,9 +39,9 @@ StartWorker = Callable[[CleaningJob, int], Worker]
 
 
 def cleaner_settings(config: ServerConfig) -> CleanerSettings | None:
-    """``log.cleaner.*``; None when nothing is to be cleaned."""
+    """``log.cleaner.*``; None when nothing is ever to be cleaned. Without threads nothing is until some are given."""
     threads = config.integer("log.cleaner.threads")
-    if not config.flag("log.cleaner.enable") or threads == 0:
+    if not config.flag("log.cleaner.enable"):
         return None
     bytes_per_second = config.number("log.cleaner.io.max.bytes.per.second")
     return CleanerSettings(
@@ -90,7 +92,15 @@ class Cleaning:
         self._running: dict[TopicPartition, _Cleaning] = {}  # until the last trace of a worker is gone
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._recording = asyncio.Lock()
-        self._threads = ThreadPoolExecutor(settings.threads, "ottla-cleaner")
+        self._threads = ThreadPoolExecutor(WAITING_MAX, "ottla-cleaner")  # begun as they are needed
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """From the next cleaning on: one that runs is not cut short, nor made faster."""
+        self._settings = settings
+        self._cleaner.configure(settings)
+        if self._timer is not None and not self._stopped:
+            self._timer.cancel()
+            self.start()
 
     def start(self) -> None:
         """Looks for work every ``log.cleaner.backoff.ms`` from now on."""

@@ -15,7 +15,7 @@ from ottla.log.moving import begin_move, end_move, finish_move
 from ottla.log.names import TopicPartition
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.sync_later import SyncLater
-from ottla.runtime.timers import LoopTimers
+from ottla.runtime.timers import LoopTimers, Timer
 
 SLICE_BYTES = 512 << 10
 PAUSE_MS = 2
@@ -40,10 +40,19 @@ class DirectoryMoves:
         self._timers = timers
         self._wall_ms = wall_ms
         self._before_exchange = before_exchange
-        self._pause_ms = max(PAUSE_MS, SLICE_BYTES * 1000 // max(bytes_per_second_max, 1))
+        self._pause_ms = _pause_ms(bytes_per_second_max)
         self._sync_later = SyncLater()
         self._synced: dict[FutureLog, None] = {}
-        self._ticking = self._closed = False
+        self._ticking: Timer | None = None
+        self._closed = False
+
+    def set_speed(self, bytes_per_second_max: int) -> None:
+        """``replica.alter.log.dirs.io.max.bytes.per.second`` changed: the pause under way is one of the new length."""
+        self._pause_ms = _pause_ms(bytes_per_second_max)
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+            self._tick_soon()
 
     def request(self, partition: TopicPartition, path: str) -> ErrorCode:
         """Begins a move to the directory of that path; to where the log is already, it gives one up that is under way."""
@@ -77,12 +86,11 @@ class DirectoryMoves:
         self._sync_later.close()
 
     def _tick_soon(self) -> None:
-        if not self._ticking and not self._closed and self.under_way:
-            self._ticking = True
-            self._timers.call_later_ms(self._pause_ms, self._tick)
+        if self._ticking is None and not self._closed and self.under_way:
+            self._ticking = self._timers.call_later_ms(self._pause_ms, self._tick)
 
     def _tick(self) -> None:
-        self._ticking = False
+        self._ticking = None
         if self._closed or not self.under_way:
             return
         move = next(iter(self.under_way.values()))
@@ -142,3 +150,7 @@ class DirectoryMoves:
     def _forget(self, move: FutureLog) -> None:
         self._synced.pop(move, None)
         self.under_way.pop(move.source.partition, None)
+
+
+def _pause_ms(bytes_per_second_max: int) -> int:
+    return max(PAUSE_MS, SLICE_BYTES * 1000 // max(bytes_per_second_max, 1))

@@ -10,7 +10,7 @@ from ottla.broker.deletions import Deletions
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
-from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, LogConfigs
+from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, dynamic_texts
 from ottla.log.checkpoints import CleanShutdown
 from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.cleaner_worker import CleanerProcess
@@ -68,7 +68,6 @@ class Storage:
             node_id=config.node_id,
             open_files_max=min(OPEN_FILES_MAX, host.descriptors.logs),
             free_bytes_floor=config.integer("ottla.free.bytes.floor"),
-            file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         )
         self._checkpoints, self._removals = WorkLater(), WorkLater()
         self.manager = LogManager(
@@ -104,7 +103,16 @@ class Storage:
 
     def _config_of(self, partition: TopicPartition) -> LogConfig:
         configs = self._image.configs
-        return self._configs.of(configs.get((TOPIC_RESOURCE, partition.topic), {}), configs.get((BROKER_RESOURCE, "")))
+        own = configs.get((TOPIC_RESOURCE, partition.topic), {})
+        return self._configs.of(own, dynamic_texts(configs, self._config.node_id))
+
+    def configure(self, config: ServerConfig) -> None:
+        """Settings changed while the node runs."""
+        self._config = config
+        self.moves.set_speed(config.integer("replica.alter.log.dirs.io.max.bytes.per.second"))
+        settings = cleaner_settings(config)
+        if self._cleaning is not None and settings is not None:
+            self._cleaning.configure(settings)
 
     @property
     def can_go_on(self) -> bool:

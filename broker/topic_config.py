@@ -1,49 +1,60 @@
 """From a topic's settings (texts in the metadata log) to what its log reads."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import structs
 
 from ottla.log.config import LogConfig
-from ottla.runtime.settings.definitions import Value
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigKey
+from ottla.runtime.settings.definitions import Value, server_settings, topic_settings
+from ottla.runtime.settings.dynamic import readable
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.settings.topic import check_topic_setting, resolve_topic
+from ottla.runtime.settings.topic import resolve_topic
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-
+__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "LogConfigs", "concern_node", "dynamic_texts"]
 
 _KNOWN_MAX = 1000
 
 
 class LogConfigs:
-    """A log's settings: topic > cluster-wide > server file > default.
+    """A log's settings: topic > this node's dynamic ones > those of all nodes > server file > default.
 
-    What a topic does not set is resolved once, until a cluster-wide setting changes; of a topic only its own texts are read,
-    and topics with the same texts share a value.
+    What a topic does not set is resolved once, until a dynamic setting changes; of a topic only its own texts are read, and
+    topics with the same texts share a value. What a newer version wrote and this one cannot read is passed over.
     """
 
     def __init__(self, server: ServerConfig) -> None:
         self._server = server
-        self._cluster: Mapping[str, str] = {}
+        self._node: Mapping[str, str] = {}
         self._defaults = resolve_topic(server, {})
         self._known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
-    def of(self, topic: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> LogConfig:
-        """``topic`` holds a topic's own texts, ``cluster`` the dynamic ones of all brokers. Raises SettingError."""
-        if (cluster or {}) != self._cluster:
-            self._defaults = resolve_topic(self._server, {}, cluster)
-            self._cluster = dict(cluster or {})
+    def of(self, topic: Mapping[str, str], node: Mapping[str, str] | None = None) -> LogConfig:
+        """``topic`` holds a topic's own texts, ``node`` the dynamic ones that hold for this node (`dynamic_texts`)."""
+        if (node or {}) != self._node:
+            self._node = dict(node or {})
+            self._defaults = resolve_topic(self._server.changed(readable(self._node, server_settings())), {})
             self._known.clear()
         key = tuple(topic.items())
         config = self._known.get(key)
         if config is None:
-            own = {name: check_topic_setting(name, text) for name, text in topic.items()}
+            own = readable(topic, topic_settings())
             if len(self._known) == _KNOWN_MAX:
                 self._known.clear()
             config = self._known[key] = _log_config({**self._defaults, **own})
         return config
+
+
+def dynamic_texts(configs: Mapping[ConfigKey, Mapping[str, str]], node_id: int) -> Mapping[str, str]:
+    """What was set at run time and holds for a node: its own goes before what was set for all."""
+    own, of_all = configs.get((BROKER_RESOURCE, str(node_id)), {}), configs.get((BROKER_RESOURCE, ""), {})
+    return {**of_all, **own} if own else of_all
+
+
+def concern_node(keys: Iterable[ConfigKey], node_id: int) -> bool:
+    """Whether any of these changes `dynamic_texts`."""
+    return any(kind == BROKER_RESOURCE and name in ("", str(node_id)) for kind, name in keys)
 
 
 def _log_config(values: Mapping[str, Value]) -> LogConfig:

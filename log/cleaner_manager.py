@@ -91,9 +91,13 @@ class LogCleaner:
         self.looked_ms: int | None = None  # when it was last asked for something to do
         self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
 
+    def configure(self, settings: CleanerSettings) -> None:
+        """For the tasks from now on."""
+        self._settings = settings
+
     @property
     def worker_bytes_per_second(self) -> int:
-        return self._settings.io_bytes_per_second // self._settings.threads
+        return self._settings.io_bytes_per_second // max(self._settings.threads, 1)
 
     def next_task(self, logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
         """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news."""

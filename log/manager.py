@@ -36,7 +36,6 @@ class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_id: int
     open_files_max: int = OPEN_FILES_MAX
     free_bytes_floor: int = 256 << 20
-    file_delete_delay_ms: int = 60_000
 
 
 class LogManager:
@@ -234,7 +233,7 @@ class LogManager:
             self.offline.pop(partition, None)
             return
         path = self._rename(log, DELETE_SUFFIX)
-        self.condemn(now_ms + self.settings.file_delete_delay_ms, path, log.root)
+        self.condemn(now_ms + log.config.file_delete_delay_ms, path, log.root)
 
     def condemn(self, due_ms: int, path: str, root: DirectoryState) -> None:
         """The directory of a partition goes with the `purge` after ``due_ms``."""

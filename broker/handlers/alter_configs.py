@@ -8,7 +8,6 @@ from typing import Any
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
-from ottla.broker.handlers.config_entries import changeable_broker_settings
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.topic_config import BROKER_RESOURCE
@@ -18,9 +17,10 @@ from ottla.broker.wire.messages import incremental_alter_configs_request as incr
 from ottla.broker.wire.messages import incremental_alter_configs_response as altered
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode, KafkaError
-from ottla.runtime.settings.definitions import SettingError, server_settings
+from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.dynamic import check_change
 
-_SET = 0
+_SET, _DELETE = 0, 1
 _TIMEOUT_MS = 30_000
 
 Resource = controller_pb2.IncrementalAlterConfigsRequest.Resource
@@ -122,15 +122,11 @@ def _check(resource: Resource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting stands twice")
     if resource.resource_type != BROKER_RESOURCE:
         return
-    changeable = changeable_broker_settings()
     for change in resource.changes:
-        setting = changeable.get(change.name)
-        if setting is None:
-            known = change.name in server_settings()
-            problem = "takes effect only at a restart: write it into server.properties" if known else "is no setting"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} {problem}")
-        if change.operation == _SET and change.HasField("value"):
+        if change.operation != _DELETE:  # what is not there may be taken away, as kafka-reassign-partitions does
             try:
-                setting.parse(change.value)
+                check_change(
+                    change.name, change.value if change.operation == _SET and change.HasField("value") else None
+                )
             except SettingError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

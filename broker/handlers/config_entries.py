@@ -1,7 +1,6 @@
 """Settings as DescribeConfigs tells them: value, where it comes from, and what else could have set it.
 
-Source: Kafka's ConfigHelper. A setting can be changed at run time here iff the log reads it through the topic's
-settings, so only those are not read-only.
+Source: Kafka's ConfigHelper. What a running node does not take (`ottla.runtime.settings.dynamic`) is read-only.
 """
 
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from ottla.broker.context import BrokerContext
 from ottla.broker.topic_config import BROKER_RESOURCE
 from ottla.runtime.settings.definitions import Setting, Value, server_settings, topic_settings
+from ottla.runtime.settings.dynamic import changeable_settings
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import server_default
 
@@ -74,7 +74,7 @@ def topic_entries(broker: BrokerContext, own: Mapping[str, str]) -> list[ConfigE
 
 def broker_entries(broker: BrokerContext) -> list[ConfigEntry]:
     """Every setting of this broker."""
-    changeable = changeable_broker_settings()
+    changeable = changeable_settings()
     return [
         _entry(setting, _broker_synonyms(broker, name), read_only=name not in changeable)
         for name, setting in server_settings().items()
@@ -97,14 +97,6 @@ def plain_entries(own: Mapping[str, str], source: int) -> list[ConfigEntry]:
         ConfigEntry(name, value, False, source, False, (Synonym(name, value, source),), _TYPES["STRING"])
         for name, value in sorted(own.items())
     ]
-
-
-def changeable_broker_settings() -> dict[str, Setting]:
-    """The server settings that take effect without a restart: the defaults of topics."""
-    known = server_settings()
-    return {
-        each.broker_name: known[each.broker_name] for each in topic_settings().values() if each.broker_name in known
-    }
 
 
 def value_text(value: Value) -> str | None:

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.definitions import address_counts
 from ottla.runtime.settings.server import ServerConfig
 
 UNLIMITED = 2**31 - 1
+OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             connections_max=config.integer("max.connections"),
             connections_per_ip_max=config.integer("max.connections.per.ip"),
-            connections_per_ip_overrides=_overrides(config.string("max.connections.per.ip.overrides")),
+            connections_per_ip_overrides=address_counts(OVERRIDES, config.string(OVERRIDES)),
             idle_ms_max=config.integer("connections.max.idle.ms"),
             backlog=config.integer("socket.listen.backlog.size"),
             connection=ConnectionLimits(
@@ -56,14 +57,3 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
                 in_flight_max=config.integer("queued.max.requests"),
             ),
         )
-
-
-def _overrides(text: str) -> dict[str, int]:
-    """``127.0.0.1:200,fe80::1:50`` by address."""
-    found = {}
-    for entry in filter(None, (each.strip() for each in text.split(","))):
-        address, separator, count = entry.rpartition(":")
-        if not separator or not count.isdigit():
-            raise SettingError(f"max.connections.per.ip.overrides: {entry!r} is not address:number")
-        found[address.strip("[]")] = int(count)
-    return found

@@ -28,14 +28,14 @@ from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs
+from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
 from ottla.broker.wire.produce_fast import NodeEndpoint
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import BROKER_RESOURCE, NO_LEADER, BrokerView, PartitionView
+from ottla.quorum.metadata.views import NO_LEADER, BrokerView, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.settings.server import ServerConfig
@@ -314,10 +314,10 @@ class ReplicaManager:
 
     def _log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         own = image.configs.get((TOPIC_RESOURCE, topic), {})
-        return self._configs.of(own, image.configs.get((BROKER_RESOURCE, "")))
+        return self._configs.of(own, dynamic_texts(image.configs, self.node_id))
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if (BROKER_RESOURCE, "") in delta.configs:  # a default of all topics changed
+        if concern_node(delta.configs, self.node_id):  # a default of all topics changed
             self._configure(
                 [partition for key, partition in self.partitions.items() if isinstance(key[0], bytes)], image
             )

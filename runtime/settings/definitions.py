@@ -5,6 +5,7 @@ Sources: Kafka 4.3.1's ConfigDef classes. Names under ``ottla.`` are ours.
 
 from functools import cache
 from importlib.resources import files
+from math import isnan, nan
 
 import msgspec
 
@@ -73,9 +74,12 @@ def _integer(setting: Setting, text: str) -> int:
 
 def _number(setting: Setting, text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise SettingError(f"{setting.name}={text}: write a number") from None
+        value = nan
+    if isnan(value):
+        raise SettingError(f"{setting.name}={text}: write a number")
+    return value
 
 
 def _check(setting: Setting, value: Value) -> None:
@@ -86,11 +90,24 @@ def _check(setting: Setting, value: Value) -> None:
         low, high = (float(word) for word in words.split())
         if not low <= value <= high:
             raise SettingError(f"{setting.name}={value}: allowed is {words.replace(' ', ' to ')}")
+    if rule == "counts":
+        address_counts(setting.name, str(value))
     if rule == "in":
         allowed = words.split(",")
         for word in value if isinstance(value, tuple) else (str(value),):
             if word not in allowed:
                 raise SettingError(f"{setting.name}={word}: allowed is one of {', '.join(allowed)}")
+
+
+def address_counts(name: str, text: str) -> dict[str, int]:
+    """``127.0.0.1:200,fe80::1:50`` by address. Raises SettingError."""
+    found = {}
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        address, separator, count = entry.rpartition(":")
+        if not separator or not (count.isascii() and count.isdigit()):
+            raise SettingError(f"{name}: {entry!r} is not address:number")
+        found[address.strip("[]")] = int(count)
+    return found
 
 
 @cache

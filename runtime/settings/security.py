@@ -1,4 +1,4 @@
-"""Settings that promise what is not there yet: encryption, authentication, access rules.
+"""Settings that promise what is not there yet: encryption, authentication, access rules, limits against strangers.
 
 A node that was given one of them does not start. To take it and serve everybody in plaintext would be worse than any stop.
 What has its default value, or none, promises nothing.
@@ -44,6 +44,7 @@ _NAMES = {
     "create.topic.policy.class.name": _NO_CLASSES,
     "alter.config.policy.class.name": _NO_CLASSES,
     "client.quota.callback.class": "there are no quotas yet",
+    "max.connection.creation.rate": "the rate of new connections is not limited here",
 }
 
 
@@ -53,6 +54,8 @@ def missing_promise(name: str) -> str | None:
         name = name[len(_OF_LISTENER) :].partition(".")[2]
         if ".sasl." in name:  # scram-sha-512.sasl.jaas.config: a mechanism's
             return _SASL
+        if name == "max.connections":
+            return "listeners have no limit of their own here, only the node has"
     return _NAMES.get(name) or next((missing for prefix, missing in _PREFIXES.items() if name.startswith(prefix)), None)
 
 

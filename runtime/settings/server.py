@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +51,12 @@ class ServerConfig:
         texts = parse_properties(text, str(path))
         texts.update(from_environment(os.environ if environment is None else environment))
         return cls(texts, str(path))
+
+    def changed(self, values: Mapping[str, Value]) -> "ServerConfig":
+        """As this one, with settings that changed while the node runs."""
+        other = copy(self)
+        other._values = {**self._values, **values}
+        return other
 
     def get(self, name: str) -> Value:
         """The value as set, or its default; KeyError for a name nobody knows."""

@@ -1,4 +1,4 @@
-"""A topic's settings: checked one by one, and resolved topic > cluster > server file > default."""
+"""A topic's settings: checked one by one, and resolved topic > server > default."""
 
 from collections.abc import Mapping
 
@@ -36,16 +36,12 @@ def server_default(setting: Setting, server: ServerConfig) -> Value:
     return setting.default_value
 
 
-def resolve_topic(
-    server: ServerConfig, topic: Mapping[str, str], cluster: Mapping[str, str] | None = None
-) -> dict[str, Value]:
-    """Every topic setting's effective value. ``cluster`` holds dynamic broker-wide texts under broker names."""
+def resolve_topic(server: ServerConfig, topic: Mapping[str, str]) -> dict[str, Value]:
+    """Every topic setting's effective value."""
     resolved: dict[str, Value] = {}
     for name, setting in topic_settings().items():
         if name in topic:
             resolved[name] = setting.parse(topic[name])
-        elif cluster and setting.broker_name in cluster:
-            resolved[name] = setting.parse(cluster[setting.broker_name])
         else:
             resolved[name] = server_default(setting, server)
     return resolved

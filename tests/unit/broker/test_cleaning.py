@@ -79,6 +79,9 @@ class FakeCleaner:
                 return task
         return None
 
+    def configure(self, settings: CleanerSettings) -> None:
+        self.threads = settings.threads
+
     def install(self, task: Any, outcome: Outcome) -> bool:
         if self.running.pop(task.log.partition, None) is not task:
             return False
@@ -370,6 +373,36 @@ def test_a_result_that_came_before_the_end_is_recorded_and_no_other_begun() -> N
     run(lambda: Bench("a", "b"), test)
 
 
+def test_threads_that_are_given_at_run_time_go_to_work_with_the_next_turn() -> None:
+    async def test(bench: Bench) -> None:
+        bench.tick()
+        await bench.working(1)
+        bench.cleaning.configure(CleanerSettings(threads=3, backoff_ms=250))
+        bench.timers.pop(0)  # of the pause of before
+        assert bench.cancelled == 1
+        bench.tick()
+        assert sorted(await bench.working(3)) == ["a", "b", "c"]
+        bench.cleaning.configure(CleanerSettings(threads=0, backoff_ms=250))
+        for worker in bench.workers:
+            worker.finish()
+        await bench.settled()
+        assert sorted(bench.cleaner.recorded) == ["a", "b", "c"], "what is at work is not cut short"
+        bench.timers = bench.timers[-1:]
+        bench.tick()
+        assert len(bench.workers) == 3
+
+    run(lambda: Bench("a", "b", "c", "d"), test)
+
+
+def test_another_pause_counts_from_now() -> None:
+    async def test(bench: Bench) -> None:
+        bench.cleaning.configure(CleanerSettings(backoff_ms=7))
+        assert [delay_ms for delay_ms, _ in bench.timers] == [250, 7]
+        assert bench.cancelled == 1
+
+    run(lambda: Bench("a"), test)
+
+
 def settings(**texts: str) -> ServerConfig:
     return Site(**texts).config
 
@@ -390,9 +423,9 @@ def test_by_default_one_worker_runs_without_a_limit() -> None:
     assert cleaner_settings(settings()) == CleanerSettings(io_bytes_per_second=0)
 
 
-@pytest.mark.parametrize("texts", [{"log_cleaner_enable": "false"}, {"log_cleaner_threads": "0"}])
-def test_the_cleaner_can_be_turned_off(texts: dict[str, str]) -> None:
-    assert cleaner_settings(settings(**texts)) is None
+def test_the_cleaner_can_be_turned_off_for_good_or_until_it_has_threads() -> None:
+    assert cleaner_settings(settings(log_cleaner_enable="false")) is None
+    assert cleaner_settings(settings(log_cleaner_threads="0")) == CleanerSettings(threads=0)
 
 
 def test_a_limit_however_small_is_one_for_every_worker() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.broker import topic_config
-from ottla.broker.topic_config import LogConfigs
-from ottla.runtime.settings.definitions import Setting, SettingError
+from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
+from ottla.runtime.settings.definitions import Setting
 from ottla.runtime.settings.server import ServerConfig
 
 NODE = {
@@ -29,9 +29,22 @@ def test_a_topic_goes_before_the_cluster_and_the_cluster_before_the_file() -> No
     assert known.of({}).retention_ms == 1000, "the cluster's was removed"
 
 
-def test_a_setting_that_cannot_be_is_refused() -> None:
-    with pytest.raises(SettingError, match="retention"):
-        configs().of({"retention.ms": "soon"})
+def test_a_node_may_have_settings_of_its_own() -> None:
+    of_all = {"message.max.bytes": "2000", "log.retention.ms": "2000"}
+    texts = {(BROKER_RESOURCE, ""): of_all, (BROKER_RESOURCE, "1"): {"message.max.bytes": "1000"}}
+    config = configs(message_max_bytes="4000").of({}, dynamic_texts(texts, 1))
+    assert (config.max_message_bytes, config.retention_ms) == (1000, 2000)
+    assert configs().of({}, dynamic_texts(texts, 2)).max_message_bytes == 2000
+    assert concern_node(texts, 2)
+    assert not concern_node([(BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "")], 2)
+
+
+def test_what_a_newer_controller_let_into_the_log_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    own = {"retention.ms": "soon", "retention.moons": "1", "segment.bytes": "2000000"}
+    config = configs(log_retention_ms="1000").of(own, {"message.max.bytes": "a lot", "min.insync.replicas": "2"})
+    assert (config.retention_ms, config.segment_bytes) == (1000, 2_000_000)
+    assert (config.max_message_bytes, config.min_insync_replicas) == (1_048_588, 2)
+    assert len(caplog.messages) == 3
 
 
 def test_only_what_a_topic_sets_is_parsed_and_the_same_texts_only_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,16 @@ def cleaner_on(disk: Disk, threads: int = 1) -> LogCleaner:
     return LogCleaner(disk, settings, CleanedOffsets(disk))
 
 
+def test_without_threads_nothing_is_due_until_some_are_given(disk: Disk) -> None:
+    cleaner = cleaner_on(disk, threads=0)
+    log = FakeLog(disk, "a", 3)
+    assert cleaner.next_task([log], NOW) is None
+    cleaner.configure(CleanerSettings(threads=2, dedupe_buffer_bytes=4 << 20, io_bytes_per_second=100))
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    assert (task.job.dedupe_buffer_bytes, cleaner.worker_bytes_per_second) == (2 << 20, 50)
+
+
 def done(disk: Disk, task: CleaningTask) -> Outcome:
     return Outcome(result=clean(disk, task.job))
 

@@ -441,7 +441,7 @@ def test_what_is_condemned_is_removed_by_whom_the_shell_says(disk: SimulatedDisk
     log, path = manager.logs[name(1)], manager.logs[name(0)].root.path
     log.append_as_leader(make_batch(10), 0, NOW_MS)
     log.truncate_fully_and_start_at(20)
-    later_ms = NOW_MS + 10 * manager.settings.file_delete_delay_ms
+    later_ms = NOW_MS + 10 * CONFIG.file_delete_delay_ms
     manager.purge(NOW_MS)  # sees what was condemned for the first time
     manager.delete(name(0), NOW_MS)
     manager.purge(later_ms)

@@ -25,7 +25,7 @@ BATCHES = 30
 
 
 def manager_on(platter: Platter) -> LogManager:
-    settings = ManagerSettings(cluster_id="c", node_id=1, file_delete_delay_ms=0)
+    settings = ManagerSettings(cluster_id="c", node_id=1)
     manager = LogManager(SimulatedDisk(platter), ["/a", "/b"], CONFIG, settings, Random(1))
     manager.open_all(NOW_MS)
     return manager

@@ -82,11 +82,10 @@ def test_a_topic_setting_wins_over_the_cluster_the_server_and_the_default() -> N
 
     assert resolve_topic(server, {})["retention.ms"] == 7_200_000
     assert resolve_topic(server, {})["segment.bytes"] == 2_097_152
-    assert resolve_topic(server, {}, {"log.segment.bytes": "3145728"})["segment.bytes"] == 3_145_728
-    assert (
-        resolve_topic(server, {"segment.bytes": "4194304"}, {"log.segment.bytes": "3145728"})["segment.bytes"]
-        == 4_194_304
-    )
+    changed = server.changed({"log.segment.bytes": 3_145_728})
+    assert resolve_topic(changed, {})["segment.bytes"] == 3_145_728
+    assert resolve_topic(changed, {"segment.bytes": "4194304"})["segment.bytes"] == 4_194_304
+    assert resolve_topic(server, {})["segment.bytes"] == 2_097_152
     assert resolve_topic(server, {})["cleanup.policy"] == ("delete",)
 
 

@@ -182,6 +182,8 @@ def test_the_old_request_replaces_everything(site: Site, version: int) -> None:
     [
         (("num.partitions", 0, "3"), "server.properties"),
         (("no.such.setting", 0, "3"), "is no setting"),
+        (("ssl.keystore.location", 0, "/x"), "there is no TLS yet"),
+        (("leader.replication.throttled.rate", 0, "5"), "without a throttle"),
         (("log.retention.ms", 0, "soon"), "log.retention.ms=soon"),
     ],
 )
@@ -190,6 +192,35 @@ def test_a_brokers_settings_are_checked_here(site: Site, change: tuple[str, int,
     (result,) = response.responses
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert told_about in result.error_message
+
+
+def test_a_running_broker_takes_what_takes_effect_and_what_changes_nothing(site: Site) -> None:
+    for name in ("max.connections", "log.cleaner.threads", "num.io.threads", "message.max.bytes"):
+        site.send(changes((BROKER, "1", [(name, 0, "3")])), 1)
+        assert site.controller.request.incremental_alter_configs.resources[0].changes[0].name == name
+        site.controller.answer(None)
+        site.received("IncrementalAlterConfigsResponse", 1)
+    entries = told(describe(site, BROKER, "1"))
+    assert [name for name in ("max.connections", "num.io.threads", "node.id") if entries[name].read_only] == ["node.id"]
+
+
+def test_what_could_not_be_set_may_be_taken_away(site: Site) -> None:
+    """As kafka-reassign-partitions --verify does with the throttles that it may have set."""
+    site.send(changes((BROKER, "1", [("leader.replication.throttled.rate", 1, None)])), 1)
+    assert len(site.controller.request.incremental_alter_configs.resources) == 1
+
+
+def test_a_brokers_own_setting_is_told_with_those_it_hides() -> None:
+    site = Site(max_connections="4")
+    site.image.configs = {(BROKER, "1"): {"max.connections": "6"}, (BROKER, ""): {"max.connections": "5"}}
+    entry = told(describe(site, BROKER, "1", "max.connections"))["max.connections"]
+    assert (entry.value, entry.config_source) == ("6", 2)
+    assert synonyms(entry) == [
+        ("max.connections", "6", 2),
+        ("max.connections", "5", 3),
+        ("max.connections", "4", 4),
+        ("max.connections", "2147483647", 5),
+    ]
 
 
 def test_a_resource_or_a_setting_that_comes_twice_is_refused_and_the_others_go_on(site: Site) -> None:

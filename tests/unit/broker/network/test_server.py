@@ -134,6 +134,20 @@ def test_a_taken_address_is_an_error_at_once() -> None:
     run(main())
 
 
+def test_a_limit_that_changes_holds_for_those_who_come_from_then_on() -> None:
+    async def main() -> None:
+        async with serving() as site:
+            first = await site.connect()
+            assert await first.exchange(b"a") == b"a"
+            site.server.limits = ServerLimits(connections_max=1)
+            assert await (await site.connect()).rest() == b""
+            assert await first.exchange(b"b") == b"b"
+            site.server.limits = ServerLimits()
+            assert await (await site.connect()).exchange(b"c") == b"c"
+
+    run(main())
+
+
 def test_hundreds_of_clients_that_come_at_once_are_all_served() -> None:
     async def main() -> None:
         async with serving() as site:
