@@ -16,6 +16,8 @@ from ottla.runtime.settings.server import ServerConfig
 
 logger = logging.getLogger(__name__)
 
+_NAMES = (*APPLIED, *WITHOUT_EFFECT)
+
 
 class NodeSettings:
     """``current`` is the configuration to go by; `on_change` tells of another one."""
@@ -34,7 +36,7 @@ class NodeSettings:
         if not concern_node(delta.configs, self._file.node_id):
             return
         before, self.current = self.current, self._read(image)
-        changed = [name for name in (*APPLIED, *WITHOUT_EFFECT) if before.get(name) != self.current.get(name)]
+        changed = [name for name in _NAMES if before.get(name) != self.current.get(name)]
         for name in changed:
             why = f": it changes nothing here, {WITHOUT_EFFECT[name]}" if name in WITHOUT_EFFECT else ""
             logger.info("%s is %s from now on%s", name, self.current.get(name), why)
@@ -43,4 +45,7 @@ class NodeSettings:
                 apply(self.current)
 
     def _read(self, image: MetadataImage) -> ServerConfig:
-        return self._file.changed(readable(dynamic_texts(image.configs, self._file.node_id), server_settings()))
+        """Without the defaults of topics: a part that took them from here would not hear when they go."""
+        texts = dynamic_texts(image.configs, self._file.node_id)
+        own = {name: texts[name] for name in _NAMES if name in texts}
+        return self._file.changed(readable(own, server_settings()))

@@ -66,6 +66,7 @@ def test_the_defaults_of_topics_are_the_logs_concern() -> None:
     bench = Bench()
     bench.set(ALL, "5", "message.max.bytes")
     assert bench.told == []
+    assert not bench.settings.current.is_set("message.max.bytes"), "it would stay when the setting goes"
 
 
 def test_what_changes_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
