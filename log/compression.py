@@ -5,7 +5,7 @@ framing or raw; lz4 and zstd: their standard frames. Codec libraries are importe
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 
 from ottla.runtime.disk import Buffer
@@ -15,19 +15,26 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 """As dump prints them and as ``compression.type`` spells them, but for ``uncompressed``."""
 
+PIECE_BYTES = 64 * 1024
+"""The codecs let other threads run while they make a piece: it should take well under a millisecond to look at."""
+
 _CODECS_BY_SETTING = {"uncompressed": NONE, **{name: codec for codec, name in enumerate(NAMES)}}
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = Struct(">i")
-_ZSTD_CHUNK_BYTES = 256 * 1024
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_HIGH_LEVEL_MIN = 3
 
 
 class DecompressionError(KafkaError):
     """Bytes that their codec cannot read (CORRUPT_MESSAGE), or that would grow beyond the limit (MESSAGE_TOO_LARGE)."""
+
+    @property
+    def is_size(self) -> bool:
+        """Whether more would be allowed to a more patient caller."""
+        return self.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def codec_of_setting(compression_type: str) -> int | None:
@@ -53,11 +60,26 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> bytes:
     """Decompresses one block, never holding much more than ``limit_bytes``. Raises DecompressionError."""
+    parts = list(inflate(codec, data, limit_bytes))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def inflate(codec: int, data: Buffer, limit_bytes: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """Decompresses one block piece by piece: about ``piece_bytes`` each, but for snappy, whose blocks are its writer's to size.
+
+    Raises DecompressionError; where it does, the pieces before it may have come.
+    """
     if codec == NONE:
-        return bytes(data)
-    if codec not in _DECOMPRESSORS:
+        yield bytes(data)
+        return
+    if codec not in _INFLATORS:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown")
-    return _DECOMPRESSORS[codec](data, limit_bytes)
+    remaining = limit_bytes
+    for piece in _INFLATORS[codec](data, limit_bytes, piece_bytes):
+        remaining -= len(piece)
+        if remaining < 0:
+            raise _too_large(limit_bytes)
+        yield piece
 
 
 def _too_large(limit_bytes: int) -> DecompressionError:
@@ -75,24 +97,25 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    rest: Buffer = data
-    parts: list[bytes] = []
-    size = 0
-    while len(rest):  # a gzip stream may have several members
+def _gunzip(data: Buffer, limit_bytes: int, piece_bytes: int) -> Iterator[bytes]:
+    view, position = memoryview(data), 0
+    while position < len(view):  # a gzip stream may have several members
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        try:
-            part = unpacker.decompress(rest, limit_bytes - size + 1)
-        except zlib.error as error:
-            raise _corrupt(GZIP, error) from error
-        size += len(part)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        if not unpacker.eof:
-            raise _corrupt(GZIP, "stream cut off")
-        parts.append(part)
-        rest = unpacker.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not unpacker.eof:
+            if position == len(view):
+                raise _corrupt(GZIP, "stream cut off")
+            # What is given and not used yet is copied with each piece: so it is given in pieces too.
+            given: Buffer = view[position : position + piece_bytes]
+            position += len(given)
+            while len(given) and not unpacker.eof:
+                try:
+                    piece = unpacker.decompress(given, piece_bytes)
+                except zlib.error as error:
+                    raise _corrupt(GZIP, error) from error
+                given = unpacker.unconsumed_tail
+                if piece:
+                    yield piece
+        position -= len(unpacker.unused_data)
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
@@ -106,12 +129,12 @@ def _snappy(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: Buffer, limit_bytes: int) -> bytes:
+def _unsnappy(data: Buffer, limit_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _unsnappy_block(view, limit_bytes, limit_bytes)
-    parts: list[bytes] = []
-    size, position = 0, _XERIAL_HEADER.size
+        yield _unsnappy_block(view, limit_bytes, limit_bytes)
+        return
+    remaining, position = limit_bytes, _XERIAL_HEADER.size
     while position < len(view):
         if len(view) - position < _BLOCK_LENGTH.size:
             raise _corrupt(SNAPPY, "block length cut off")
@@ -119,11 +142,10 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> bytes:
         position += _BLOCK_LENGTH.size
         if not 0 <= length <= len(view) - position:
             raise _corrupt(SNAPPY, f"block of {length} bytes, {len(view) - position} remain")
-        part = _unsnappy_block(view[position : position + length], limit_bytes - size, limit_bytes)
-        parts.append(part)
-        size += len(part)
+        part = _unsnappy_block(view[position : position + length], remaining, limit_bytes)
+        remaining -= len(part)
         position += length
-    return b"".join(parts)
+        yield part
 
 
 def _unsnappy_block(block: memoryview, remaining_bytes: int, limit_bytes: int) -> bytes:
@@ -169,19 +191,21 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
+def _unlz4(data: Buffer, limit_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
+    rest: Buffer = data
     try:
-        unpacked: bytes = unpacker.decompress(data, max_length=limit_bytes + 1)
+        while not unpacker.eof:
+            piece: bytes = unpacker.decompress(rest, max_length=piece_bytes)
+            rest = b""  # it keeps what it has not used
+            if not piece and unpacker.needs_input and not unpacker.eof:
+                raise _corrupt(LZ4, "frame cut off")
+            if piece:
+                yield piece
     except (RuntimeError, EOFError) as error:
         raise _corrupt(LZ4, error) from error
-    if len(unpacked) > limit_bytes:
-        raise _too_large(limit_bytes)
-    if not unpacker.eof:
-        raise _corrupt(LZ4, "frame cut off")
-    return unpacked
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -190,25 +214,21 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
+def _unzstd(data: Buffer, limit_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    unpacked = bytearray()
     try:
         # A frame cut off is not noticed here: the walk over its records finds too few of them.
         # Frames may lack the content size (the Java client's do), and one that is given may lie: read by the piece.
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-            while piece := reader.read(min(_ZSTD_CHUNK_BYTES, limit_bytes + 1 - len(unpacked))):
-                unpacked += piece
-                if len(unpacked) > limit_bytes:
-                    raise _too_large(limit_bytes)
+            while piece := reader.read(piece_bytes):
+                yield piece
     except zstandard.ZstdError as error:
         raise _corrupt(ZSTD, error) from error
-    return bytes(unpacked)
 
 
 _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+_INFLATORS: dict[int, Callable[[Buffer, int, int], Iterator[bytes]]] = {
     GZIP: _gunzip,
     SNAPPY: _unsnappy,
     LZ4: _unlz4,

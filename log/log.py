@@ -16,6 +16,7 @@ from ottla.log.durable_log import DurableLog, SyncTicket
 from ottla.log.files import OpenFiles
 from ottla.log.names import TopicPartition
 from ottla.log.producer_state import CompletedTransaction, Duplicate, Origin
+from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import AppendInfo, LogRead, LogSlice, TimestampAndOffset
 from ottla.log.scrub import SegmentScrub
 from ottla.log.transactions import AbortedTransaction
@@ -116,6 +117,7 @@ class Log(DurableLog):
         *,
         transaction_version: int = 0,
         verified: bool = False,
+        inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     ) -> AppendInfo:
         """Appends exactly one batch, stamped in place with its offset and epoch; ``view`` is not kept.
 
@@ -130,7 +132,7 @@ class Log(DurableLog):
         if origin is not Origin.CLIENT:
             return append.append_own(self, view, leader_epoch, now_ms, origin, transaction_version)
         config = self.config
-        header = validate_client_batch(view, config, now_ms)
+        header = validate_client_batch(view, config, now_ms, inflated_bytes_max=inflated_bytes_max)
         if header.producer_id >= 0:
             duplicate = self.producers.check(header)
             if duplicate is not None:
@@ -263,12 +265,16 @@ class Log(DurableLog):
         return read.aborted_transactions(self, start_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record at or after ``timestamp`` (ListOffsets); None when there is none. Raises DamagedLogError."""
+        """The first record at or after ``timestamp``; None when there is none. Raises DamagedLogError, StorageError."""
         return times.offset_for_timestamp(self, timestamp)
 
-    def max_timestamp_offset(self) -> TimestampAndOffset | None:
-        """The record with the largest timestamp, the first of them; None for a log without times."""
-        return times.max_timestamp_offset(self)
+    def search(self, timestamp: int) -> times.Search:
+        """`offset_for_timestamp` for those who must not wait (ListOffsets): see `ottla.log.times`."""
+        return times.search(self, timestamp)
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp that a batch says it has, -1 for a log without times. Raises as `offset_for_timestamp`."""
+        return times.largest_timestamp(self)
 
     # Moving its ends
 

@@ -4,6 +4,10 @@ Source: ReplicaManager.fetchOffset and Partition.fetchOffsetForTimestamp; kraft.
 answers the tiered timestamps with "none".
 """
 
+import asyncio
+import logging
+from typing import NamedTuple
+
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
@@ -16,6 +20,8 @@ from ottla.broker.wire.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.log.results import ColdReadError, TimestampAndOffset
+from ottla.log.times import Look, Search
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
@@ -30,84 +36,153 @@ Found = tuple[int, int, int]
 EPOCHS_FROM = 4
 NO_EPOCH = -1
 
+logger = logging.getLogger(__name__)
+
 
 def routes(broker: BrokerContext) -> list[Route]:
     replicas = broker.replicas
 
     def answer(request: RequestContext, body: ListOffsetsRequest) -> None:
-        request.respond_message(list_offsets(replicas, body, request.version))
+        answering = ListOffsets(replicas, body, request.version)
+        if not answering.slow:
+            request.respond_message(answering.response)
+            return
+        task = asyncio.get_running_loop().create_task(_answer_later(request, answering), name="list offsets")
+        request.on_close(lambda: _cancel(task))
 
     return [route("ListOffsets", ListOffsetsRequest, answer)]
 
 
-def list_offsets(replicas: ReplicaManager, body: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-    """The answer to a request of that version."""
-    seen: dict[tuple[str, int], int] = {}
-    for topic in body.topics:
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
-            seen[key] = seen.get(key, 0) + 1
-    topics = []
-    for topic in body.topics:
-        partitions = []
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
-            error, found = ErrorCode.INVALID_REQUEST, NOTHING
-            if seen[key] == 1:
-                error, found = _answer(replicas, key, asked, body, version)
-            offset, timestamp, epoch = found
-            epoch = epoch if version >= EPOCHS_FROM else NO_EPOCH  # a version that cannot carry one refuses it
-            partitions.append(ListOffsetsPartitionResponse(asked.partition_index, error, timestamp, offset, epoch))
-        topics.append(ListOffsetsTopicResponse(topic.name, partitions))
-    return ListOffsetsResponse(0, topics)
+def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
 
 
-def _answer(
-    replicas: ReplicaManager, key: tuple[str, int], asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
-) -> tuple[ErrorCode, Found]:
-    partition = replicas.partitions.get(key)
-    if partition is None:
-        return replicas.missing_error(*key), NOTHING
+async def _answer_later(request: RequestContext, answering: "ListOffsets") -> None:
     try:
-        partition.require_epoch(asked.current_leader_epoch)
-        if partition.leader is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, NOTHING
-        if version < FIRST_VERSION.get(asked.timestamp, 0):
-            return ErrorCode.UNSUPPORTED_VERSION, NOTHING
-        if body.replica_id >= 0:
-            return ErrorCode.NONE, _find(partition, asked.timestamp, partition.log.log_end_offset)
-        return ErrorCode.NONE, _find_for_client(partition, asked.timestamp, body.isolation_level)
-    except KafkaError as error:
-        replicas.note_damage(partition, error)
-        if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
-            return ErrorCode.LEADER_NOT_AVAILABLE, NOTHING
-        return error.code, NOTHING
+        await answering.finish()
+    except Exception:
+        logger.exception("ListOffsets could not be answered, which is our mistake")
+        request.fail_connection("a search for an offset failed")
+    else:
+        request.respond_message(answering.response)
 
 
-def _find_for_client(partition: Partition, timestamp: int, isolation: int) -> Found:
-    """What a client may know: offsets up to what is committed, once that is certain.
+class _Slow(NamedTuple):
+    """A search that goes on on a thread, and where its result belongs."""
 
-    Raises KafkaError(OFFSET_NOT_AVAILABLE) right after an election, when the last offset could still seem to go back.
-    """
-    log, leader = partition.log, partition.leader
-    limit = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
-    found = _find(partition, timestamp, limit)
-    certain = leader is not None and leader.has_committed_own_epoch()
-    if timestamp in (EARLIEST, EARLIEST_LOCAL) or found == NOTHING:
-        return found
-    beyond = timestamp == LATEST or found[0] >= limit
-    if beyond and not certain:
-        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} was elected a moment ago")
-    return found if timestamp == LATEST or not beyond else NOTHING
+    entry: ListOffsetsPartitionResponse
+    partition: Partition
+    search: Search
+    step: Look | ColdReadError
 
 
-def _find(partition: Partition, timestamp: int, limit: int) -> Found:
-    log = partition.log
-    if timestamp == LATEST:
-        return limit, -1, log.epochs.latest_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, -1, log.epochs.epoch_for_offset(log.log_start_offset)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+class ListOffsets:
+    """The answer to one request. What is ``slow`` is in the ``response`` after `finish`."""
+
+    def __init__(self, replicas: ReplicaManager, body: ListOffsetsRequest, version: int) -> None:
+        self._replicas = replicas
+        self._version = version
+        self._isolation = body.isolation_level
+        self._is_follower = body.replica_id >= 0
+        self.slow: list[_Slow] = []
+        seen: dict[tuple[str, int], int] = {}
+        for topic in body.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                seen[key] = seen.get(key, 0) + 1
+        topics = []
+        for topic in body.topics:
+            entries = []
+            for asked in topic.partitions:
+                entry = ListOffsetsPartitionResponse(asked.partition_index)
+                entries.append(entry)
+                key = (topic.name, asked.partition_index)
+                if seen[key] == 1:
+                    self._answer(key, asked, entry)
+                else:
+                    entry.error_code = ErrorCode.INVALID_REQUEST
+            topics.append(ListOffsetsTopicResponse(topic.name, entries))
+        self.response = ListOffsetsResponse(0, topics)
+
+    async def finish(self) -> None:
+        """Goes on with what is slow, one after another."""
+        for entry, partition, search, step in self.slow:
+            try:
+                found = await self._replicas.time_searches.finish(search, step)
+                if partition.leader is None:  # it changed hands meanwhile, and the log with it
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {partition.leader_id}")
+                self._tell(entry, partition, _found(found))
+            except KafkaError as error:
+                self._refuse(entry, partition, error)
+
+    def _answer(self, key: tuple[str, int], asked: ListOffsetsPartition, entry: ListOffsetsPartitionResponse) -> None:
+        partition = self._replicas.partitions.get(key)
+        if partition is None:
+            entry.error_code = self._replicas.missing_error(*key)
+            return
+        try:
+            partition.require_epoch(asked.current_leader_epoch)
+            if partition.leader is None:
+                entry.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif self._version < FIRST_VERSION.get(asked.timestamp, 0):
+                entry.error_code = ErrorCode.UNSUPPORTED_VERSION
+            elif asked.timestamp == LATEST:
+                self._tell(
+                    entry, partition, (self._limit(partition), -1, partition.log.epochs.latest_epoch), latest=True
+                )
+            elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+                start = partition.log.log_start_offset
+                self._write(entry, (start, -1, partition.log.epochs.epoch_for_offset(start)))
+            elif asked.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+                self._search(entry, partition, asked.timestamp)
+        except KafkaError as error:
+            self._refuse(entry, partition, error)
+
+    def _search(self, entry: ListOffsetsPartitionResponse, partition: Partition, timestamp: int) -> None:
+        log = partition.log
+        if timestamp == MAX_TIMESTAMP:
+            timestamp = log.largest_timestamp()
+            if timestamp < 0:
+                return
+        search = log.search(timestamp)
+        try:
+            self.slow.append(_Slow(entry, partition, search, next(search)))
+        except StopIteration as end:
+            self._tell(entry, partition, _found(end.value))
+
+    def _limit(self, partition: Partition) -> int:
+        log = partition.log
+        if self._is_follower:
+            return log.log_end_offset
+        return log.last_stable_offset if self._isolation == READ_COMMITTED else log.high_watermark
+
+    def _tell(
+        self, entry: ListOffsetsPartitionResponse, partition: Partition, found: Found, *, latest: bool = False
+    ) -> None:
+        """What a client may know: offsets up to what is committed, once that is certain.
+
+        Raises KafkaError(OFFSET_NOT_AVAILABLE) right after an election, when the last offset could still seem to go back.
+        """
+        limit = self._limit(partition)
+        if not self._is_follower and found[0] >= limit:
+            leader = partition.leader
+            if leader is None or not leader.has_committed_own_epoch():
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} was elected a moment ago")
+            if not latest:
+                return
+        self._write(entry, found)
+
+    def _write(self, entry: ListOffsetsPartitionResponse, found: Found) -> None:
+        entry.offset, entry.timestamp, epoch = found
+        entry.leader_epoch = epoch if self._version >= EPOCHS_FROM else NO_EPOCH  # a version that lacks it refuses it
+
+    def _refuse(self, entry: ListOffsetsPartitionResponse, partition: Partition, error: KafkaError) -> None:
+        self._replicas.note_damage(partition, error)
+        code = error.code
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        entry.error_code = code
+
+
+def _found(found: TimestampAndOffset | None) -> Found:
     return NOTHING if found is None else (found.offset, found.timestamp, found.leader_epoch)

@@ -26,6 +26,7 @@ from ottla.broker.wire.produce_fast import (
     encode_produce_response,
     walk_produce,
 )
+from ottla.log.compression import DecompressionError
 from ottla.log.records import RecordError
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -72,7 +73,7 @@ class ProduceHandler:
     ) -> None:
         try:
             partition, batch = self.find(request, acks, topic, index, records)
-            if partition.intake is not None and partition.intake.must_take(batch, partition.log.config):
+            if partition.must_prepare(batch):
                 ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
                 return
             info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
@@ -80,7 +81,10 @@ class ProduceHandler:
             traffic.bytes_in += info.size_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1
         except KafkaError as error:
-            self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
+            if isinstance(error, DecompressionError) and error.is_size:
+                ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
+            else:
+                self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
             return
         if acks == ACKS_NONE:
             request.no_response()

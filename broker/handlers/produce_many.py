@@ -11,6 +11,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.ports import Appended
 from ottla.broker.replication.purgatory import ParkedProduce
 from ottla.broker.wire.produce_fast import PartitionAck, Partitions, Topic
+from ottla.log.compression import DecompressionError
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -54,17 +55,20 @@ class ProduceMany:
         handler, acks = self._handler, self._acks
         try:
             partition, records = handler.find(self._request, acks, part.topic, part.partition_index, records)
-            intake, config = partition.intake, partition.log.config
-            if intake is None or not intake.must_take(records, config):
-                self._appended(part, partition, partition.append(records, acks, handler.wall_ms(), handler.now_ms()))
-                return
         except KafkaError as error:
             self._refused(part, error)
             return
+        if not partition.must_prepare(records):
+            try:
+                self._appended(part, partition, partition.append(records, acks, handler.wall_ms(), handler.now_ms()))
+                return
+            except KafkaError as error:
+                if not (isinstance(error, DecompressionError) and error.is_size):
+                    self._refused(part, error)
+                    return
         self._unwritten += 1
         self._request.connection.hold(len(records))
-        on_ready = partial(self._ready, part, partition, len(records))
-        intake.submit(records, config, handler.wall_ms(), on_ready)
+        partition.prepare(records, handler.wall_ms(), partial(self._ready, part, partition, len(records)))
 
     def _ready(self, part: _Part, partition: Partition, held_bytes: int, outcome: Prepared | KafkaError) -> None:
         """It is the prepared batch's turn; what was true when it came may not be any more, so all is asked again."""

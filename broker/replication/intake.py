@@ -1,5 +1,5 @@
-"""Batches that a thread must look into before they are written: topics with a ``compression.type`` of their own, large batches
-of compacted topics, compressed ones whose records must be read.
+"""Batches that a thread must look into before they are written: large compressed ones, large ones of compacted topics, those of
+topics with a ``compression.type`` of their own.
 
 A partition's batches are written in the order in which they came, whatever their preparation takes; so a small one waits behind
 a large one. What each waits for is one callback; the producer's sequence is checked when its batch is written, not before.
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
-from ottla.log.validation import is_heavy, prepare
+from ottla.log.validation import is_compressed, is_heavy, prepare
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 THREADS = 2
@@ -55,16 +55,17 @@ class Intake:
         self._preparers = preparers
         self._queue: deque[_Entry] = deque()
 
-    def must_take(self, records: memoryview, config: LogConfig) -> bool:
-        """Whether the batch has to go through `submit`; otherwise it may be written at once."""
-        return bool(self._queue) or is_heavy(records, config)
+    @property
+    def is_busy(self) -> bool:
+        """Whether the next batch has to go through `submit`; otherwise it may be written at once."""
+        return bool(self._queue)
 
     def submit(self, records: memoryview, config: LogConfig, wall_ms: int, on_ready: OnPrepared) -> None:
         """Copies the batch, and calls ``on_ready`` when it is its turn to be written. Never before this call returns."""
         entry = _Entry(on_ready)
         self._queue.append(entry)
         batch = bytearray(records)
-        if is_heavy(batch, config):
+        if is_compressed(batch) or is_heavy(batch, config):
             self._preparers.prepare(batch, config, wall_ms, lambda outcome: self._prepared(entry, outcome))
         else:
             entry.outcome = _attempt(batch, config, wall_ms)

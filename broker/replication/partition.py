@@ -13,7 +13,7 @@ from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
-from ottla.broker.replication.intake import Intake
+from ottla.broker.replication.intake import Intake, OnPrepared
 from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import Appended, PartitionLog
@@ -21,7 +21,7 @@ from ottla.broker.replication.purgatory import OffsetWaiters, ParkedProduce
 from ottla.broker.replication.watches import Watches
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
-from ottla.log.validation import may_be_heavy
+from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 NO_LEADER = -1
@@ -73,9 +73,8 @@ class Partition:
         self.delete_waiters: list[
             tuple[int, ParkedProduce, int]
         ] = []  # DeleteRecords, until every replica begins there
-        self.intake: Intake | None = None  # for topics whose batches may have to be prepared on a thread
+        self.intake: Intake | None = None  # made when a batch has to be prepared on a thread; then it stays
         self.events = events
-        self._provide_intake()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -195,16 +194,21 @@ class Partition:
     def configure(self, config: LogConfig, now_ms: int) -> None:
         """The topic's settings changed."""
         self.log.configure(config)
-        self._provide_intake()
         leader = self.leader
         if leader is not None:
             leader.set_min_insync_replicas(config.min_insync_replicas)
             self.advance(leader, now_ms)
 
-    def _provide_intake(self) -> None:
-        # Once there it stays: what waits in it must not be overtaken.
-        if self.intake is None and may_be_heavy(self.log.config):
+    def must_prepare(self, records: memoryview) -> bool:
+        """Whether the batch has to go through `prepare`: a thread is to look at it, or it must not overtake one."""
+        intake = self.intake
+        return (intake is not None and intake.is_busy) or is_heavy(records, self.log.config)
+
+    def prepare(self, records: memoryview, wall_ms: int, on_ready: OnPrepared) -> None:
+        """Has a thread prepare a copy of the batch, and calls ``on_ready`` when it is its turn to be written."""
+        if self.intake is None:
             self.intake = Intake(self.events.preparers)
+        self.intake.submit(records, self.log.config, wall_ms, on_ready)
 
     def require_epoch(self, epoch: int) -> None:
         """Raises KafkaError if the peer lives in another leader epoch than we do. -1: it does not say."""
@@ -221,7 +225,8 @@ class Partition:
     ) -> Appended:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
-        ``prepared``: the header of a batch that went through the intake, which is not checked again.
+        ``prepared``: the header of a batch that went through the intake, which is not checked again. A DecompressionError
+        that `is_size` says that it has to.
         """
         leader = self.leader
         if leader is None:
@@ -232,7 +237,7 @@ class Partition:
                 f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
             )
         if prepared is None:
-            info = self.log.append_as_leader(records, leader.epoch, wall_ms)
+            info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
         else:
             info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
         if not info.duplicate:

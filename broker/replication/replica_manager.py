@@ -27,6 +27,7 @@ from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.settings import ReplicationSettings
+from ottla.broker.replication.time_searches import TimeSearches
 from ottla.broker.replication.traffic import Traffic
 from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
 from ottla.broker.wire.produce_fast import NodeEndpoint
@@ -85,6 +86,7 @@ class ReplicaManager:
             self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
         )
         self.cold_reads = ColdReads()
+        self.time_searches = TimeSearches(self.cold_reads)
         self.traffic = Traffic()
         self._configs = LogConfigs(config)
         self._logs = logs
@@ -115,6 +117,7 @@ class ReplicaManager:
         self._hosting.clear()
         self._fetchers.close()
         self.isr_changes.close()
+        self.time_searches.close()
         self.cold_reads.close()
         self._assignments.close()
         self._events.preparers.close()

@@ -34,9 +34,7 @@ async def begun(cluster: Cluster) -> None:
     broker = cluster.brokers[1]
     assert broker.manager is not None
     partition = broker.manager.partitions[TOPIC, 0]
-    intake = partition.intake
-    assert intake is not None
-    await cluster.until(lambda: intake.must_take(memoryview(b""), partition.log.config))
+    await cluster.until(lambda: partition.must_prepare(memoryview(b"")))
 
 
 def stored(log: Log) -> list[tuple[BatchHeader, list[bytes | None]]]:
@@ -110,6 +108,22 @@ def test_acks_zero_keeps_the_order_too() -> None:
         client.send_produce(b"small", acks=0)
         assert (await client.produce(b"loud", acks=1)).base_offset == 2
         assert values(cluster.brokers[1].log()) == [LARGE, b"small", b"loud"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_small_batch_that_inflates_much_is_not_looked_at_on_the_loop(codec: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client, other = await cluster.client(), await cluster.client()
+        cluster.brokers[1].node.slowness = 1_000
+        client.send_produce(bytes(300_000), compression=codec)
+        await begun(cluster)
+        client.send_produce(b"behind it")
+        assert await answers(client, 2) == [(0, 0), (0, 1)]
+        assert (await other.produce(b"small", compression=codec)).base_offset == 2
+        assert values(cluster.brokers[1].log()) == [bytes(300_000), b"behind it", b"small"]
 
     run(scenario)
 

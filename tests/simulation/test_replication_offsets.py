@@ -1,7 +1,15 @@
 """Offsets by place, time and epoch, on the simulated network."""
 
+import asyncio
+
+import pytest
+
 from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.log.batch import read_header
+from ottla.log.log import Log
+from ottla.log.producer_state import Origin
+from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
 from ottla.testing.replication.cluster import Cluster, run
@@ -93,5 +101,70 @@ def test_the_end_of_an_epoch_is_where_the_next_one_began() -> None:
         assert await client.end_of_epoch(1) == (1, 1)
         assert await client.end_of_epoch(2) == (2, 2)
         assert await client.end_of_epoch(3) == (-1, -1)
+
+    run(scenario)
+
+
+def inside_out(log: Log, codec: int) -> bytearray:
+    """A batch as a client's own mistake: sound by its CRC, and nothing that could be decompressed."""
+    batch = encode_batch(
+        [Record(log.log_end_offset, 2_000, None, b"x")], base_offset=log.log_end_offset, leader_epoch=1
+    )
+    header = read_header(batch)._replace(attributes=codec, max_timestamp=5_000)
+    return assemble_batch(header, b"this was never compressed")
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_clients_nonsense_moves_no_leader(codec: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        await client.produce(b"before", timestamp=1_000)
+        cluster.brokers[1].log().append_as_leader(  # as versions before did, that did not look
+            inside_out(cluster.brokers[1].log(), codec), 1, 0, Origin.COORDINATOR
+        )
+        assert (await client.produce(b"after", timestamp=1_000)).base_offset == 2
+        for _ in range(3):
+            assert (await client.list_offset(4_000))[:2] == (0, 1)
+            await asyncio.sleep(2)
+        assert cluster.damage_reports == 0
+        assert (await client.produce(b"later", timestamp=1_000)).base_offset == 3
+
+    run(scenario)
+
+
+def test_others_are_served_while_a_large_batch_is_searched() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        searching, leaving, other = await cluster.client(), await cluster.client(), await cluster.client()
+        await other.produce(bytes(40_000), timestamp=4_000)
+        cluster.brokers[1].node.slowness = 10_000
+        asked = [ListOffsetsPartition(0, -1, 3_000), ListOffsetsPartition(1, -1, 3_000)]
+        for client in (leaving, searching):
+            client.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, asked)]))
+        await asyncio.sleep(0.001)
+        leaving.close()
+        assert (await other.produce(b"small", acks=1)).error_code == 0
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(searching.receive("ListOffsets", 7, ListOffsetsResponse), 0.001)
+        response = await searching.receive("ListOffsets", 7, ListOffsetsResponse)
+        found = [(each.error_code, each.offset) for each in response.topics[0].partitions]
+        assert found == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+
+    run(scenario)
+
+
+def test_a_search_of_who_lost_the_leadership_meanwhile_finds_nothing() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        await client.produce(bytes(40_000), timestamp=4_000)
+        cluster.brokers[1].node.slowness = 10_000
+        asked = [ListOffsetsPartition(0, -1, 3_000)]
+        client.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, asked)]))
+        await asyncio.sleep(0.001)
+        cluster.elect(2, (1, 2, 3))
+        response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)

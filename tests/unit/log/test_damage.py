@@ -113,4 +113,4 @@ def test_a_log_that_was_doubted_is_closed_like_any_other(platter: Platter) -> No
     log.recheck(0, 1 << 20)
     log.close()
     assert [str(finding) for finding in verify(SimulatedDisk(platter), DIRECTORY)] == []
-    assert open_log(platter).max_timestamp_offset() is not None
+    assert open_log(platter).largest_timestamp() >= 0

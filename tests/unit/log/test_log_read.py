@@ -213,7 +213,7 @@ def test_times_that_go_back_are_found_in_offset_order(open_log: OpenLog, make_ba
         log.append_as_leader(make_batch(time=time), 0, NOW_MS)
     assert log.offset_for_timestamp(60) == TimestampAndOffset(1, 90, 0)
     assert log.offset_for_timestamp(10) == TimestampAndOffset(0, 50, 0)
-    assert log.max_timestamp_offset() == TimestampAndOffset(1, 90, 0)
+    assert log.offset_for_timestamp(log.largest_timestamp()) == TimestampAndOffset(1, 90, 0)
 
 
 def test_log_append_times_are_the_batchs(open_log: OpenLog, make_batch: MakeBatch) -> None:
@@ -227,15 +227,15 @@ def test_a_log_without_times_has_no_largest(open_log: OpenLog, make_batch: MakeB
     log = open_log(segment_bytes=200, index_interval_bytes=1)
     for _ in range(5):
         log.append_as_leader(make_batch(time=-1), 0, NOW_MS)
-    assert log.max_timestamp_offset() is None
+    assert log.largest_timestamp() == -1
     log.close()
-    assert open_log(segment_bytes=200, clean_shutdown=True).max_timestamp_offset() is None
+    assert open_log(segment_bytes=200, clean_shutdown=True).largest_timestamp() == -1
 
 
 def test_times_survive_a_restart_and_a_damaged_time_index(log: Log, open_log: OpenLog, disk: SimulatedDisk) -> None:
     log.close()
     again = open_log(segment_bytes=1000, index_interval_bytes=200, clean_shutdown=True)
-    assert again.max_timestamp_offset() == TimestampAndOffset(119, NOW_MS + 591, 0)
+    assert again.offset_for_timestamp(again.largest_timestamp()) == TimestampAndOffset(119, NOW_MS + 591, 0)
     for segment in log.segments:
         path = segment.path.replace(".log", ".timeindex")
         data = bytearray(disk.read_bytes(path))

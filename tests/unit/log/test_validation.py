@@ -1,10 +1,12 @@
 """What a leader refuses from clients and a follower from leaders (kraft.md 4.3)."""
 
 import struct
+from random import Random
 
 import pytest
 
 from ottla.log.batch import HEADER, LOG_APPEND_TIME, BatchHeader, CorruptBatchError, check_crc, read_header, stamp
+from ottla.log.compression import DecompressionError, compress
 from ottla.log.config import LogConfig
 from ottla.log.records import (
     EndMarker,
@@ -13,12 +15,13 @@ from ottla.log.records import (
     assemble_batch,
     decode_records,
     encode_batch,
+    encode_records,
     end_marker_batch,
     reseal,
 )
 from ottla.log.validation import (
+    COMPRESSED_RECORDS_MAX,
     is_heavy,
-    may_be_heavy,
     prepare,
     recompress,
     target_codec,
@@ -203,6 +206,63 @@ def test_a_record_that_passes_the_end_of_its_batch_is_named() -> None:
     assert error.batch_index == 0
 
 
+def packed(block: bytes, codec: int, count: int = 1, **changes: int) -> bytearray:
+    """A batch that says it holds ``count`` records, whatever is in it."""
+    header = read_header(encode_batch(RECORDS))._replace(
+        attributes=codec, records_count=count, last_offset_delta=count - 1, **changes
+    )
+    return assemble_batch(header, block)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_what_cannot_be_decompressed_is_refused_from_its_producer(codec: int) -> None:
+    for garbage in (b"", b"this is not compressed", bytes(encode_records(RECORDS, 0, NOW))):
+        error = refusal(packed(garbage, codec, 3))
+        assert isinstance(error, RecordError)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_compressed_records_are_as_many_as_their_header_says(codec: int) -> None:
+    block = compress(codec, encode_records(RECORDS, 0, NOW))
+    validate_client_batch(packed(block, codec, 3, max_timestamp=NOW + 2), CONFIG, NOW)
+    for count in (1, 2, 4, 1000):
+        assert isinstance(refusal(packed(block, codec, count)), RecordError)
+
+
+@pytest.mark.parametrize("count", [2, 2**31 - 1])
+def test_more_records_than_bytes_have_room_for_are_refused(count: int) -> None:
+    assert refusal(packed(b"", 0, count)).code is ErrorCode.INVALID_RECORD
+    smallest = bytes(encode_records([Record(0, NOW, None, None)], 0, NOW))
+    assert len(smallest) == 7
+    validate_client_batch(packed(smallest, 0), CONFIG, NOW)
+    assert refusal(packed(smallest + bytes(6), 0, count)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_few_bytes_do_not_become_hundreds_of_megabytes(codec: int) -> None:
+    block = compress(codec, encode_records([Record(0, NOW, None, bytes(100_000))], 0, NOW))
+    with pytest.raises(DecompressionError) as caught:
+        validate_client_batch(packed(block, codec), CONFIG, NOW, inflated_bytes_max=99_999)
+    assert caught.value.is_size
+
+
+def test_compressed_records_have_a_limit_that_no_client_reaches() -> None:
+    error = refusal(packed(b"", 4, COMPRESSED_RECORDS_MAX + 1))
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_the_largest_time_of_compressed_records_is_theirs_and_not_the_headers(codec: int) -> None:
+    block = compress(codec, encode_records(RECORDS, 0, NOW))
+    batch = packed(block, codec, 3, base_timestamp=NOW, max_timestamp=NOW + 99)
+    header = validate_client_batch(batch, CONFIG, NOW)
+    assert header == read_header(batch)
+    assert header.max_timestamp == NOW + 2
+    check_crc(batch, header)
+    late = packed(block, codec, 3, base_timestamp=NOW + CONFIG.message_timestamp_after_max_ms - 1, max_timestamp=NOW)
+    assert refusal(late).code is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_log_append_time_is_stamped_in_place_and_sealed() -> None:
     batch = encode_batch(RECORDS)
     header = validate_client_batch(memoryview(batch), APPEND_TIME, NOW + 500)
@@ -237,7 +297,7 @@ def test_recompression_checks_size_and_records_again() -> None:
         recompress(batch, read_header(batch), LogConfig(compression_type="uncompressed", max_message_bytes=5_000))
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     with pytest.raises(RecordError):
-        recompress(batch, read_header(batch)._replace(records_count=2), LogConfig(compression_type="uncompressed"))
+        prepare(batch_of([Record(1, NOW, None, b"")]), LogConfig(compression_type="gzip"), NOW)
 
 
 @pytest.mark.parametrize(
@@ -263,16 +323,17 @@ def test_what_takes_long_is_prepared_elsewhere() -> None:
     assert [heavy(each, compression_type="lz4") for each in (small, large, packed)] == [False, True, True]
     assert [heavy(each, compression_type="gzip") for each in (small, large, packed)] == [False, True, False]
     assert [heavy(each, compression_type="uncompressed") for each in (small, large, packed)] == [False, False, True]
-    assert [heavy(each, cleanup_policy=("compact",)) for each in (small, large, packed)] == [False, True, True]
-    assert [heavy(each, message_timestamp_before_max_ms=1) for each in (small, large, packed)] == [False, True, True]
+    assert [heavy(each, cleanup_policy=("compact",)) for each in (small, large, packed)] == [False, True, False]
+    assert [heavy(each, message_timestamp_before_max_ms=1) for each in (small, large, packed)] == [False, True, False]
     assert [heavy(each) for each in (small, large, packed, b"")] == [False] * 4
     assert not heavy(b"", compression_type="gzip")
 
 
-def test_only_topics_that_may_need_it_have_batches_prepared_elsewhere() -> None:
-    quick = [CONFIG, APPEND_TIME]
-    slow = [COMPACTED, LogConfig(compression_type="none"), LogConfig(message_timestamp_before_max_ms=1)]
-    assert [may_be_heavy(each) for each in (*quick, *slow)] == [False, False, True, True, True]
+def test_many_compressed_bytes_or_records_take_long() -> None:
+    noise = Random(1).randbytes(16 << 10)
+    many = [Record(number, NOW, None, b"") for number in range(513)]
+    assert heavy(encode_batch([Record(0, NOW, None, noise)], compression=3))
+    assert [heavy(encode_batch(many[:count], compression=4)) for count in (512, 513)] == [False, True]
 
 
 def test_a_prepared_batch_is_checked_and_in_the_topics_codec() -> None:
