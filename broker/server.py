@@ -93,6 +93,7 @@ class Server:
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
+        await self._transport.prepare(identity.cluster_id)
         await self._serve_metrics()
         begun = BegunMark(host.disk, config.metadata_log_dir, identity.metadata_directory_id)
         if config.is_controller:

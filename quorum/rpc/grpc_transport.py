@@ -9,19 +9,23 @@ given up at its first failure. When to try again is `Channel`'s business.
 import asyncio
 import contextlib
 import os
+import resource
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.quorum.rpc.admission import DoorLimits
 from ottla.quorum.rpc.channel import Channel, LinkEvents
-from ottla.quorum.rpc.gate import Gate
+from ottla.quorum.rpc.gate import Gate, Visitor
 from ottla.quorum.rpc.session import Session
 from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, PerConnection, RpcChannel, RpcServer, Service
 
 if TYPE_CHECKING:
-    import grpc  # otherwise where it is used: see gate.py
+    import grpc  # otherwise where it is used: commands that talk to no node do not pay for it
 
 _METHOD = "Exchange"
+_CLUSTER_ID = "ottla-cluster-id"
+"""In a stream's metadata: to which cluster a node belongs. Not a secret: it tells the cluster's nodes from those who came by."""
 _KEEPALIVE_MS = 10_000  # for a peer whose machine vanished; a peer that only died is noticed by its closed socket
 
 _OUTBOX_BYTES_MAX = 4 << 20  # what a client may leave unread before it is not heard any more
@@ -45,7 +49,7 @@ _SERVER_OPTIONS = [
     *_MESSAGE_OPTIONS,
     ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.max_concurrent_streams", 16),  # of one connection
+    ("grpc.max_concurrent_streams", 1),  # of one connection: a link has no other
 ]
 
 
@@ -100,8 +104,9 @@ class _Tasks:
 class _GrpcLink:
     """One gRPC channel and the one stream in it."""
 
-    def __init__(self, target: str, method: str, events: LinkEvents, tasks: _Tasks) -> None:
+    def __init__(self, target: str, method: str, cluster_id: str, events: LinkEvents, tasks: _Tasks) -> None:
         self._events: LinkEvents | None = events
+        self._metadata = ((_CLUSTER_ID, cluster_id),) if cluster_id else ()
         self._outbox = _Outbox()
         self._task = tasks.start(self._run(target, method))
 
@@ -120,10 +125,11 @@ class _GrpcLink:
         reason = "the stream was closed"
         writer: asyncio.Task[None] | None = None
         try:
-            call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(method)()
+            call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(method)(metadata=self._metadata)
             await call.wait_for_connection()
-            writer = asyncio.get_running_loop().create_task(self._write(call.write))
-            if self._events is not None:
+            await call.initial_metadata()  # the server knows by then whose stream it is, and takes large messages
+            if self._events is not None and not call.done():
+                writer = asyncio.get_running_loop().create_task(self._write(call.write))
                 self._events.on_open()
             await self._read(call)
         except grpc.aio.AioRpcError as error:
@@ -156,42 +162,50 @@ class _GrpcLink:
 
 
 async def _serve_stream(
-    service: Service, handler: Handler | PerConnection, context: "grpc.aio.ServicerContext[bytes, bytes]"
+    service: Service,
+    handler: Handler | PerConnection,
+    context: "grpc.aio.ServicerContext[bytes, bytes]",
+    visitor: Visitor,
 ) -> None:
     """Answers one client's stream until it ends."""
     import grpc
 
     room = asyncio.Event()
     outbox = _Outbox(room.set)
-    session = Session(service, handler, str(context.peer()), outbox.put, room.set)
-    await context.send_initial_metadata(())  # tells the client that somebody is there
-    writer = asyncio.get_running_loop().create_task(_write_replies(outbox, context))
+    session = Session(service, handler, visitor.address, outbox.put, room.set)
+    writer: asyncio.Task[None] | None = None
     try:
+        await context.send_initial_metadata(())  # tells the client that somebody is there
+        writer = asyncio.get_running_loop().create_task(_write_replies(outbox, context))
         while isinstance(data := await context.read(), bytes):  # else grpc.aio.EOF
             if not session.receive(data):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "see the server's log")
+            visitor.heard()
             while session.is_full or outbox.is_full:
                 room.clear()
                 await room.wait()
     finally:
         session.close()
-        writer.cancel()
+        visitor.ended()
+        if writer is not None:
+            writer.cancel()
 
 
 async def _write_replies(outbox: _Outbox, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    import grpc
-
-    gone = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError)
-    with contextlib.suppress(*gone):  # the reader notices by itself that the client is gone
+    with contextlib.suppress(*_departures()):  # the reader notices by itself that the client is gone
         await outbox.drain_into(context.write)
 
 
 class _Server:
-    """`RpcServer`: a gate, and the gRPC server behind it from the first connection on."""
+    """`RpcServer`: a gate, and the gRPC server behind it, which is there before the gate opens: gRPC ends a process that lacks
+    descriptors while it starts."""
 
-    def __init__(self, handlers: Mapping[Service, Handler | PerConnection]) -> None:
+    def __init__(
+        self, handlers: Mapping[Service, Handler | PerConnection], cluster_id: str, limits: DoorLimits | None
+    ) -> None:
         self._handlers = handlers
-        self._gate = Gate(self._start)
+        self._cluster_id = cluster_id
+        self._gate = Gate(limits or DoorLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -199,16 +213,39 @@ class _Server:
         return self._gate.port
 
     async def open(self, host: str, port: int) -> None:
-        await self._gate.open(host, port)
+        try:
+            await self._start()
+            await self._gate.open(host, port)
+        except OSError:
+            await self.close()
+            raise
 
     async def _start(self) -> None:
         import grpc
 
         self._server = grpc.aio.server(options=_SERVER_OPTIONS)
         for service, handler in self._handlers.items():
-            self._server.add_generic_rpc_handlers((_generic_handler(service, handler),))
-        self._server.add_insecure_port(f"unix:{self._gate.socket_path}")
+            self._server.add_generic_rpc_handlers((self._generic_handler(service, handler),))
+        try:
+            self._server.add_insecure_port(f"unix:{self._gate.socket_path}")
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen inside: {error}") from error
         await self._server.start()
+
+    def _generic_handler(self, service: Service, handler: Handler | PerConnection) -> "grpc.GenericRpcHandler":
+        import grpc
+
+        async def exchange(_requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+            visitor = self._gate.visitor(context.peer() or "")
+            if visitor is None:
+                return  # it has left
+            if self._cluster_id and (_CLUSTER_ID, self._cluster_id) in (context.invocation_metadata() or ()):
+                visitor.known()
+            with contextlib.suppress(*_departures()):
+                await _serve_stream(service, handler, context, visitor)
+
+        method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(exchange)
+        return grpc.method_handlers_generic_handler(service.name, {_METHOD: method})
 
     async def close(self) -> None:
         await self._gate.close()
@@ -221,13 +258,22 @@ class _Server:
 class GrpcTransport:
     """One bidirectional gRPC stream for each peer and service."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: DoorLimits | None = None) -> None:
+        """``limits`` of each server: usually a share of the process's descriptors."""
         # gRPC's C core would write to stderr what it thinks of broken connections. Read when gRPC is first imported.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         self._tasks = _Tasks()
+        self._cluster_id = ""
+        self._limits = limits
+
+    async def prepare(self, cluster_id: str) -> None:
+        import grpc
+
+        self._cluster_id = cluster_id
+        grpc.aio.init_grpc_aio()
 
     async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
-        server = _Server(handlers)
+        server = _Server(handlers, self._cluster_id, self._limits)
         await server.open(host, port)
         return server
 
@@ -235,7 +281,7 @@ class GrpcTransport:
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
         def connect(events: LinkEvents) -> _GrpcLink:
-            return _GrpcLink(target, f"/{service.name}/{_METHOD}", events, self._tasks)
+            return _GrpcLink(target, f"/{service.name}/{_METHOD}", self._cluster_id, events, self._tasks)
 
         return Channel(target, service, connect, on_broken)
 
@@ -243,13 +289,9 @@ class GrpcTransport:
         await self._tasks.wait()
 
 
-def _generic_handler(service: Service, handler: Handler | PerConnection) -> "grpc.GenericRpcHandler":
+def _departures() -> tuple[type[BaseException], ...]:
+    """What a stream's own calls raise when the client is gone. gRPC cancels the task then, too, and logs a traceback for whatever leaves
+    a handler."""
     import grpc
 
-    async def exchange(_requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-        # gRPC cancels this task when the client is gone, and logs a traceback for a task that ends as cancelled.
-        with contextlib.suppress(asyncio.CancelledError):
-            await _serve_stream(service, handler, context)
-
-    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(exchange)
-    return grpc.method_handlers_generic_handler(service.name, {_METHOD: method})
+    return (asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError, grpc.aio.UsageError)

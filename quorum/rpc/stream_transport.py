@@ -220,6 +220,9 @@ class _Server:
 class StreamTransport:
     """Length-prefixed protobuf messages over the running loop's own connections."""
 
+    async def prepare(self, cluster_id: str) -> None:
+        """Nothing: nobody but the cluster is in a simulation."""
+
     async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         by_name = {service.name: (service, handler) for service, handler in handlers.items()}
         connections: dict[_ServerConnection, None] = {}

@@ -88,6 +88,11 @@ class RpcServer(Protocol):
 class RpcTransport(Protocol):
     """Makes servers and channels."""
 
+    async def prepare(self, cluster_id: str) -> None:
+        """Takes what it needs of the process, before anybody from outside can take it; to be called before any listener opens.
+        From then on its channels show that they belong to ``cluster_id``, and its servers look for that. OSError."""
+        ...
+
     async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         """Answers the services on ``port`` (0: any free one). OSError when the address cannot be had."""
         ...

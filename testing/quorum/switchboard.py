@@ -13,6 +13,8 @@ class Switchboard:
         self.servers: dict[tuple[str, int], SwitchboardServer] = {}
         self.channels: list[SwitchboardChannel] = []
 
+    async def prepare(self, cluster_id: str) -> None: ...
+
     async def serve(
         self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]
     ) -> "SwitchboardServer":

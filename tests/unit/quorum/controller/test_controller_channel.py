@@ -43,6 +43,8 @@ class FakeTransport:
         self.nodes = nodes
         self.on_broken: dict[int, Callable[[], None]] = {}
 
+    async def prepare(self, cluster_id: str) -> None: ...
+
     async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
         raise NotImplementedError
 

@@ -11,6 +11,8 @@ import pytest
 import uvloop
 
 from ottla.proto import controller_pb2
+from ottla.quorum.rpc.admission import DoorLimits
+from ottla.quorum.rpc.gate import Gate, Visitor
 from ottla.quorum.rpc.grpc_transport import GrpcTransport, _serve_stream
 from ottla.quorum.rpc.stream_transport import StreamTransport
 from ottla.quorum.rpc.transport import (
@@ -78,6 +80,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
     async def play(scenario: Scenario) -> None:
         bench = Bench(make_transport())
         try:
+            await bench.transport.prepare("a cluster")
             await asyncio.wait_for(scenario(bench), HANGS_S)
         finally:
             await bench.close()
@@ -412,12 +415,14 @@ def test_a_grpc_client_that_reads_no_replies_is_not_read_from_for_ever() -> None
 
     async def scenario() -> None:
         context: Any = Unread()
-        serving = asyncio.ensure_future(_serve_stream(SERVICE, answer, context))
+        gate = Gate(DoorLimits())
+        serving = asyncio.ensure_future(_serve_stream(SERVICE, answer, context, Visitor(gate, "1")))
         for _ in range(200):
             await asyncio.sleep(0)
         assert 4 <= context.requests <= 8
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
+        await gate.close()
 
     asyncio.run(scenario())
