@@ -1,11 +1,12 @@
 """Leaders elected on request (ElectLeaders), or to get back to the first replicas from time to time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.decision import Decision, Record
 from ottla.quorum.controller.decisions.partition_change import Election
 from ottla.quorum.controller.decisions.partitions import change_builder, sweep_step
+from ottla.quorum.controller.decisions.pieces import Progress, next_piece
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.sweep import Step
 from ottla.quorum.metadata.delta import PartitionKey
@@ -15,6 +16,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 PREFERRED, UNCLEAN = 0, 1
 
 _Result = rpc.ElectLeadersResponse.Partition
+_Elections = Progress[tuple[str, int], rpc.ElectLeadersResponse]
 
 
 def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> Decision[rpc.ElectLeadersResponse]:
@@ -22,50 +24,55 @@ def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> D
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election")
     election = Election.PREFERRED if request.election_type == PREFERRED else Election.UNCLEAN
-    response = rpc.ElectLeadersResponse()
     if request.all_partitions and not state.replicas.count():
-        return Decision(response, is_last=False)
-    records: list[Record] = []
-    for name, partitions in _asked(state, request, preferred=election is Election.PREFERRED):
-        topic = state.image.topics_by_name.get(name)
-        results = [_elect(state, topic, index, election, records) for index in partitions]
-        if request.all_partitions:
-            results = [each for each in results if each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        if results:
-            response.topics.add(name=name, partitions=results)
-    return Decision(response, records, atomic=False)
+        return Decision(rpc.ElectLeadersResponse(), is_last=False)
+
+    def begin() -> _Elections:
+        asked = _needy(state, election) if request.all_partitions else _named(request)
+        return Progress(iter(asked), rpc.ElectLeadersResponse())
+
+    def decide(progress: _Elections, asked: tuple[str, int]) -> Record | None:
+        name, index = asked
+        result, record = _elect(state, state.image.topics_by_name.get(name), index, election)
+        if not request.all_partitions or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+            progress.results_of(name).append(result)
+        return record
+
+    return next_piece(state, request, begin, decide)
 
 
-def _asked(
-    state: ControllerState, request: rpc.ElectLeadersRequest, *, preferred: bool
-) -> Iterable[tuple[str, Iterable[int]]]:
-    if request.all_partitions:
-        needy = state.replicas.unpreferred_topics() if preferred else state.replicas.leaderless_topics()
-        return [(topic.name, list(topic.partitions)) for topic in map(state.image.topics_by_id.__getitem__, needy)]
-    named: dict[str, dict[int, None]] = {}  # each once: a second election would cost a leader epoch more
-    for asked in request.topics:
-        named.setdefault(asked.name, {}).update(dict.fromkeys(asked.partitions))
-    return list(named.items())
+def _needy(state: ControllerState, election: Election) -> Iterator[tuple[str, int]]:
+    """The partitions of the topics in which some need the election."""
+    is_preferred = election is Election.PREFERRED
+    topics = state.replicas.unpreferred_topics() if is_preferred else state.replicas.leaderless_topics()
+    for topic_id in list(topics):
+        topic = state.image.topics_by_id.get(topic_id)
+        if topic is not None:
+            yield from [(topic.name, index) for index in topic.partitions]
+
+
+def _named(request: rpc.ElectLeadersRequest) -> Iterable[tuple[str, int]]:
+    """Each once: a second election would cost a leader epoch more."""
+    return dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partitions)
 
 
 def _elect(
-    state: ControllerState, topic: TopicView | None, index: int, election: Election, records: list[Record]
-) -> _Result:
+    state: ControllerState, topic: TopicView | None, index: int, election: Election
+) -> tuple[_Result, Record | None]:
     partition = topic.partitions.get(index) if topic is not None else None
     if topic is None or partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _Result(partition_index=index, error_code=code, error_message="there is no such partition")
+        return _Result(partition_index=index, error_code=code, error_message="there is no such partition"), None
     if not _is_needed(partition, election):
-        return _Result(partition_index=index, error_code=ErrorCode.ELECTION_NOT_NEEDED)
+        return _Result(partition_index=index, error_code=ErrorCode.ELECTION_NOT_NEEDED), None
     record = change_builder(state, (topic.id, index), partition, election=election).build()
     if record is not None:
-        records.append(record)
-        return _Result(partition_index=index)
+        return _Result(partition_index=index), record
     if election is Election.PREFERRED:
         code, message = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "the first replica is not in sync or not running"
     else:
         code, message = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is running"
-    return _Result(partition_index=index, error_code=code, error_message=message)
+    return _Result(partition_index=index, error_code=code, error_message=message), None
 
 
 def _is_needed(partition: PartitionView, election: Election) -> bool:

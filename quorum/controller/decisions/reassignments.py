@@ -8,36 +8,37 @@ from ottla.quorum.controller.decisions.assignments import check_by_hand
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
 from ottla.quorum.controller.decisions.partition_change import Election
 from ottla.quorum.controller.decisions.partitions import change_builder
+from ottla.quorum.controller.decisions.pieces import Progress, next_piece
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _Asked = rpc.AlterPartitionReassignmentsRequest.Partition
+_Moves = Progress[tuple[str, _Asked], rpc.AlterPartitionReassignmentsResponse]
 
 
 def alter_partition_reassignments(
     state: ControllerState, request: rpc.AlterPartitionReassignmentsRequest
 ) -> Decision[rpc.AlterPartitionReassignmentsResponse]:
     """Each partition is judged by itself."""
-    response = rpc.AlterPartitionReassignmentsResponse()
-    records: list[Record] = []
-    seen: dict[tuple[str, int], None] = {}
-    for topic in request.topics:
-        results = response.topics.add(name=topic.name).partitions
-        for asked in topic.partitions:
-            result = results.add(partition_index=asked.partition_index)
-            key = (topic.name, asked.partition_index)
-            try:
-                if key in seen:  # each is decided on the state of before
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
-                seen[key] = None
-                record = _alter(state, topic.name, asked, request.allow_replication_factor_change)
-            except KafkaError as error:
-                result.error_code, result.error_message = code_and_message(error)
-            else:
-                records += [record] if record is not None else []
-    return Decision(response, records, atomic=False)
+
+    def begin() -> _Moves:
+        asked = ((topic.name, each) for topic in request.topics for each in topic.partitions)
+        return Progress(asked, rpc.AlterPartitionReassignmentsResponse())
+
+    def decide(progress: _Moves, asked: tuple[str, _Asked]) -> Record | None:
+        name, partition = asked
+        result = progress.results_of(name).add(partition_index=partition.partition_index)
+        try:
+            if not progress.is_first((name, partition.partition_index)):  # each is decided on the state of before
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
+            return _alter(state, name, partition, request.allow_replication_factor_change)
+        except KafkaError as error:
+            result.error_code, result.error_message = code_and_message(error)
+            return None
+
+    return next_piece(state, request, begin, decide)
 
 
 def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: bool) -> Record | None:

@@ -1,7 +1,7 @@
 """What the controller decides on: committed and pending records together, and who was heard from."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -93,6 +93,7 @@ class ControllerState:
         self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
         self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
         self.reconsiders_leaderless = False
+        self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
     def replay(self, record: pb.MetadataRecord) -> None:
         """The only way in which the state changes. Raises UnreadableRecordError: then the decider was wrong."""

@@ -19,7 +19,7 @@ from ottla.quorum.controller.decisions.cluster import (
     unregister_broker,
 )
 from ottla.quorum.controller.decisions.decision import Decision
-from ottla.quorum.controller.decisions.elections import rebalance_leaders
+from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance_leaders
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import PartitionView
 from tests.unit.quorum.controller.conftest import World, directory, new_topic
@@ -273,3 +273,40 @@ def test_a_new_controller_counts_its_partitions_in_pieces(world: World, monkeypa
         turns += 1
     assert turns == 2
     assert len(list(index.topics_of(1))) == 20
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_elections_on_request_come_in_pieces_and_each_has_its_result(by_name: bool) -> None:
+    world = World().brokers(1, 2)
+    world.create(new_topic("many", MANY, 2))
+    for index in range(MANY):
+        assign(world, index, 1, 2)  # led by 2, though 1 is the first
+    topics = [rpc.ElectLeadersRequest.Topic(name="many", partitions=range(MANY))] if by_name else []
+    request = rpc.ElectLeadersRequest(topics=topics, all_partitions=not by_name)
+    last: list[Decision[rpc.ElectLeadersResponse]] = []
+
+    def decide() -> Decision[rpc.ElectLeadersResponse]:
+        last[:] = [elect_leaders(world.state, request)]
+        return last[0]
+
+    sizes = do_all(world, decide)
+    assert (max(sizes), sum(sizes)) == (sweep.CHANGES_MAX, MANY)
+    [topic] = last[0].response.topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (index, 0) for index in range(MANY)
+    ]
+    assert {each.leader for each in partitions(world).values()} == {1}
+    assert not world.state.under_way
+
+
+def test_a_topic_that_goes_while_leaders_are_elected_everywhere_is_left_out() -> None:
+    world = World().brokers(1, 2)
+    world.create(new_topic("many", MANY, 2))
+    for index in range(MANY):
+        assign(world, index, 1, 2)
+    request = rpc.ElectLeadersRequest(all_partitions=True)
+    assert not elect_leaders(world.state, request).is_last
+    topic_id = world.state.image.topics_by_name["many"].id
+    world.replay([pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=topic_id))])
+    do_all(world, lambda: elect_leaders(world.state, request))
+    assert not world.state.under_way

@@ -125,3 +125,22 @@ def test_a_chore_that_cannot_be_written_is_not_tried_for_ever(
     monkeypatch.setattr("ottla.quorum.controller.leadership.check_records", refuse)
     bench.loop.advance(100)
     assert caplog.text.count("not at this level") <= 1
+
+
+def test_moving_very_many_partitions_takes_pieces_and_tells_of_each() -> None:
+    bench = large()
+    asked = rpc.AlterPartitionReassignmentsRequest
+    partitions = [asked.Partition(partition_index=index, replicas=[1]) for index in (*range(MANY), 0, MANY)]
+    topics = [asked.Topic(name="many", partitions=partitions)]
+    request = asked(topics=topics, allow_replication_factor_change=True)
+    slow = bench.ask(alter_partition_reassignments=request)
+    bench.commit()
+    assert 0 < has_part(bench, 2) < MANY
+    quick = bench.ask(**create("other"))
+    bench.commit()
+    assert (len(slow), len(quick)) == (0, 1)
+    bench.turns(10).commit()
+    [topic] = slow[0].alter_partition_reassignments.topics
+    codes = [each.error_code for each in topic.partitions]
+    assert codes == [0] * MANY + [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert has_part(bench, 2) == 0
