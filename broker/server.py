@@ -170,7 +170,9 @@ class Server:
         listener = self.config.metrics_listener
         if listener is None:
             return
-        self._metrics_server = MetricsServer(Scraper(self.metrics.registry))
+        scraper = Scraper(self.metrics.registry)
+        scraper.start()
+        self._metrics_server = MetricsServer(scraper)
         with naming_setting(f"{METRICS_LISTENER}={listener}"):
             port = await self._metrics_server.bind(listener)
         logger.info("metrics at http://%s/metrics", endpoints.Endpoint(listener.host or "localhost", port))

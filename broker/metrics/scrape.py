@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.metrics import Family, Metric, Registry, at_once, counter, gauge
 
 FRESH_S = 1.0
@@ -20,12 +21,21 @@ class Scraper:
 
     def __init__(self, registry: Registry) -> None:
         self.scrapes = 0
-        self.busy_s = self.turn_s = 0.0  # the loop's time for the last reading; its longest turn between two slices
+        self.busy_s = 0.0  # the loop's time for the last reading
+        self._watch = LoopWatch()
         self._registry = registry
         self._reading: asyncio.Task[list[Family]] | None = None
         self._bodies: dict[Render, asyncio.Task[bytes]] = {}
         self._stale_at = 0.0
         registry.add(METRICS, at_once(lambda: self))
+
+    def start(self) -> None:
+        """Looks after the loop from now on."""
+        self._watch.start()
+
+    @property
+    def turn_s(self) -> float:
+        return self._watch.longest_s
 
     async def body(self, render: Render) -> bytes:
         """The metrics as ``render`` writes them (on a thread)."""
@@ -42,7 +52,7 @@ class Scraper:
     async def _read(self) -> list[Family]:
         loop = asyncio.get_running_loop()
         reading = self._registry.gather()
-        busy_s = turn_s = 0.0
+        busy_s = 0.0
         try:
             while True:
                 began = perf_counter()
@@ -52,13 +62,11 @@ class Scraper:
                     families: list[Family] = done.value
                     return families
                 finally:
-                    paused = perf_counter()
-                    busy_s += paused - began
+                    busy_s += perf_counter() - began
                 await asyncio.sleep(0)
-                turn_s = max(turn_s, perf_counter() - paused)
         finally:
             self.scrapes += 1
-            self.busy_s, self.turn_s = busy_s, turn_s
+            self.busy_s = busy_s
             self._stale_at = loop.time() + max(FRESH_S, PAUSE_FACTOR * busy_s)
 
     @staticmethod
@@ -67,6 +75,7 @@ class Scraper:
         return await asyncio.get_running_loop().run_in_executor(None, partial(render, families))
 
     async def close(self) -> None:
+        self._watch.stop()
         tasks = [*self._bodies.values(), *([self._reading] if self._reading is not None else [])]
         for task in tasks:
             task.cancel()
@@ -80,7 +89,7 @@ METRICS: tuple[Metric[Scraper], ...] = (
     gauge("ottla_metrics_gather_seconds", "The loop's time for the reading before this one.", lambda s: s.busy_s),
     gauge(
         "ottla_loop_turn_seconds",
-        "The longest turn of the event loop during the reading before this one: a loop that is busy or blocked shows here.",
+        "The longest that something due had to wait for its turn on the event loop, in the last one to two minutes; seen from 0.05 on.",
         lambda s: s.turn_s,
     ),
 )
