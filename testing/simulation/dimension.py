@@ -34,6 +34,8 @@ class Dimension:
     """Log directories of every node, besides the first."""
     least_ms: int = 0
     """How long the users act, though the faults may be over sooner."""
+    limits: Sequence[tuple[Any, str, Any]] = ()
+    """Limits of the program that are lower in this run, so that it meets them: (module or class, name, value)."""
 
     run: "Run"
     """Set before `kinds` is called."""

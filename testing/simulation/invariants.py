@@ -25,7 +25,7 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.testing.simulation.cluster import SimulatedCluster
-from ottla.testing.simulation.compaction import CommittedRecords, records
+from ottla.testing.simulation.compaction import CommittedRecords, Seen, records
 
 READ_BYTES = 4 << 20
 
@@ -76,6 +76,7 @@ class Invariants:
         self.metadata = MetadataImage()  # that of the node that is furthest
         self.on_metadata: list[Callable[[], None]] = []
         self.on_violation: list[Callable[[], None]] = []
+        self._judged = 0  # metadata below was looked at
         self._quorum_leaders: dict[int, int] = {}
         self._votes: dict[int, ElectionState] = {}
         self._metadata_log: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # by base offset
@@ -104,6 +105,11 @@ class Invariants:
             if known != node:
                 self.violated("one quorum leader an epoch", f"nodes {known} and {node} lead epoch {epoch}")
 
+    @property
+    def quorum_leader(self) -> int:
+        """Who leads the quorum in its latest epoch; -1 before there was one."""
+        return self._quorum_leaders[max(self._quorum_leaders)] if self._quorum_leaders else -1
+
     def vote_saved(self, node: int, state: ElectionState) -> None:
         self._votes[node] = state
 
@@ -115,12 +121,43 @@ class Invariants:
 
     # --- committed metadata
 
-    def image_moved(self, image: MetadataImage) -> None:
+    def image_moved(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Called before anyone acts on it."""
+        if image.offset >= self._judged:
+            self._judged = image.offset + 1
+            self._check_joins(image, delta)
+            self._check_fenced(image, delta)
         if image.offset >= self.metadata.offset:
             self.metadata = image
             for callback in self.on_metadata:
                 callback()
+
+    def _check_joins(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Whoever is in the ISR may be elected the next moment, and makes the others delete what it has not."""
+        for key, before in delta.partitions.items():
+            view = image.partition(*key)
+            if before is None or view is None:
+                continue
+            for member in view.isr:
+                replica = self._replica(member, key) if member not in before.isr else None
+                if replica is not None and replica.log.log_end_offset < self.committed_end(*key):
+                    self.violated(
+                        "who joins the ISR has what is committed",
+                        f"{replica}: broker {member} joins {before.isr} and ends at {replica.log.log_end_offset}, "
+                        f"{self.committed_end(*key)} is committed",
+                    )
+
+    def _check_fenced(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """A broker that is not in service leads nothing: its clients would wait until it is back."""
+        fenced = [each for each in delta.brokers if each in image.brokers and image.brokers[each].fenced]
+        for topic in image.topics_by_id.values() if fenced else ():
+            for index, view in topic.partitions.items():
+                for broker in fenced:
+                    if view.leader == broker or (broker in view.isr and view.isr != (broker,)):
+                        self.violated(
+                            "who is fenced is in nobody's way",
+                            f"{topic.name}-{index}: broker {broker} is fenced, leader {view.leader}, in sync {view.isr}",
+                        )
 
     def metadata_committed(self, node: int, batch: CommittedBatch) -> None:
         """Else topics appear, vanish or differ between brokers, and clients are sent to leaders that are none."""
@@ -280,6 +317,25 @@ class Invariants:
             fault = known.fault(records(partition, start, end), start, end, alone=True)
             if fault:
                 self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
+
+    def fault_of_answer(
+        self, topic_id: bytes, index: int, position: int, given: list[Batch], records: list[Seen]
+    ) -> str:
+        """What is wrong with what a consumer was given from ``position`` on; "" if nothing is."""
+        key, following = (topic_id, index), position
+        known = self._compacted.get(key)
+        for batch in given:
+            if batch.last_offset < following:
+                return f"{batch} came when {following} was next"
+            if known is None:
+                if _find(self._committed.get(key, []), batch.base_offset) != batch:
+                    return f"given {batch}, which was not committed"
+                if batch.base_offset > following:
+                    return f"given {batch}, and nothing from {following} on"
+            following = batch.last_offset + 1
+        if following > self.committed_end(*key):
+            return f"given records up to {following}, {self.committed_end(*key)} is committed"
+        return known.fault(records, position, following, alone=False) if known is not None else ""
 
     def truncated(self, node: int, key: PartitionKey, end: int) -> None:
         """What comes after the cut is compared anew."""

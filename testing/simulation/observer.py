@@ -53,7 +53,7 @@ def observed(invariants: Invariants) -> Iterator[None]:
         tell_all = MetadataLoader._tell_all
 
         def published(loader: MetadataLoader, delta: MetadataDelta) -> None:
-            invariants.image_moved(loader.image)
+            invariants.image_moved(loader.image, delta)
             tell_all(loader, delta)
 
         stack.enter_context(patch.object(MetadataLoader, "_tell_all", published))

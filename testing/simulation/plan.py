@@ -7,6 +7,7 @@ was in (or is back in all of them), nobody else is stopped. Bits rot under the s
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -49,11 +50,13 @@ class Faults:
         metadata: Callable[[], MetadataImage],
         on_wipe: Callable[[int], None],
         kinds: Mapping[str, FaultKind],
+        resolve: Callable[[str], str] = str,
     ) -> None:
         """``metadata`` answers the newest committed image; ``on_wipe`` is told whose metadata is gone. ``kinds``: besides the
-        usual ones."""
+        usual ones. ``resolve`` says who is meant by a name (roles.py); "": nobody."""
         self._cluster = cluster
         self._kinds = {**USUAL, **kinds}
+        self._resolve = resolve
         self._metadata = metadata
         self._on_wipe = on_wipe
         self._loop = cluster.loop
@@ -66,7 +69,9 @@ class Faults:
             self._loop.at_ns(self._loop.now_ns + fault.time_ms * 1_000_000, self._loop.harness, self._begin, fault)
 
     def _begin(self, fault: Fault) -> None:
-        if self._kinds[fault.kind].stops and not self._may_stop(fault):
+        args = tuple(self._resolve(each) if isinstance(each, str) else each for each in fault.args)
+        fault = replace(fault, args=args)
+        if "" in args or (self._kinds[fault.kind].stops and not self._may_stop(fault)):
             self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
             return
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)

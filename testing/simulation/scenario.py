@@ -6,9 +6,10 @@ result = run_seed(17)          # raises SimulationFailure with the story and the
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import NamedTuple
+from unittest.mock import patch
 
 from ottla.runtime.simulation.faults import Fault
 from ottla.runtime.simulation.loop import DeadlockError, LivelockError, SimulationLoop, TimeLimitError
@@ -95,7 +96,7 @@ def run_seed(
         on_loop(loop)
     run = Run(loop, chosen, having)
     try:
-        with observed(run.invariants), _errors_noticed(run.invariants):
+        with observed(run.invariants), _errors_noticed(run.invariants), _limited(having):
             run_on(loop, run.main, limit_s=LIMIT_S)
     except (InvariantViolation, BrokenPromise, DeadlockError, LivelockError, TimeLimitError) as error:
         first = run.invariants.first or error
@@ -104,6 +105,15 @@ def run_seed(
         loop.close()
     trace = loop.trace
     return RunResult(seed, names, trace.digest, trace.count, loop.now_ns / 1e9, run.healed_s, run.counts())
+
+
+@contextmanager
+def _limited(dimensions: Iterable[Dimension]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for dimension in dimensions:
+            for owner, name, value in dimension.limits:
+                stack.enter_context(patch.object(owner, name, value))
+        yield
 
 
 @contextmanager

@@ -9,13 +9,24 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.simulation.faults import Bundle, Fault
-from ottla.testing.simulation.dimensions import dimensions_of
+from ottla.testing.simulation.dimensions import ALL, dimensions_of
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_seed
 
-SEEDS = 400  # about 100 s on two busy cores
+SEEDS = 300  # about 100 s on two busy cores
 LIMIT_S = 900
-TOLD = ("segments rolled", "forgotten", "cleanings", "snapshots taken", "installed")
+LEAST_A_SEED = {
+    "segments rolled": 30,
+    "forgotten": 0.1,
+    "cleanings": 2,
+    "snapshots taken": 15,
+    "installed": 1,
+    "records acknowledged": 150,
+    "acknowledged of pipelines": 40,
+    "records read": 60,
+    "found again": 5,
+    "of compacted topics read": 10,
+}
 
 
 def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> None:
@@ -23,19 +34,19 @@ def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> N
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     told = " ".join(run.stdout.split())
-    rolled, forgotten, cleanings, snapshots, installed = (
-        int(found[1]) for what in TOLD if (found := re.search(rf"(\d+) {what}", told)) is not None
-    )
-    assert rolled > 20 * SEEDS
-    assert forgotten > SEEDS // 8
-    assert cleanings > 2 * SEEDS
-    assert snapshots > 20 * SEEDS
-    assert installed > SEEDS
+    for what, least in LEAST_A_SEED.items():
+        found = re.search(rf"(\d+) {what}", told)
+        assert found is not None, what
+        assert int(found[1]) > least * SEEDS, what
 
 
-@pytest.mark.parametrize("seed", [3, 17, 101])
+@pytest.mark.parametrize("seed", [3, 17])
 def test_a_seed_is_a_run(seed: int) -> None:
     assert run_seed(seed) == run_seed(seed)
+
+
+def test_a_seed_is_a_run_with_all_dimensions() -> None:
+    assert run_seed(1, dimensions=ALL) == run_seed(1, dimensions=ALL)
 
 
 def test_seeds_differ() -> None:

@@ -9,12 +9,12 @@ import pytest
 from ottla.broker.replication.partition import Partition
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.course import NODES
-from ottla.testing.simulation.dimensions import dimensions_of
 from ottla.testing.simulation.dimensions.rot import ROT, draw_rot
 from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.scenario import FAULTS_UNTIL_MS, SimulationFailure, faults_of, run_seed
 
 SEEDS = range(16)
+HAVING = ("compaction", ROT, "topics")
 NAMES = [f"node-{number}" for number in range(1, NODES + 1)]
 
 
@@ -22,11 +22,7 @@ def faults(seed: int) -> list[Fault]:
     """Two to five rotten bits; every other run has the weather of its seed as well."""
     rng = Random(f"{seed}/rotten")
     rotten = [draw_rot(rng, NAMES, FAULTS_UNTIL_MS) for _ in range(rng.randint(2, 5))]
-    return [*faults_of(seed), *rotten] if seed % 2 else rotten
-
-
-def rotting(seed: int) -> set[str]:
-    return {*dimensions_of(seed), "compaction", "topics", ROT}
+    return [*faults_of(seed, HAVING), *rotten] if seed % 2 else rotten
 
 
 def test_rotten_bits_cost_nothing_while_two_replicas_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +30,7 @@ def test_rotten_bits_cost_nothing_while_two_replicas_are_sound(monkeypatch: pyte
     _count(monkeypatch, counts, "damaged")
     _count(monkeypatch, counts, "_cut")
     for seed in SEEDS:
-        run_seed(seed, faults(seed), rotting(seed))
+        run_seed(seed, faults(seed), HAVING)
     assert counts["damaged"] >= 3, "most bits lie in what a start reads anyway, but not all"
     assert counts["_cut"] >= 2
 
@@ -63,7 +59,7 @@ def test_a_replica_that_cuts_before_it_left_the_isr_is_caught(monkeypatch: pytes
     found: list[InvariantViolation | BaseException] = []
     for seed in SEEDS:
         try:
-            run_seed(seed, faults(seed), rotting(seed))
+            run_seed(seed, faults(seed), HAVING)
         except SimulationFailure as failure:
             found.append(failure.error)
             break

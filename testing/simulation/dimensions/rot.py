@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from ottla.log.batch import LOG_OVERHEAD, MAGIC_AT, read_header
-from ottla.log.errors import DamagedLogError
-from ottla.log.log import Log
-from ottla.log.scrub import NOTHING
-from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -19,10 +15,10 @@ from ottla.runtime.simulation.platter import Platter
 from ottla.testing.simulation.cluster import DATA
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.soundness import is_sound
 
 ROT = "rot"
 SUFFIXES = (".log", ".index", ".timeindex")
-PIECE_BYTES = 1 << 20
 
 
 class Rot(Dimension):
@@ -88,21 +84,3 @@ def _with_a_witness(data: bytes, path: str, position: int) -> int:
             return max(position, at + MAGIC_AT)
         at = following
     return position
-
-
-def is_sound(log: Log) -> bool:
-    """Whether every batch and index entry is what was written."""
-    offset = 0
-    try:
-        while (scrub := log.scrub_from(offset)) is not None:
-            over = False
-            while not over:
-                over = scrub.step(PIECE_BYTES)
-            if scrub.suspect != NOTHING or scrub.index_is_wrong:
-                return False
-            offset = scrub.following
-    except DamagedLogError:
-        return False
-    except (KafkaError, OSError):
-        return True  # it is being closed, or cut
-    return True

@@ -1,0 +1,175 @@
+"""A producer with several batches in flight, as the Java client's is: it keeps their order and numbers across every failure.
+
+A broker that restarts knows of each producer the last batch in its newest snapshot, and what came behind it: Kafka's snapshots hold
+no more. Who repeats an older one then is refused for good (OUT_OF_ORDER_SEQUENCE_NUMBER), and as the Java client does gives up what
+is open, of which nobody knows whether it was written, and begins anew as another producer.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.codec import decoder, encoder
+from ottla.broker.wire.headers import encode_request_header, read_response_header
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.log.records import encode_batch
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.simulation.client import REQUEST_TIMEOUT_S, Unreachable
+from ottla.testing.simulation.workload import PRODUCE_VERSION, RETRIABLE, RETRY_S, BrokenPromise, SimulatedProducer
+
+IN_FLIGHT_MAX = 5
+REFUSED_S = 3.0  # a leader that was replaced and does not know it yet refuses too, for as long as a session
+PRODUCE = BY_NAME["Produce"]
+
+
+class PipelinedProducer(SimulatedProducer):
+    """Up to five batches that are not acknowledged, all of them sent. After a failure it waits for what else is in flight, and
+    sends what is not acknowledged again, in its order, each with its sequence."""
+
+    _due_s = 0.0
+    _first = 0  # the number that has sequence 0
+    _refused_since_s = -1.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._take_producer_id()
+        unacknowledged: dict[int, bytes] = {}
+        while True:
+            if 0 <= self._refused_since_s < asyncio.get_running_loop().time() - REFUSED_S:
+                await self._begin_anew(unacknowledged)
+            with suppress(Unreachable):
+                await self._pump(await self._find_leader(), unacknowledged)
+            self._leader = None
+            await asyncio.sleep(RETRY_S)
+
+    async def _begin_anew(self, unacknowledged: dict[int, bytes]) -> None:
+        self.history.given_up += [number + each for number in unacknowledged for each in range(self._batch)]
+        unacknowledged.clear()
+        self._first, self._refused_since_s, self._producer_id = self.history.sent, -1.0, -1
+        await self._take_producer_id()
+
+    async def _pump(self, leader: tuple[str, int], unacknowledged: dict[int, bytes]) -> None:
+        """On one connection, until something fails and nothing is in flight any more."""
+        connection = await _Connection.open(*leader)
+        try:
+            flying = deque((number, connection.send(self._request(data))) for number, data in unacknowledged.items())
+            failed, now_s = False, asyncio.get_running_loop().time
+            while flying or not failed:
+                if not failed and now_s() >= self._due_s and self._may_send(unacknowledged):
+                    self._due_s = now_s() + self._interval_s
+                    number, data = self._next_batch()
+                    unacknowledged[number] = data
+                    flying.append((number, connection.send(self._request(data))))
+                await self._wait(flying, failed=failed)
+                while flying and flying[0][1].done():
+                    number, answer = flying.popleft()
+                    failed |= not self._settled(number, answer.result(), unacknowledged)
+        finally:
+            connection.close()
+
+    def _may_send(self, unacknowledged: dict[int, bytes]) -> bool:
+        """The broker remembers the last five batches of a producer: no more may lie between the oldest open one and the next."""
+        return not unacknowledged or self.history.sent - min(unacknowledged) < IN_FLIGHT_MAX * self._batch
+
+    async def _wait(self, flying: "deque[tuple[int, asyncio.Future[ProduceResponse]]]", *, failed: bool) -> None:
+        due_s = max(0.001, self._due_s - asyncio.get_running_loop().time())
+        if not flying:
+            await asyncio.sleep(due_s)
+            return
+        limit_s = REQUEST_TIMEOUT_S if failed else due_s
+        done, _ = await asyncio.wait([flying[0][1]], timeout=limit_s)
+        if failed and not done:
+            raise Unreachable("no answer")
+
+    def _next_batch(self) -> tuple[int, bytes]:
+        number = self.history.sent
+        self.history.sent += self._batch
+        records = [self.history.record(number + each, each) for each in range(self._batch)]
+        sequence = number - self._first
+        return number, bytes(
+            encode_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
+        )
+
+    def _request(self, data: bytes) -> ProduceRequest:
+        partition = PartitionProduceData(index=self.history.partition, records=data)
+        topic = TopicProduceData(name=self.history.topic, partition_data=[partition])
+        return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+
+    def _settled(self, number: int, answer: ProduceResponse, unacknowledged: dict[int, bytes]) -> bool:
+        """False when the batch is to be sent again."""
+        partition = answer.responses[0].partition_responses[0]
+        if number == next(iter(unacknowledged)):
+            refused = partition.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if not refused or self._refused_since_s < 0:
+                self._refused_since_s = asyncio.get_running_loop().time() if refused else -1.0
+        if partition.error_code == ErrorCode.NONE:
+            del unacknowledged[number]
+            self._note(number, partition.base_offset)
+            return True
+        if partition.error_code in RETRIABLE:
+            return False
+        error = ErrorCode(partition.error_code).name
+        raise BrokenPromise(f"produce to {self.history.topic}-{self.history.partition}: {error}")
+
+
+class _Connection:
+    """Many requests in flight, answered in their order. Once one stays unanswered for too long, none is."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._number = 0
+        self._waiting: deque[asyncio.Future[ProduceResponse]] = deque()
+        self._error: Unreachable | None = None
+        self._reading = asyncio.ensure_future(self._read(reader))
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> "_Connection":
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                return cls(*await asyncio.open_connection(host, port))
+        except (OSError, TimeoutError) as error:
+            raise Unreachable(f"{host}:{port}: {error}") from error
+
+    def send(self, request: ProduceRequest) -> "asyncio.Future[ProduceResponse]":
+        """The future raises Unreachable."""
+        answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_seen)
+        if self._error is not None:
+            answer.set_exception(self._error)
+            return answer
+        self._number += 1
+        header = encode_request_header(PRODUCE.key, PRODUCE_VERSION, self._number, "simulation")
+        body = b"".join([header, *encoder(ProduceRequest, PRODUCE_VERSION)(request)])
+        self._writer.write(len(body).to_bytes(4, "big") + body)
+        self._waiting.append(answer)
+        return answer
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = memoryview(await reader.readexactly(size))
+                _, position = read_response_header(frame, 0, PRODUCE.key, PRODUCE_VERSION)
+                answer = self._waiting.popleft()
+                answer.set_result(decoder(ProduceResponse, PRODUCE_VERSION)(frame, position)[0])
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self._fail(Unreachable(str(error)))
+
+    def _fail(self, error: Unreachable) -> None:
+        self._error = error
+        for answer in self._waiting:
+            answer.set_exception(error)
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self._reading.cancel()
+        self._fail(Unreachable("closed"))
+        self._writer.close()
+
+
+def _seen(answer: "asyncio.Future[ProduceResponse]") -> None:
+    """Nobody may be waiting for it any more."""
+    if not answer.cancelled():
+        answer.exception()
