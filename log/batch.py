@@ -34,6 +34,7 @@ DELETE_HORIZON = 0x40
 
 _OFFSET = Struct(">q")
 _LENGTH = Struct(">i")
+_LENGTH_AND_COUNT = Struct(">8xi45xi").unpack_from
 
 assert HEADER.size == HEADER_BYTES
 
@@ -125,6 +126,17 @@ def headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeade
             return
         yield position, header
         position = following
+
+
+def holds_records(batches: bytes) -> bool:
+    """Whether there is a record in whole batches: compaction leaves some without. True of no batches at all."""
+    at, end = 0, len(batches)
+    while at < end:
+        length, count = _LENGTH_AND_COUNT(batches, at)
+        if count:
+            return True
+        at += LOG_OVERHEAD + length
+    return not end
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

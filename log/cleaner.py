@@ -27,7 +27,8 @@ def clean(disk: Disk, job: CleaningJob, pace: Pace = lambda _: None) -> Cleaning
     if section.end_offset > job.first_dirty:
         sources = [segment for segment in job.segments if segment.base_offset < section.end_offset]
         groups = group_segments(sources, job.segment_bytes, job.segment_index_bytes)
-        cleaned = [rewriting.rewrite(group) for group in groups]
+        last = max((segment.base_offset for segment in sources if segment.size_bytes), default=-1)
+        cleaned = [rewriting.rewrite(group, last) for group in groups]
     disk.sync_directory(job.directory)
     return CleaningResult(
         end_offset=section.end_offset,

@@ -54,12 +54,15 @@ class Rewriting:
         self._ordinal = 0
         self.read_bytes = 0
 
-    def rewrite(self, group: list[SegmentInfo]) -> CleanedSegment:
-        """One cleaned segment of several, durable. Raises CorruptBatchError."""
+    def rewrite(self, group: list[SegmentInfo], last: int) -> CleanedSegment:
+        """One cleaned segment of several, durable. Raises CorruptBatchError.
+
+        ``last`` is the base offset of the segment whose last batch stays, emptied perhaps: it leads a reader to the end of what
+        was cleaned, where nothing else may follow yet.
+        """
         base_offset = group[0].base_offset
         writer = SegmentWriter(self._disk, self._job.directory, base_offset, self._job.index_interval_bytes)
         try:
-            last = max((segment.base_offset for segment in group if segment.size_bytes), default=-1)
             for segment in group:
                 pieces = Pieces(self._disk, self._job.path(segment), self._pace)
                 for piece in pieces:
@@ -73,8 +76,8 @@ class Rewriting:
         replaced = tuple(segment.base_offset for segment in group)
         return CleanedSegment(base_offset, replaced, writer.size_bytes, writer.largest_timestamp)
 
-    def _copy_batches(self, piece: bytes, group_end: int, writer: SegmentWriter) -> int:
-        """How many bytes of whole batches there were. The batch that ends at ``group_end`` is the last one of all.
+    def _copy_batches(self, piece: bytes, log_end: int, writer: SegmentWriter) -> int:
+        """How many bytes of whole batches there were. The batch that ends at ``log_end`` is the last one of all.
 
         What the first pass has checked is not checked again: a batch that is copied whole takes its CRC along.
         """
@@ -99,13 +102,13 @@ class Rewriting:
                     whole = not dead and TOMBSTONE not in fate
                     if whole:
                         writer.append(view[at:following], last_offset, max_timestamp)
-                    if whole or (dead == count and following != group_end and producer_id not in last_records):
+                    if whole or (dead == count and following != log_end and producer_id not in last_records):
                         at = following
                         continue
             elif crc32c(view[at + CRC_START : following]) != crc:
                 check_crc(piece, read_header(piece, at), at)  # raises, and says more
             header = read_header(piece, at)
-            kept = self._cleaned(header, view[at:following], ordinal, is_last=following == group_end)
+            kept = self._cleaned(header, view[at:following], ordinal, is_last=following == log_end)
             if kept is not None:
                 writer.append(kept, last_offset, read_header(kept).max_timestamp)
             at = following

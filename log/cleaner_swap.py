@@ -6,7 +6,8 @@
 
 Only renames, in an order of which every first part can be recovered, as file systems journal them: whoever serves clients
 never waits for the disk here. The directory is synced before anything of the old is unlinked or the checkpoint moves.
-A cleaned segment ends with the last batch of its sources, emptied perhaps, so its own end tells which segments it replaces.
+A cleaned segment's own end tells which segments it replaces; those behind it, of which nothing was left, go whole or not at all.
+After a crash some of them may still be there, as they were: everything that made their records superfluous lies behind them.
 """
 
 from ottla.log import transactions
@@ -20,6 +21,8 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 # The log last: that it has been renamed says that the others have.
 SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, transactions.SUFFIX, LOG_SUFFIX)
+_LOG_FIRST = SUFFIXES[::-1]
+"""Of a segment without a namesake among the new: what is left without a log is nobody's."""
 
 
 def swap_files(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]:
@@ -33,7 +36,7 @@ def swap_files(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]
     condemned: list[str] = []
     for base_offset in cleaned.replaced:
         old = _stem(directory, base_offset)
-        for suffix in SUFFIXES:
+        for suffix in SUFFIXES if base_offset == cleaned.base_offset else _LOG_FIRST:
             if _rename_if_there(disk, old + suffix, old + suffix + DELETED_SUFFIX):
                 condemned.append(old + suffix + DELETED_SUFFIX)
     _finish(disk, directory, cleaned.base_offset)
@@ -59,11 +62,22 @@ def _recover_swap(disk: Disk, directory: str, base_offset: int) -> None:
     end_offset = _end_offset(disk, _stem(directory, base_offset) + LOG_SUFFIX + SWAP_SUFFIX, base_offset)
     names = disk.list_directory(directory)
     logs = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX))
-    # An index whose log is gone is the new segment's own, renamed before the crash. So here too the log goes last.
-    for old in [base for base in logs if base == base_offset or base_offset < base < end_offset]:
-        for suffix in SUFFIXES:
-            _unlink_if_there(disk, _stem(directory, old) + suffix)
+    if base_offset in logs:
+        # An index whose log is gone is the new segment's own, renamed before the crash. So here too the log goes last.
+        _unlink(disk, directory, base_offset, SUFFIXES)
+    for old in logs:
+        if base_offset < old < end_offset:
+            _unlink(disk, directory, old, _LOG_FIRST)
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        if f".{suffix}" in SUFFIXES and int(stem) > base_offset and int(stem) not in logs:
+            _unlink_if_there(disk, f"{directory}/{name}")  # its log was condemned before the crash
     _finish(disk, directory, base_offset)
+
+
+def _unlink(disk: Disk, directory: str, base_offset: int, suffixes: tuple[str, ...]) -> None:
+    for suffix in suffixes:
+        _unlink_if_there(disk, _stem(directory, base_offset) + suffix)
 
 
 def _unlink_if_there(disk: Disk, path: str) -> None:

@@ -10,6 +10,7 @@ from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence
 from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.fetch_tuples import FetchedPartition
+from ottla.log.batch import holds_records
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 CONSUMER_ID = -1
@@ -92,8 +93,15 @@ def read(
     aborted: list[tuple[int, int]] | None = [] if reader.isolation == READ_COMMITTED else None
     if offset >= limit or (max_bytes <= 0 and not minimum_one):
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), offset < limit
-    found = log.read(offset, max(0, min(max_bytes, wanted[5])), limit, minimum_one=minimum_one, wait=wait)
+    size = max(0, min(max_bytes, wanted[5]))
+    found = log.read(offset, size, limit, minimum_one=minimum_one, wait=wait)
     data = found.data
+    while not reader.is_follower and found.next_offset < limit and not holds_records(data):
+        # Compaction left batches without records. An answer of nothing else makes clients believe that a record was too large.
+        further = log.read(found.next_offset, size, limit, minimum_one=True, wait=wait)
+        if not further.data:
+            break  # what is left below the limit was compacted away
+        found, data = further, further.data
     if not data:
         # Nothing, though one batch was to be given: what lies below the limit was compacted away.
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), not minimum_one

@@ -6,6 +6,8 @@ import msgspec
 
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
+from ottla.log.batch import read_header
+from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC, TOPIC_ID
 from ottla.testing.replication.client import fetch_request, offsets
@@ -211,5 +213,30 @@ def test_consumers_may_read_from_a_follower_what_it_knows_to_be_committed() -> N
         assert offsets(answer.records) == [0]
         old = await consumer.fetch(0, version=10)
         assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def emptied(base_offset: int, last_offset: int) -> bytearray:
+    """A batch of which compaction left nothing but its bounds."""
+    sound = encode_batch([Record(base_offset, 1_000, b"k", b"")], base_offset=base_offset, leader_epoch=1)
+    header = read_header(sound)._replace(records_count=0, last_offset_delta=last_offset - base_offset)
+    return assemble_batch(header, b"")
+
+
+def test_a_reader_is_led_past_batches_that_compaction_emptied() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), cleanup_policy="compact")
+        client = await cluster.client()
+        log = cluster.brokers[1].log()
+        whole = encode_batch([Record(10, 1_000, b"k", b"value")], base_offset=10, leader_epoch=1)
+        for batch in (emptied(0, 4), emptied(5, 9), whole, emptied(11, 14), emptied(15, 19)):
+            log.append_checked(batch, read_header(batch), 1, 0)
+        log.set_high_watermark(20)
+        for start, size, found in ((0, 1, [10]), (0, 140, [10, 11]), (0, 1 << 20, [0, 5, 10, 11, 15]), (6, 1, [10])):
+            answer = await client.fetch(start, partition_bytes=size)
+            assert (answer.error_code, offsets(answer.records)) == (0, found)
+        for start in (11, 15):  # to the end there is nothing else, and a reader has to come to the end
+            assert offsets((await client.fetch(start, partition_bytes=1)).records) == [15]
 
     run(scenario)

@@ -42,14 +42,28 @@ def test_neighbouring_segments_become_one_and_the_last_batch_tells_its_end(log: 
     assert log.pairs() == [(4, "b", "1"), (5, "a", "5")]
 
 
-def test_a_group_whose_records_all_went_still_ends_where_it_did(log: CompactedLog) -> None:
+def bounds(log: CompactedLog) -> list[tuple[int, int, int]]:
+    return [(header.base_offset, header.next_offset, header.records_count) for header, _ in log.batches()]
+
+
+def test_a_segment_whose_records_all_went_is_empty(log: CompactedLog) -> None:
     log.append(("a", "1"), ("a", "2"))
     log.roll()
     log.append(("a", "3"), ("a", "4"))
     result = log.clean(segment_bytes=1)
-    assert [part.replaced for part in result.cleaned] == [(0,), (2,)]
-    headers = [header for header, _ in log.batches()]
-    assert [(h.base_offset, h.next_offset, h.records_count) for h in headers] == [(0, 2, 0), (2, 4, 1)]
+    assert [(part.replaced, part.size_bytes > 0) for part in result.cleaned] == [((0,), False), ((2,), True)]
+    assert bounds(log) == [(2, 4, 1)]
+
+
+def test_only_the_last_batch_of_all_stays_without_records(log: CompactedLog) -> None:
+    for pair in (("a", "1"), (None, "without a key"), (None, "as before")):
+        log.append(pair)
+        log.roll()
+    log.clean(segment_bytes=1)
+    assert bounds(log) == [(0, 1, 1), (2, 3, 0)]
+    log.append(("b", "1"))
+    log.clean(segment_bytes=1)
+    assert bounds(log) == [(0, 1, 1), (3, 4, 1)]
 
 
 def test_a_map_that_is_full_cleans_up_to_where_it_ends(log: CompactedLog) -> None:

@@ -129,6 +129,26 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(directory: Path, steps: i
         }
 
 
+@pytest.mark.parametrize("steps", range(steps_of_a_swap()))
+def test_segments_of_which_nothing_is_left_go_whole_or_stay_whole(directory: Path, steps: int) -> None:
+    writer = SegmentWriter(RealDisk(), str(directory), 0, 4096)
+    writer.append(batch(0, b"new"), 9, 5)
+    writer.finish([])
+    old = {name: data for name, data in contents(directory).items() if not name.endswith(".cleaned")}
+    with contextlib.suppress(Crash):
+        swap(disk_dying_after(steps), directory)
+    with contextlib.suppress(Crash):
+        recover_swaps(disk_dying_after(steps % 7), str(directory))
+    recover_swaps(RealDisk(), str(directory))
+    found = contents(directory)
+    assert {name.partition(".")[2] for name in found} == {"log", "index", "timeindex", "txnindex"}
+    swapped = found[f"{0:020d}.log"] == batch(0, b"new")
+    for base in (10, 20, 30):
+        files = {name: data for name, data in found.items() if name.startswith(f"{base:020d}")}
+        whole = {name: data for name, data in old.items() if name.startswith(f"{base:020d}")}
+        assert files in ((whole, {}) if swapped and base != 30 else (whole,))
+
+
 def test_enough_steps_are_tried(directory: Path) -> None:
     disk = CrashingDisk(steps_of_a_swap() - 1)
     swap(disk, directory)  # type: ignore[arg-type]  # as much of one as is used
