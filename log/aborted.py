@@ -57,6 +57,15 @@ def ensure(log: "Log", segment: Segment) -> None:
     if index.checked:
         return
     index.checked = True
+    try:
+        _make_sound(log, segment)
+    except OSError:
+        index.checked, index.damaged = False, True
+        raise
+
+
+def _make_sound(log: "Log", segment: Segment) -> None:
+    index = segment.transactions()
     entries = index.entries()
     try:
         sound = not index.damaged and all(_is_in(log, segment, entry) for entry in entries)

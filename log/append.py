@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from ottla.log import gaps, truncation
+from ottla.log import aborted, gaps, reopening, truncation
 from ottla.log.batch import (
     CONTROL,
     HEADER_BYTES,
@@ -43,6 +43,8 @@ def append_prepared(
     """What is left of an append once `validation.prepare` is done."""
     if not log.root.writable:
         log.root.refuse()
+    if log.half_done:
+        reopening.refuse(log)
     if header.producer_id >= 0:
         duplicate = log.producers.check(header)
         if duplicate is not None:
@@ -82,15 +84,20 @@ def make_room(log: "Log", size: int, last_offset: int, time: int) -> Segment:
 
 
 def roll(log: "Log", base_offset: int) -> None:
-    """Ends the active segment and begins one at ``base_offset``. Raises StorageError; the log is then as it was."""
+    """Ends the active segment and begins one at ``base_offset``. Raises StorageError; the log is then as it was.
+
+    The new segment's ``.log`` comes last: with it the roll has happened, and nothing before it means anything to a start.
+    """
     old = log.active
+    if base_offset != log.log_end_offset:
+        log.flush()  # a start could not tell this gap from records that a power cut took
     try:
         old.finish()
         segment = Segment(log.files, log.directory, base_offset, log.config)
         if base_offset == old.base_offset:  # nothing in it: the file is kept
             return
-        segment.create_files()
         log.producers.take_snapshot(log.disk, log.directory, base_offset, durable=False)
+        segment.create_files()
     except OSError as error:
         raise log.root.failed(error) from error
     log.names_changed()
@@ -122,12 +129,22 @@ def append_own(
         duplicate = log.producers.check(header, origin)
         if duplicate is not None:
             return log.answer_duplicate(duplicate, header)
+    if marker is not None:
+        _ready_for_marker(log)
     info = log.append_checked(view, header, leader_epoch, now_ms)
     if marker is not None:
         completed = log.producers.update(header, info.first_offset, marker)
         if completed is not None:
             log.note_completed(completed)
     return info
+
+
+def _ready_for_marker(log: "Log") -> None:
+    """Reads the index of aborted transactions, if need be: when the marker is written, nothing more may fail."""
+    try:
+        aborted.ensure(log, log.active)
+    except OSError as error:
+        raise log.root.failed(error) from error
 
 
 def append_as_follower(log: "Log", view: Buffer, leader_epoch: int | None) -> AppendInfo:
@@ -167,10 +184,7 @@ def _begin_segment_at(log: "Log", base_offset: int) -> None:
     """The empty log's one segment begins at ``base_offset``, below the log start. Raises StorageError."""
     if log.active.base_offset == base_offset:
         return  # made before an append that failed
-    try:
-        truncation.restart_empty_at(log, base_offset)
-    except OSError as error:
-        raise log.root.failed(error) from error
+    truncation.restart_empty_at(log, base_offset)
 
 
 def _run_that_fits(log: "Log", batches: Batches, first: int) -> Batches:
@@ -183,6 +197,7 @@ def _run_that_fits(log: "Log", batches: Batches, first: int) -> Batches:
         roll(log, base_offset if fits else header.base_offset)
     segment = log.active
     if header.last_offset > segment.offset_limit:  # an empty segment far behind a gap
+        log.flush()
         truncation.restart_empty_at(log, header.base_offset)
         segment = log.active
     end = first + 1
@@ -204,10 +219,12 @@ def _write_run(log: "Log", whole: memoryview, run: Batches) -> None:
     segment = log.active
     start = run[0][0]
     last_position, last = run[-1]
-    if not log.gaps_marked:
-        gaps.allow_where_seen(log, run)
     fresh = not segment.size
     try:
+        if not log.gaps_marked:
+            gaps.allow_where_seen(log, run)
+        if any(header.attributes & CONTROL for _, header in run):
+            aborted.ensure(log, segment)
         segment.append_run(whole[start : last_position + last.size_bytes], run)
     except OSError as error:
         raise log.root.failed(error) from error

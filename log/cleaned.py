@@ -3,7 +3,7 @@
 import contextlib
 from typing import TYPE_CHECKING
 
-from ottla.log import gaps, retention
+from ottla.log import gaps, reopening, retention
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_swap import swap_files
@@ -45,11 +45,14 @@ def install_cleaned(log: "Log", cleaned: CleanedSegment) -> None:
     first = log.segments.index(replaced[0])
     try:
         gaps.allow(log)
+    except OSError as error:
+        raise log.root.failed(error) from error
+    try:
         for segment in replaced:
             segment.close()
         retention.condemn_paths(log, swap_files(log.disk, log.directory, cleaned))
     except OSError as error:
-        raise log.root.failed(error) from error
+        raise reopening.ended_half_way(log, error) from error
     segment = Segment(log.files, log.directory, cleaned.base_offset, log.config, cleaned.size_bytes)
     log.set_segments([*log.segments[:first], segment, *log.segments[first + len(replaced) :]])
     log.names_changed()

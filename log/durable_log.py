@@ -11,6 +11,7 @@ from ottla.log.checkpoints import write_epochs
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.epochs import EpochEntries, LeaderEpochCache
+from ottla.log.errors import StorageError
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
 from ottla.log.names_sync import NamesSync, UnsyncedNames
@@ -61,6 +62,7 @@ class DurableLog:
         "files",
         "gaps_allowed",
         "gaps_marked",
+        "half_done",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
@@ -106,6 +108,7 @@ class DurableLog:
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
         self.must_sync = config.flush_before_ack
         """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
+        self.half_done = False  # something failed half-way: the files may hold something else than is known here
         self.abandoned = False  # closed or renamed: errors of its files tell nothing of the disk
         self._names_version = 0
         self._shared_names: SyncTicket | None = None
@@ -212,15 +215,21 @@ class DurableLog:
         return self.active_file if self.recovery_point < self.log_end_offset else None
 
     def unsynced(self) -> SyncTicket | None:
-        """What to sync next, oldest first; None when everything is stable. Tell `mark_synced` when it is done."""
-        if self.recovery_point >= self.log_end_offset:
+        """What to sync next, oldest first; None when everything is stable. Tell `mark_synced` when it is done.
+
+        Raises StorageError.
+        """
+        if self.recovery_point >= self.log_end_offset or self.half_done:
             return None
         if self._names_unsynced:
             shared = self._shared_names
             return shared if shared and shared.names_version == self._names_version else self.unsynced_names()
         segment = self.segment_of(self.recovery_point)
         end_offset = self.log_end_offset if segment is self.active else self._following(segment).base_offset
-        self._pin(segment.handle)
+        try:
+            self._pin(segment.handle)
+        except OSError as error:
+            raise self.root.failed(error) from error
         file = segment.handle.file
         assert file is not None
         return SyncTicket(file, end_offset, self._generation)
@@ -350,9 +359,17 @@ class DurableLog:
 
     # Closing
 
+    def let_go(self) -> None:
+        """Closes the files of all segments: they are about to be read anew."""
+        self._unpin()
+        for segment in self.segments:
+            segment.close()
+        self._unsettled = self._aborts_unsynced = ()
+
     def close(self) -> None:
         """Makes everything durable, so that the next start finds a clean log. Raises StorageError."""
         try:
+            self.require_whole()
             if self.active.grew:
                 self.active.finish()
                 self.active.sync_indexes()
@@ -366,8 +383,11 @@ class DurableLog:
     def close_unsynced(self) -> None:
         """`close` but for the syncs: whoever closes many syncs the whole file system after them. Raises StorageError."""
         try:
+            self.require_whole()
             if self.active.grew:
                 self.active.finish()
+            for segment in self._aborts_unsynced:
+                segment.transactions().write()
             self._snapshot_producers()
             if self._epochs_changed:
                 write_epochs(self.disk, self.directory, self.epochs.entries(), durable=False)
@@ -375,6 +395,11 @@ class DurableLog:
             raise self.root.failed(error) from error
         finally:
             self.abandon()
+
+    def require_whole(self) -> None:
+        """Raises StorageError for a log that has to be read anew."""
+        if self.half_done:
+            raise StorageError(f"{self.partition}: an operation ended half-way")
 
     def _snapshot_producers(self) -> None:
         if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):

@@ -18,8 +18,8 @@ def allow(log: "Log") -> None:
     """From now on the log may have gaps. OSError passes through."""
     if log.gaps_marked:
         return
-    log.gaps_allowed = log.gaps_marked = True
     log.disk.open(f"{log.directory}/{MARKER}", create=True).close()
+    log.gaps_allowed = log.gaps_marked = True
     log.names_changed()
 
 

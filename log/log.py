@@ -6,7 +6,7 @@ Appending writes synchronously; what is on stable storage is another question (`
 
 from struct import Struct
 
-from ottla.log import aborted, append, cleaned, read, recovery, retention, times, truncation
+from ottla.log import aborted, append, cleaned, read, recovery, reopening, retention, times, truncation
 from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader
 from ottla.log.cleaner_output import CleanedSegment
 from ottla.log.cleaner_plan import SegmentInfo
@@ -60,6 +60,7 @@ class Log(DurableLog):
         can be torn, so nothing is cut. ``topic_id``: as the directory's own file has it, for want of which that is read. Raises StorageError, DamagedLogError (the log ends below ``stable_offset``).
         """
         log = cls(files or OpenFiles(disk), root or DirectoryState(directory), directory, partition, config)
+        log.half_done = True
         try:
             recovery.recover(
                 log,
@@ -71,7 +72,12 @@ class Log(DurableLog):
                 stable_offset=stable_offset,
             )
         except OSError as error:
+            log.abandon()
             raise log.root.failed(error) from error
+        except KafkaError:
+            log.abandon()
+            raise
+        log.half_done = False
         log.set_high_watermark(high_watermark)
         log.note_flush_settings()
         return log
@@ -129,6 +135,8 @@ class Log(DurableLog):
         """
         if not self.root.writable:
             self.root.refuse()
+        if self.half_done:
+            reopening.refuse(self)
         if origin is not Origin.CLIENT:
             return append.append_own(self, view, leader_epoch, now_ms, origin, transaction_version)
         config = self.config
@@ -181,9 +189,12 @@ class Log(DurableLog):
         return AppendInfo(offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size)
 
     def note_completed(self, transaction: CompletedTransaction) -> None:
-        """A transaction's marker is in the log: if it was aborted, the index of its segment says so."""
+        """A transaction's marker is in the log: if it was aborted, the index of its segment says so. Raises StorageError."""
         if transaction.aborted:
-            aborted.note(self, self.segment_of(transaction.last_offset), transaction)
+            try:
+                aborted.note(self, self.segment_of(transaction.last_offset), transaction)
+            except OSError as error:
+                raise self.root.failed(error) from error
 
     def answer_duplicate(self, duplicate: Duplicate, header: BatchHeader) -> AppendInfo:
         append_time = duplicate.timestamp if header.attributes & LOG_APPEND_TIME else -1
@@ -205,10 +216,14 @@ class Log(DurableLog):
         """
         if not self.root.writable:
             self.root.refuse()
+        if self.half_done:
+            reopening.refuse(self)
         return append.append_as_follower(self, view, leader_epoch)
 
     def roll(self) -> None:
         """Closes the active segment and begins another at the log end. An empty active segment stays."""
+        if self.half_done:
+            reopening.refuse(self)
         if self.active.size:
             append.roll(self, self.log_end_offset)
 
@@ -230,6 +245,8 @@ class Log(DurableLog):
         With ``minimum_one`` the first batch comes even if it is larger. Raises KafkaError (OFFSET_OUT_OF_RANGE) outside
         [log start, log end], DamagedLogError for bytes that are not what was written, StorageError.
         """
+        if self.half_done:
+            reopening.refuse(self)
         return read.read(self, offset, max_bytes, limit_offset, minimum_one, wait)
 
     def recheck(self, offset: int, max_bytes: int) -> None:
@@ -237,10 +254,14 @@ class Log(DurableLog):
 
         Raises as `read`; what is around the damage is then trusted no more.
         """
+        if self.half_done:
+            reopening.refuse(self)
         read.recheck(self, offset, max_bytes)
 
     def scrub_from(self, offset: int) -> SegmentScrub | None:
         """Begins to look at the segment that holds ``offset``, from there on; None at the log end. Raises as `read`."""
+        if self.half_done:
+            reopening.refuse(self)
         return read.scrub_from(self, offset)
 
     def rebuild_indexes(self, base_offset: int) -> None:
@@ -254,6 +275,8 @@ class Log(DurableLog):
 
     def locate(self, offset: int, max_bytes: int, limit_offset: int = FOREVER, *, minimum_one: bool = True) -> LogSlice:
         """`read` without reading: where the bytes lie, for sendfile or a thread. Raises as `read`."""
+        if self.half_done:
+            reopening.refuse(self)
         return read.locate(self, offset, max_bytes, limit_offset, minimum_one)
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
@@ -262,18 +285,29 @@ class Log(DurableLog):
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap [start, end): what a read_committed consumer must skip."""
-        return read.aborted_transactions(self, start_offset, end_offset)
+        if self.half_done:
+            reopening.refuse(self)
+        try:
+            return read.aborted_transactions(self, start_offset, end_offset)
+        except OSError as error:
+            raise self.root.failed(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """The first record at or after ``timestamp``; None when there is none. Raises DamagedLogError, StorageError."""
+        if self.half_done:
+            reopening.refuse(self)
         return times.offset_for_timestamp(self, timestamp)
 
     def search(self, timestamp: int) -> times.Search:
         """`offset_for_timestamp` for those who must not wait (ListOffsets): see `ottla.log.times`."""
+        if self.half_done:
+            reopening.refuse(self)
         return times.search(self, timestamp)
 
     def largest_timestamp(self) -> int:
         """The largest timestamp that a batch says it has, -1 for a log without times. Raises as `offset_for_timestamp`."""
+        if self.half_done:
+            reopening.refuse(self)
         return times.largest_timestamp(self)
 
     # Moving its ends
@@ -307,10 +341,14 @@ class Log(DurableLog):
 
         Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Raises StorageError.
         """
+        if self.half_done:
+            reopening.refuse(self)
         return truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at ``offset``. Raises StorageError."""
+        if self.half_done:
+            reopening.refuse(self)
         truncation.truncate_fully_and_start_at(self, offset)
 
     def delete_old_segments(self, now_ms: int) -> list[int]:
@@ -318,6 +356,8 @@ class Log(DurableLog):
 
         ``now_ms`` is wall time. The files are unlinked by `purge` after ``file.delete.delay.ms``.
         """
+        if self.half_done:
+            reopening.refuse(self)
         return retention.delete_old_segments(self, now_ms)
 
     def purge(self, now_ms: int) -> int:
@@ -336,7 +376,7 @@ class Log(DurableLog):
 
     def closed_segments(self) -> list[SegmentInfo]:
         """Segments that may be cleaned, in order."""
-        return cleaned.closed_segments(self)
+        return [] if self.half_done else cleaned.closed_segments(self)
 
     def ensure_aborted(self) -> None:
         """Makes transaction indexes anew that cannot be right. Raises StorageError."""
@@ -348,4 +388,6 @@ class Log(DurableLog):
 
     def install_cleaned(self, result: CleanedSegment) -> None:
         """Takes a cleaned segment in. Raises StorageError."""
+        if self.half_done:
+            reopening.refuse(self)
         cleaned.install_cleaned(self, result)

@@ -95,8 +95,10 @@ class LogManager:
                 self._open_root(root, now_ms, config_of or (lambda partition: self._defaults))
             except OSError as error:
                 self._log_failure(root, error)
-            except StorageError:
-                pass  # the directory noted its failure already
+            except StorageError as error:
+                self._log_failure(
+                    root, error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+                )
         for root in self.roots:
             root.on_failure = self._on_failure
         if all(root.failure for root in self.roots):
@@ -107,6 +109,10 @@ class LogManager:
         root.failed(error)
         if root.failure is None:  # for want of room; but it could not even be opened
             root.failure = error
+        for log in [log for log in self.logs.values() if log.root is root]:  # opened before it failed
+            del self.logs[log.partition]
+            self.offline[log.partition] = root
+            log.abandon()
         _logger.error("log directory %s failed: %s", root.path, error)
 
     def _open_root(self, root: DirectoryState, now_ms: int, config_of: Callable[[TopicPartition], LogConfig]) -> None:
@@ -210,10 +216,42 @@ class LogManager:
         if not root.writable:
             root.refuse()
         path = f"{root.path}/{partition}"
-        self.make_way(root, TopicIdPartition(partition, topic_id))
-        log = Log.open(self.disk, path, partition, config, now_ms=now_ms, files=self.files, root=root)
-        log.set_topic_id(topic_id)
+        try:
+            self._vacate(root, partition, path, topic_id)
+            self.checkpoints.make_way(root, TopicIdPartition(partition, topic_id))
+            log = self._begin(root, partition, path, config, topic_id, now_ms)
+        except OSError as error:
+            raise root.failed(error) from error
         self.add(log)
+        return log
+
+    def _vacate(self, root: DirectoryState, partition: TopicPartition, path: str, topic_id: bytes) -> None:
+        """What lies where a log is to be may be of a topic that went, and could not be renamed then, or a failed beginning."""
+        if self.disk.exists(path) and roots.read_topic_id(self.disk, path) != topic_id:
+            self.disk.rename(path, self.retired_path(root, partition, STRAY_SUFFIX))
+            _logger.warning("%s: what was left of another log is set aside", partition)
+
+    def _begin(
+        self,
+        root: DirectoryState,
+        partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        topic_id: bytes,
+        now_ms: int,
+    ) -> Log:
+        """A new log is there as a whole or, if something fails, not at all. Raises StorageError."""
+        log, new = None, not self.disk.exists(path)
+        try:
+            log = Log.open(self.disk, path, partition, config, now_ms=now_ms, files=self.files, root=root)
+            log.set_topic_id(topic_id)
+        except StorageError:
+            if log is not None:
+                log.abandon()
+            if new:
+                with suppress(OSError):  # else the next attempt, or the next start, sets it aside
+                    self.disk.remove_tree(path)
+            raise
         return log
 
     def make_way(self, root: DirectoryState, key: TopicIdPartition) -> None:

@@ -5,6 +5,7 @@ The leader asks `check` before it writes a batch (is it a repetition, does it fo
 Source: Kafka's ProducerStateManager and ProducerAppendInfo (kraft.md 4.8). Time is given; files go through a Disk.
 """
 
+from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -177,6 +178,10 @@ class ProducerStateManager:
         try:
             file.truncate(0)
             file.write_at([data], 0)
+        except OSError:
+            with suppress(OSError):
+                disk.unlink(path)  # a torn one would stand before the sound one that is older
+            raise
         finally:
             file.close()
 

@@ -4,6 +4,7 @@ The first bad byte ends the log: the file is cut there and later segments go. Ev
 is not scanned; an index that is missing or wrong is rebuilt when it is used. Source: Kafka's LogLoader (kraft.md 4.5).
 """
 
+import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ from ottla.runtime.disk import Disk
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
+
+_logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 4 << 20
 _IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in memory
@@ -116,6 +119,7 @@ def _recover_segments(
             for base in bases
         ]
     )
+    _drop_orphans(log)
     _restore_epochs(log)
     if clean:
         end, scanned_from = _clean_end(log)
@@ -136,6 +140,24 @@ def _recover_segments(
     log.epochs.truncate_from_start(log.log_start_offset)
     _restore_first_epochs(log)
     return scanned_from
+
+
+def _drop_orphans(log: "Log") -> None:
+    """Empty segments that the one before has gone past: of rolls that could neither be finished nor undone."""
+    for segment in reversed(log.segments[1:]):
+        before = log.segments[log.segments.index(segment) - 1]
+        if not segment.size and _ends_behind(before, segment.base_offset):
+            _logger.warning("%s is of a roll that failed: removed", segment.path)
+            segment.unlink()
+            log.disk.sync_directory(log.directory)
+            log.set_segments([each for each in log.segments if each is not segment])
+
+
+def _ends_behind(segment: Segment, offset: int) -> bool:
+    try:
+        return segment.find(offset)[1] >= 0
+    except DamagedLogError:
+        return False  # what is damaged is looked at by the scan, or by whoever reads it
 
 
 def _restore_first_epochs(log: "Log") -> None:

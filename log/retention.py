@@ -7,7 +7,7 @@ from one reads on, and then finds that the log begins later.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log import append, producer_snapshot
+from ottla.log import append, producer_snapshot, reopening
 from ottla.log.config import LogConfig
 
 if TYPE_CHECKING:
@@ -67,9 +67,12 @@ def delete_old_segments(log: "Log", now_ms: int) -> list[int]:
         )
         if count == len(log.segments):
             append.roll(log, log.log_end_offset)  # the active segment is never deleted: it becomes a closed one first
-        return _condemn(log, count) if count else []
     except OSError as error:
         raise log.root.failed(error) from error
+    try:
+        return _condemn(log, count) if count else []
+    except OSError as error:
+        raise reopening.ended_half_way(log, error) from error
 
 
 def _facts(log: "Log") -> Iterator[SegmentFacts]:

@@ -34,6 +34,8 @@ class Segment(SegmentReader):
         handle.used = True
         position = self.size
         size = len(view)
+        if self._offset_index is None:
+            self._load_indexes()
         if position + size > self._pace_at:
             self._pace(file, position + size)
         file.write_at((view,), position)
@@ -50,6 +52,8 @@ class Segment(SegmentReader):
     def append_run(self, view: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
         """Writes batches, given with their positions in ``view``, in one go, and indexes each."""
         file = self.handle.open()
+        if self._offset_index is None:
+            self._load_indexes()
         start = self.size
         end = start + len(view)
         if end > self._pace_at:

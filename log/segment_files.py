@@ -3,9 +3,11 @@
 Offsets are absolute outside, relative to the base offset in the indexes.
 """
 
+from contextlib import suppress
+
 from ottla.log.batch import BatchHeader, CorruptBatchError
 from ottla.log.config import LogConfig
-from ottla.log.errors import NO_ROOM
+from ottla.log.errors import NO_ROOM, NOT_THE_DISK
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.index import (
     ENTRIES_PER_WRITE,
@@ -86,13 +88,25 @@ class SegmentFiles:
 
     def create_files(self) -> None:
         """Creates the empty segment on disk. Names are durable after a sync of the directory."""
-        self.handle.create().truncate(0)
-        self._offset_index = OffsetIndex(self._stem + OFFSET_SUFFIX)
-        self._time_index = TimeIndex(self._stem + TIME_SUFFIX)
-        self._offset_index.clear(self.disk)
-        self._time_index.clear(self.disk)
+        index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
+        index.clear(self.disk)
+        times.clear(self.disk)
         if self.disk.exists(self._stem + TRANSACTIONS_SUFFIX):
             self.disk.unlink(self._stem + TRANSACTIONS_SUFFIX)
+        self._create_log()
+        self._offset_index, self._time_index = index, times
+
+    def _create_log(self) -> None:
+        """Last, for it is what makes a segment: indexes without it are swept up at the next start."""
+        file = self.handle.create()
+        try:
+            if file.size():
+                file.truncate(0)
+        except OSError:
+            self.handle.close()
+            with suppress(OSError):
+                self.disk.unlink(self.path)
+            raise
 
     def close(self) -> None:
         self.handle.close()
@@ -152,9 +166,13 @@ class SegmentFiles:
             )
 
     def forget_indexes(self) -> None:
-        """Lets go of what can be read again (a segment that no one reads)."""
-        self.write_indexes()
-        self._offset_index = self._time_index = None
+        """Lets go of what can be read again (a segment that no one reads), unless the files do not have it and cannot get it."""
+        index, times = self._offset_index, self._time_index
+        if index is None or times is None:
+            return
+        with suppress(OSError):
+            self._write_indexes()
+            self._offset_index = self._time_index = None
 
     def rebuild_indexes(self) -> None:
         """From the batches themselves; up to the first damaged header, where there is one."""
@@ -210,19 +228,22 @@ class SegmentFiles:
             self.time_index().add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def write_indexes(self) -> None:
-        """Brings the index files up to the entries in memory. For want of room it waits: they can be rebuilt."""
+        """Brings the index files up to the entries in memory. For want of room or descriptors that waits."""
         try:
-            if self._offset_index is not None:
-                self._offset_index.write(self.disk)
-            if self._time_index is not None:
-                self._time_index.write(self.disk)
+            self._write_indexes()
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in (*NO_ROOM, *NOT_THE_DISK):
                 raise
+
+    def _write_indexes(self) -> None:
+        if self._offset_index is not None:
+            self._offset_index.write(self.disk)
+        if self._time_index is not None:
+            self._time_index.write(self.disk)
 
     def sync_indexes(self) -> None:
         """Makes the index files durable: one that lost its end in a crash could not be told from a whole one."""
-        self.write_indexes()
+        self._write_indexes()
         for suffix in (OFFSET_SUFFIX, TIME_SUFFIX):
             file = self.disk.open(self._stem + suffix, create=True)
             try:

@@ -116,17 +116,27 @@ def offset_for_timestamp(log: "Log", timestamp: int) -> TimestampAndOffset | Non
             if isinstance(step, Look):
                 step = steps.send(step())
             else:
-                step.file.open().load(step.position, step.length)
+                _load(log, step)
                 step = next(steps)
     except StopIteration as end:
         result: TimestampAndOffset | None = end.value
         return result
 
 
+def _load(log: "Log", cold: ColdReadError) -> None:
+    try:
+        cold.file.open().load(cold.position, cold.length)
+    except OSError as error:
+        raise log.root.failed(error) from error
+
+
 def largest_timestamp(log: "Log") -> int:
     """See `Log.largest_timestamp`."""
     segments = log.segments[log.segments.index(log.segment_of(log.log_start_offset)) :]
-    return max(segment.largest_timestamp() for segment in segments)
+    try:
+        return max(segment.largest_timestamp() for segment in segments)
+    except OSError as error:
+        raise log.root.failed(error) from error
 
 
 def _next_batch(log: "Log", timestamp: int, offset: int) -> tuple[BatchHeader, int] | None:
@@ -134,11 +144,14 @@ def _next_batch(log: "Log", timestamp: int, offset: int) -> tuple[BatchHeader, i
     lowest = max(offset, log.log_start_offset)
     if lowest >= log.log_end_offset:
         return None
-    for segment in log.segments[log.segments.index(log.segment_of(lowest)) :]:
-        if segment.largest_timestamp() >= timestamp:
-            header = _in_segment(segment, timestamp, lowest)
-            if header is not None:
-                return header, lowest
+    try:
+        for segment in log.segments[log.segments.index(log.segment_of(lowest)) :]:
+            if segment.largest_timestamp() >= timestamp:
+                header = _in_segment(segment, timestamp, lowest)
+                if header is not None:
+                    return header, lowest
+    except OSError as error:
+        raise log.root.failed(error) from error
     return None
 
 

@@ -7,6 +7,7 @@ marker), lastStableOffset, all int64. The file exists only where a transaction w
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.log.errors import NO_ROOM, NOT_THE_DISK
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -55,12 +56,13 @@ def decode(data: bytes, path: str = "") -> list[AbortedTransaction]:
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment. Kept in memory once read: most segments have none."""
 
-    __slots__ = ("_disk", "_entries", "checked", "damaged", "path")
+    __slots__ = ("_disk", "_entries", "_written", "checked", "damaged", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        self._written = 0  # entries that the file has
         self.checked = False  # held against the log, by whoever can
         self.damaged = False  # the file cannot be right: to be made anew before anything is believed
 
@@ -73,15 +75,30 @@ class TransactionIndex:
                 )
             except TransactionIndexError:
                 self._entries, self.damaged = [], True
+            self._written = len(self._entries)
         return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Raises TransactionIndexError unless the marker lies behind the last one's."""
+        """Raises TransactionIndexError unless the marker lies behind the last one's.
+
+        The marker is in the log already, so the entry is known in any case. For want of room or descriptors its writing waits.
+        """
         entries = self.entries()
         if entries and transaction.last_offset <= entries[-1].last_offset:
             raise TransactionIndexError(f"{self.path}: {transaction} does not follow {entries[-1]}")
-        self._write(encode(transaction), len(entries) * ENTRY_BYTES)
         entries.append(transaction)
+        try:
+            self.write()
+        except OSError as error:
+            if error.errno not in (*NO_ROOM, *NOT_THE_DISK):
+                raise
+
+    def write(self) -> None:
+        """Brings the file up to the entries. OSError passes through."""
+        entries = self._entries
+        if entries is not None and self._written < len(entries):
+            self._write(b"".join(map(encode, entries[self._written :])), self._written * ENTRY_BYTES)
+            self._written = len(entries)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap [start, end), and whether no later segment can hold another one.
@@ -101,16 +118,20 @@ class TransactionIndex:
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
-            self._write(b"", len(kept) * ENTRY_BYTES)
+            if len(kept) < self._written:
+                self._write(b"", len(kept) * ENTRY_BYTES)
+                self._written = len(kept)
             self._entries = kept
 
     def reset(self) -> None:
         """Empties the index: it is about to be rebuilt."""
-        self._entries, self.damaged = [], False
+        self._entries, self._written, self.damaged = [], 0, False
         if self._disk.exists(self.path):
             self._disk.unlink(self.path)
 
     def sync(self) -> None:
+        """Writes what is not written, and makes it durable. OSError passes through."""
+        self.write()
         if self._disk.exists(self.path):
             file = self._disk.open(self.path)
             try:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ottla.log import producer_snapshot
+from ottla.log import aborted, producer_snapshot, reopening
 from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
@@ -42,7 +42,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
         _forget_behind(log)
         set_roll_time(log)
     except OSError as error:
-        raise log.root.failed(error) from error
+        raise reopening.ended_half_way(log, error) from error
     return True
 
 
@@ -69,17 +69,20 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
         log.epochs.clear()
         log.write_epochs()
     except OSError as error:
-        raise log.root.failed(error) from error
+        raise reopening.ended_half_way(log, error) from error
     log.log_start_offset = log.log_end_offset = log.high_watermark = log.recovery_point = offset
     log.root.watermarks_moved = True
     log.truncated()
 
 
 def restart_empty_at(log: "Log", offset: int) -> None:
-    """Replaces an empty active segment by one that begins at ``offset``."""
-    _unlink(log, log.active)
+    """Replaces an empty active segment by one that begins at ``offset``. Raises StorageError."""
     old = log.segments[:-1]
-    _start_at(log, offset)
+    try:
+        _unlink(log, log.active)
+        _start_at(log, offset)
+    except OSError as error:
+        raise reopening.ended_half_way(log, error) from error
     log.set_segments([*old, log.active])
 
 
@@ -91,9 +94,9 @@ def _start_at(log: "Log", offset: int) -> None:
 
 
 def _lower_recovery_point(log: "Log", offset: int) -> None:
+    log.root.before_truncation({log.key: offset})
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
-    log.root.before_truncation({log.key: offset})
 
 
 def _unlink_behind(log: "Log", segment: Segment) -> None:
@@ -141,7 +144,7 @@ def _replay_piece(log: "Log", piece: memoryview) -> None:
     for at in batches_of_producers(piece)[0]:
         completed = log.producers.replay(piece, read_header(piece, at), at)
         if completed is not None:
-            log.note_completed(completed)
+            aborted.note(log, log.segment_of(completed.last_offset), completed)
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -152,9 +152,9 @@ class SimulatedDisk:
     def is_directory(self, path: str) -> bool:
         return isinstance(self.platter().find(path), Directory)
 
-    def _directory(self, path: str) -> Directory:
+    def _directory(self, path: str, operation: str = "read") -> Directory:
         platter = self.platter()
-        platter.check("read", path)
+        platter.check(operation, path)
         entry = platter.find(path)
         if not isinstance(entry, Directory):
             raise os_error(_ENOENT if entry is None else _ENOTDIR, path)
@@ -167,7 +167,7 @@ class SimulatedDisk:
         return entry
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(self._directory(path).entries)
+        return sorted(self._directory(path, "list").entries)
 
     def make_directories(self, path: str) -> None:
         missing: list[str] = []
@@ -250,6 +250,7 @@ class SimulatedDisk:
         return SimulatedLock(self, path)
 
     def read_bytes(self, path: str) -> bytes:
+        self.platter().check("open", path)
         self.platter().check("read", path)
         return bytes(self._file(path).data)
 

@@ -4,6 +4,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
@@ -19,6 +20,18 @@ class Failure(NamedTuple):
     number: int
     operations: tuple[str, ...]
 
+    def concerns(self, operation: str, path: str) -> bool:
+        return path.startswith(self.path) and (not self.operations or operation in self.operations)
+
+
+class OneFailure:
+    """The ``left``-th attempt from now that fits fails; of a write, ``written`` (0.0 to 1.0) arrives before."""
+
+    def __init__(self, left: int, failure: Failure, written: float) -> None:
+        self.left = left
+        self.failure = failure
+        self.written = written
+
 
 class Platter:
     """A tree of files in memory, with power cuts.
@@ -26,6 +39,7 @@ class Platter:
     A file's contents are durable after its sync, its name after a sync of its directory. Half of all platters (the seed
     decides) are kinder, as ext4 is: there the sync of a file makes every earlier change of names durable too.
     ``operations`` counts changes and syncs; `crash_at_operation` cuts the power in the middle of one of them.
+    ``on_attempt`` is told of whatever can fail, reads and opens too; `fail_once` has one of them fail.
     """
 
     def __init__(self, rng: Random, on_operation: Callable[..., None] | None = None) -> None:
@@ -33,6 +47,7 @@ class Platter:
         self.journal = Journal()
         self.session = 0
         self.operations = 0
+        self.on_attempt: Callable[[str, str], None] | None = None
         self.capacity_bytes = 1 << 40
         self.used_bytes = 0
         self.locked: dict[str, int] = {}
@@ -43,6 +58,8 @@ class Platter:
         self._on_operation = on_operation
         self._sync_commits_names = rng.random() < 0.5
         self._failures: list[Failure] = []
+        self._single: list[OneFailure] = []
+        self._written = 0.0
         self._crash_at = 0
         self._on_crash: Callable[[], None] | None = None
 
@@ -86,7 +103,13 @@ class Platter:
 
         Raises OSError where a failure is planted, SimulatedCrash when the power is cut.
         """
-        self.check(operation, path)
+        self._written = 0.0
+        try:
+            self.check(operation, path)
+        except OSError:
+            if operation == "write" and self._written:
+                action(self._written)
+            raise
         self.operations += 1
         if self._on_operation is not None:
             self._on_operation(operation, path, *detail)
@@ -102,8 +125,17 @@ class Platter:
 
     def check(self, operation: str, path: str) -> None:
         """OSError when a failure is planted for this."""
+        if self.on_attempt is not None:
+            self.on_attempt(operation, path)
+        for single in self._single:
+            if single.failure.concerns(operation, path):
+                single.left -= 1
+                if not single.left:
+                    self._single.remove(single)
+                    self._written = single.written
+                    raise os_error(single.failure.number, path)
         for failure in self._failures:
-            if path.startswith(failure.path) and (not failure.operations or operation in failure.operations):
+            if failure.concerns(operation, path):
                 raise os_error(failure.number, path)
 
     def synced(self, inode: Inode) -> None:
@@ -133,16 +165,38 @@ class Platter:
     def fail(self, path: str, number: int = errno.EIO, operations: tuple[str, ...] = ()) -> Callable[[], None]:
         """From now on operations on paths that start with ``path`` raise OSError(number), until the answer is called.
 
-        ``operations``: any of "open", "read", "write", "sync", "truncate", "allocate", "create", "rename", "unlink",
+        ``operations``: any of "open", "read", "list", "write", "sync", "truncate", "allocate", "create", "rename", "unlink",
         "mkdir", "rmdir" and "sync_directory"; all of them when none is named.
         """
         failure = Failure(path, number, operations)
         self._failures.append(failure)
         return lambda: self._failures.remove(failure)
 
+    def fail_once(
+        self, number: int, error: int, operations: tuple[str, ...] = (), path: str = "/", *, written: float = 0.0
+    ) -> None:
+        """The ``number``-th of the next such operations (as in `fail`; 1: the next one) raises OSError(error), and no other."""
+        self._single.append(OneFailure(number, Failure(path, error, operations), written))
+
+    @property
+    def failure_is_due(self) -> bool:
+        """Whether a `fail_once` has not come yet."""
+        return bool(self._single)
+
+    @contextmanager
+    def sound(self) -> Iterator[None]:
+        """Within it nothing fails and nothing is counted: for a test that looks at what there is."""
+        planted = self._failures, self._single, self.on_attempt
+        self._failures, self._single, self.on_attempt = [], [], None
+        try:
+            yield
+        finally:
+            self._failures, self._single, self.on_attempt = planted
+
     def repair(self) -> None:
         """No failure any more."""
         self._failures.clear()
+        self._single.clear()
 
     def flip(self, path: str, position: int, bit: int = 0) -> None:
         """A bit of the file is another from now on, and nobody is told."""

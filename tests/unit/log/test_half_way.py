@@ -1,0 +1,103 @@
+"""Operations of a log that end half-way: what is left then, and at the next start."""
+
+import errno
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.log.log import Log
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from tests.unit.log.conftest import NOW_MS, MakeBatch, OpenLog
+
+SEGMENT_BYTES = 4000
+NEXT = "/data/flights-0/00000000000000000003"
+
+
+def batch(size: int, offset: int = 0) -> bytearray:
+    return encode_batch([Record(offset, NOW_MS, None, b"x" * size)], base_offset=offset, leader_epoch=1)
+
+
+def filled(open_log: OpenLog) -> Log:
+    log = open_log(segment_bytes=SEGMENT_BYTES)
+    for _ in range(3):
+        log.append_as_leader(batch(1200), 1, NOW_MS)
+    return log
+
+
+@pytest.mark.parametrize("file", [".log", ".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_appended_after_a_roll_that_failed_is_there_at_the_next_start(
+    open_log: OpenLog, platter: Platter, file: str, number: int, clean: bool
+) -> None:
+    log = filled(open_log)
+    repair = platter.fail(NEXT + file, number)
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(1200), 1, NOW_MS)
+    repair()
+    log.root.set_full(False)
+    for _ in range(5):
+        log.append_as_leader(batch(10), 1, NOW_MS)
+    log.close()
+    assert open_log(segment_bytes=SEGMENT_BYTES, clean_shutdown=clean, recovery_point=8).log_end_offset == 8
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_that_the_one_before_has_gone_past_is_an_orphan(
+    open_log: OpenLog, disk: SimulatedDisk, clean: bool
+) -> None:
+    log = filled(open_log)
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    log.close()
+    disk.open(NEXT + ".log", create=True)  # as a roll left it before rolls were of one piece
+    log = open_log(segment_bytes=SEGMENT_BYTES, clean_shutdown=clean, recovery_point=5)
+    assert log.log_end_offset == 5
+    assert not disk.exists(NEXT + ".log")
+
+
+def test_a_gap_that_cannot_be_marked_is_refused_and_marked_the_next_time(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter, disk: SimulatedDisk
+) -> None:
+    log = open_log()
+    log.append_as_follower(make_batch(leader_epoch=0))
+    repair = platter.fail("/data/flights-0/ottla.gaps", errno.EMFILE)
+    with pytest.raises(StorageError):
+        log.append_as_follower(make_batch(base_offset=5, leader_epoch=0))
+    assert not log.gaps_allowed
+    repair()
+    log.append_as_follower(make_batch(base_offset=5, leader_epoch=0))
+    assert log.gaps_marked
+    assert disk.exists("/data/flights-0/ottla.gaps")
+
+
+def test_a_truncation_that_ends_half_way_leaves_what_a_crash_would(open_log: OpenLog, platter: Platter) -> None:
+    log = filled(open_log)
+    log.append_as_leader(batch(1200), 1, NOW_MS)
+    repair = platter.fail("/data/flights-0", errno.EMFILE, ("sync_directory",))
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    repair()
+    assert log.log_end_offset == 3  # one segment went
+    assert log.truncate_to(1)
+    assert log.log_end_offset == 1
+
+
+def test_a_log_that_cannot_be_read_anew_serves_nothing_until_it_can(open_log: OpenLog, platter: Platter) -> None:
+    log = filled(open_log)
+    log.append_as_leader(batch(1200), 1, NOW_MS)
+    repair = platter.fail("/data/flights-0", errno.EMFILE, ("sync_directory", "open", "list"))
+    with pytest.raises(StorageError):
+        log.truncate_fully_and_start_at(1)
+    for use in (lambda: log.append_as_follower(batch(10, 4)), lambda: log.read(0, 100), lambda: log.truncate_to(0)):
+        with pytest.raises(StorageError):
+            use()
+    assert log.unsynced() is None
+    repair()
+    with pytest.raises(StorageError):  # once more: whoever asks knows another log end
+        log.append_as_follower(batch(10, 4))
+    assert log.log_end_offset == 3
+    log.truncate_fully_and_start_at(1)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
