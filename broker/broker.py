@@ -97,7 +97,8 @@ class Broker:
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
         )
-        self.network = NetworkServer(ServerLimits.from_config(config))
+        self._descriptors = host.descriptors
+        self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors))
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
         self._work: asyncio.Task[None] | None = None
@@ -127,7 +128,7 @@ class Broker:
         on_ready()
 
     def _settings_changed(self, config: ServerConfig) -> None:
-        self.network.limits = ServerLimits.from_config(config)  # who is connected stays
+        self.network.limits = ServerLimits.from_config(config, self._descriptors)  # who is connected stays
         self.storage.configure(config)
 
     def contact_lost(self) -> None:

@@ -21,6 +21,8 @@ from ottla.broker.wire.fetch_tuples import Forgotten, Topics
 from ottla.runtime.errors import KafkaError
 
 FIRST_WITH_TOPIC_ID = 13
+FOLLOWER_BYTES, CONSUMER_BYTES = 1 << 20, 64 << 10
+"""What an answer may hold while clients hold all the memory they may (``queued.max.request.bytes``). Never less than a batch."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -68,6 +70,9 @@ class FetchHandler:
             session.id = NO_SESSION
         if not reader.is_follower:
             max_bytes = min(max_bytes, self._consumer_bytes_max)
+        if request.connection.memory_is_short:
+            max_bytes = min(max_bytes, FOLLOWER_BYTES if reader.is_follower else CONSUMER_BYTES)
+            min_bytes = min(min_bytes, max_bytes)
         pending = PendingFetch(
             self._replicas,
             request,

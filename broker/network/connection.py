@@ -18,7 +18,7 @@ from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
-from ottla.broker.wire.apis import APIS
+from ottla.broker.wire.apis import APIS, PRODUCE
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import read_request_header
 from ottla.broker.wire.primitives import skip_tags
@@ -31,6 +31,12 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 _FRAME_BYTES_MIN = _HEADER.size
 _JOIN_BYTES_MAX = 16 << 10
 """Up to this size the answers of one read are joined: copying them costs less than a gathered write."""
+FRAMES_PER_TURN = 64
+"""Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
+LARGE_BYTES = 16 << 10
+"""What a request or the answers of a connection may hold while memory is short; also from where on a waiting request counts."""
+DECODED = 8
+"""So many times its size a request takes while it waits, decoded."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -38,6 +44,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_blocked",
+        "_budget",
         "_client_id",
         "_client_length",
         "_client_raw",
@@ -48,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         "_held_bytes",
         "_in_flight_max",
         "_inbox",
+        "_large",
         "_on_lost",
         "_on_made",
         "_out",
@@ -57,8 +65,10 @@ class Connection(asyncio.BufferedProtocol):
         "_request_bytes_max",
         "_resuming",
         "_routes",
+        "_starved",
         "_targets",
         "_transport",
+        "_unsent_bytes",
         "_unsent_bytes_max",
         "_write_buffer_bytes",
         "_write_paused",
@@ -91,10 +101,12 @@ class Connection(asyncio.BufferedProtocol):
         self._on_made = on_made
         self._on_lost = on_lost
         self._inbox = ReceiveBuffer(pool)
+        self._budget = pool.budget
         self._queue: deque[RequestContext] = deque()
         self._out: list[Buffer] = []
-        self._out_bytes = self._held_bytes = 0
-        self._handling = self._blocked = self._write_paused = self._resuming = False
+        self._out_bytes = self._held_bytes = self._unsent_bytes = 0
+        self._large: dict[RequestContext, int] = {}  # that wait, and what they hold
+        self._handling = self._blocked = self._write_paused = self._resuming = self._starved = False
         self._reading = True
         self._closed = False
         self._client_id: str | None = None
@@ -125,10 +137,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        self._count_unsent()
         self._adjust()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._count_unsent()
         self._adjust()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -136,6 +150,9 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("Connection from %s broke: %s", self.peer, exc)
         self._drop_requests()
         self._inbox.release()
+        self._budget.forget(self)
+        self._budget.add(-self._unsent_bytes)
+        self._unsent_bytes = 0
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -154,24 +171,47 @@ class Connection(asyncio.BufferedProtocol):
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def memory_is_short(self) -> bool:
+        """Whether a large answer can wait for better times."""
+        return self._budget.is_full
+
+    def stuck_at(self) -> tuple[str, int] | None:
+        """What the client keeps us from giving back, if it is more than a little, and how far it is; the same twice means that
+        it did nothing in between. None where it is not the client that is waited for."""
+        if self._write_paused:
+            return "does not take its answers", self._transport.get_write_buffer_size()
+        partial = self._inbox.end - self._inbox.start
+        if partial > LARGE_BYTES and not self._blocked and not self._starved and not self._resuming:
+            return "does not send the rest of its request", partial
+        return None
+
+    def room(self, *, in_any_case: bool = False) -> None:
+        """There may be room for more of the request."""
+        if self._closed:
+            return
+        self._starved = False
+        if in_any_case and not self._blocked:
+            self._inbox.settle(self._needed(), in_any_case=True)
+            self._set_reading(not self._resuming)
+        else:
+            self._resume_soon()
+
     def deliver(self, request: RequestContext, response: list[Buffer]) -> None:
         """A request has its response: writes it, and those that waited behind it, unless it waits itself."""
         queue = self._queue
         if self._closed:
             return
         if queue[0] is not request:
-            self._held_bytes += request.response_bytes
-            if self._held_bytes > self._unsent_bytes_max:
-                self._adjust()
+            self.hold(request.response_bytes)
             return
         queue.popleft()
+        if self._large:
+            self.hold(-self._large.pop(request, 0))
         self._out += response
         self._out_bytes += request.response_bytes
-        while queue and (later := queue[0].response) is not None:
-            size = queue.popleft().response_bytes
-            self._held_bytes -= size
-            self._out += later
-            self._out_bytes += size
+        if queue and queue[0].response is not None:
+            self._collect()
         if not self._handling:
             self._flush()
             if self._blocked:
@@ -179,7 +219,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold(self, size: int) -> None:
         """Counts bytes that a waiting request keeps (negative: gives back): with too many the socket is not read."""
+        if self._closed:
+            return  # all that it held is given back
         self._held_bytes += size
+        self._budget.add(size)
         if self._blocked or self._held_bytes > self._unsent_bytes_max:
             self._adjust()
 
@@ -221,8 +264,12 @@ class Connection(asyncio.BufferedProtocol):
         inbox = self._inbox
         view, start, end = inbox.view, inbox.start, inbox.end
         needed = 4
+        left = FRAMES_PER_TURN
         self._handling = True
         while end - start >= 4 and not self._blocked:
+            if not left or self._out_bytes > self._write_buffer_bytes:
+                self._resume_soon()
+                break
             size = _read_size(view, start)[0]
             needed = size + 4
             if not _FRAME_BYTES_MIN <= size <= self._request_bytes_max:
@@ -233,14 +280,28 @@ class Connection(asyncio.BufferedProtocol):
             frame = view[start + 4 : start + needed]
             start += needed
             needed = 4
+            left -= 1
             self._handle_frame(frame)
-            if self._out_bytes > self._unsent_bytes_max:
-                self._flush()
         self._handling = False
         if self._out:
             self._flush()
         inbox.start = end if self._closed else start
-        inbox.settle(needed)
+        if self._blocked or self._resuming:
+            inbox.keep()
+        elif inbox.settle(needed):
+            if self._starved:
+                self._starved = False
+                self._budget.forget(self)
+        else:
+            self._starved = True
+            self._budget.wait(self)
+            self._set_reading(False)
+
+    def _needed(self) -> int:
+        """The size of the frame that began to come."""
+        inbox = self._inbox
+        known = inbox.end - inbox.start >= 4
+        return 4 + _read_size(inbox.view, inbox.start)[0] if known else 4
 
     def _handle_frame(self, frame: memoryview) -> None:
         try:
@@ -269,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         self._call(handler, request, frame, position)
 
     def _call(self, handler: Handler, request: RequestContext, frame: memoryview, position: int) -> None:
-        queue = self._queue
+        queue, key = self._queue, request.api_key
         queue.append(request)
         try:
             handler(request, frame, position)
@@ -280,6 +341,9 @@ class Connection(asyncio.BufferedProtocol):
             request.fail_connection("its request could not be handled")
         if len(queue) >= self._in_flight_max:
             self._adjust()
+        if len(frame) > LARGE_BYTES and key != PRODUCE and request.response is None and not self._closed:
+            self._large[request] = DECODED * len(frame)
+            self.hold(DECODED * len(frame))
 
     def _handle_new_client(self, frame: memoryview) -> None:
         """The first request, or one whose client id is not that of the request before."""
@@ -321,16 +385,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._set_reading(False)
         elif not self._write_paused and waiting <= self._in_flight_max // 2 and held <= self._unsent_bytes_max // 2:
             self._blocked = False
-            if not self._resuming:
-                self._resuming = True
-                # Not from here: this may run inside a handler of the very frames that would be handled next.
-                asyncio.get_running_loop().call_soon(self._resume)
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        """Not from here: this may run inside a handler of the very frames that would be handled next."""
+        if not self._resuming:
+            self._resuming = True
+            self._set_reading(False)
+            asyncio.get_running_loop().call_soon(self._resume)
 
     def _resume(self) -> None:
         self._resuming = False
+        if self._closed:
+            return
         if not self._blocked:
             self._handle_frames()
-        if not self._blocked:
+        if not (self._blocked or self._resuming or self._starved):
             self._set_reading(True)
 
     def _set_reading(self, wanted: bool) -> None:
@@ -355,6 +425,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out, self._out_bytes = [], 0
         if not out or self._transport.is_closing():
             return
+        if self._write_paused:
+            self._count_unsent(size)
         self.counters.bytes_out += size
         if len(out) == 1:
             self._transport.write(out[0])
@@ -363,8 +435,31 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(out)
 
+    def _count_unsent(self, more: int = 0) -> None:
+        """What the client does not take; not counted below the transport's high-water mark."""
+        before, self._unsent_bytes = self._unsent_bytes, 0
+        if self._write_paused:
+            self._unsent_bytes = self._transport.get_write_buffer_size() + more
+        self._budget.add(self._unsent_bytes - before)
+
+    def _collect(self) -> None:
+        """The answers that waited behind the one that just went out."""
+        queue, total = self._queue, 0
+        while queue and (later := queue[0].response) is not None:
+            request = queue.popleft()
+            total += request.response_bytes
+            self._out += later
+            if self._large:
+                self.hold(-self._large.pop(request, 0))
+        self._out_bytes += total
+        self._held_bytes -= total
+        self._budget.add(-total)
+
     def _drop_requests(self) -> None:
         self._closed = self._blocked = True
+        self._budget.add(-self._held_bytes)
+        self._held_bytes = 0
+        self._large.clear()
         queue = self._queue
         while queue:
             queue.popleft().drop()

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ottla.runtime.descriptors import MANY, Descriptors
 from ottla.runtime.settings.definitions import address_counts
 from ottla.runtime.settings.server import ServerConfig
 
@@ -21,8 +22,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
     unsent_bytes_max: int = 4 << 20
     """Answers that wait for an earlier request's or for this call's end, and batches kept until they are written."""
-    write_buffer_bytes: int = 256 << 10
-    """Bytes the client has not taken from us yet; above it the socket is not read."""
+    write_buffer_bytes: int = 64 << 10
+    """Bytes the client has not taken from us yet; above it the socket is not read, and no request that came is looked at."""
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +31,15 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections_max: int = UNLIMITED
     """``max.connections``: one more is closed at once."""
+    descriptors_max: int = MANY.clients
+    """Clients' share of the process's descriptors; one more is closed at once, for logs and peers need theirs."""
     connections_per_ip_max: int = UNLIMITED
     """``max.connections.per.ip``."""
     connections_per_ip_overrides: dict[str, int] = {}
     """``max.connections.per.ip.overrides``, by address."""
+    memory_bytes_max: int = 512 << 20
+    """``queued.max.request.bytes``: what requests that came in part or wait, and answers that nobody took, may hold together; -1 for
+    no bound, which is Kafka's default. See `budget.py`."""
     idle_ms_max: int = 600_000
     """``connections.max.idle.ms``; -1 never closes an idle connection. Kept to within a quarter of it."""
     backlog: int = 4096
@@ -44,12 +50,14 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     connection: ConnectionLimits = ConnectionLimits()
 
     @classmethod
-    def from_config(cls, config: ServerConfig) -> "ServerLimits":
-        """The bounds as ``server.properties`` sets them. Raises SettingError."""
+    def from_config(cls, config: ServerConfig, descriptors: Descriptors = MANY) -> "ServerLimits":
+        """The bounds as ``server.properties`` and the machine set them. Raises SettingError."""
         return cls(
+            descriptors_max=descriptors.clients,
             connections_max=config.integer("max.connections"),
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=address_counts(OVERRIDES, config.string(OVERRIDES)),
+            memory_bytes_max=config.integer("queued.max.request.bytes"),
             idle_ms_max=config.integer("connections.max.idle.ms"),
             backlog=config.integer("socket.listen.backlog.size"),
             connection=ConnectionLimits(

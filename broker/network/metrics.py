@@ -43,6 +43,11 @@ def _errors(server: NetworkServer) -> dict[Labels, float]:
 
 
 METRICS: tuple[Metric[NetworkServer], ...] = (
+    gauge(
+        "kafka_network_socketserver_memorypoolused",
+        "Bytes of requests that came in part or wait, and of answers that are not taken; queued.max.request.bytes bounds it.",
+        lambda server: server.budget.used,
+    ),
     gauge("kafka_server_socket_server_metrics_connection_count", "Open connections.", _connections, "listener"),
     counter(
         "kafka_server_socket_server_metrics_connection_creation_total",
@@ -58,7 +63,7 @@ METRICS: tuple[Metric[NetworkServer], ...] = (
     ),
     counter(
         "ottla_network_connections_refused_total",
-        "Connections over max.connections or max.connections.per.ip.",
+        "Connections over max.connections, max.connections.per.ip or clients' share of descriptors.",
         _per_listener("refused"),
         "listener",
     ),

@@ -7,11 +7,13 @@ import socket
 from contextlib import suppress
 from functools import partial
 
+from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
+from ottla.runtime.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -19,17 +21,20 @@ ACCEPTS_PER_TURN = 16
 _SWEEPS_PER_IDLE_TIME = 4
 _SWEEP_SECONDS_MAX = 30.0
 _LAST_ANSWERS_SECONDS = 1.0
+_RELIEF_SECONDS = 2.0
+"""So long a client may hold memory that is short and do nothing about it."""
 
 
 class _Visitor:
     """The server's notes about one connection."""
 
-    __slots__ = ("address", "connection", "quiet_sweeps")
+    __slots__ = ("address", "connection", "quiet_sweeps", "stuck_at")
 
     def __init__(self, connection: Connection, address: str) -> None:
         self.connection = connection
         self.address = address
         self.quiet_sweeps = 0
+        self.stuck_at: tuple[str, int] | None = None  # what it held when memory was short, and how far it was
 
 
 class NetworkServer:
@@ -37,12 +42,14 @@ class NetworkServer:
 
     def __init__(self, limits: ServerLimits | None = None) -> None:
         self.limits = limits or ServerLimits()
-        self._pool = ReceivePool()
+        self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
+        self._pool = ReceivePool(self.budget)
         self._servers: list[asyncio.Server] = []
         self._visitors: dict[Connection, _Visitor] = {}
         self._per_address: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
-        self._refused = 0
+        self._relief_timer: asyncio.TimerHandle | None = None
+        self._refusals, self._shortages = Seldom(logger), Seldom(logger)
         self.counters: list[ListenerCounters] = []
         self.tables: dict[RouteTable, None] = {}
         self._all_gone: asyncio.Event | None = None
@@ -95,9 +102,10 @@ class NetworkServer:
 
     async def stop(self) -> None:
         """Closes the listeners and all connections. Answers already given leave, if their clients take them in a second."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
+        for timer in (self._sweep_timer, self._relief_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sweep_timer = self._relief_timer = None
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
@@ -131,18 +139,18 @@ class NetworkServer:
         if len(self._visitors) > limits.connections_max:
             self._refuse(connection, f"max.connections={limits.connections_max} is reached")
             return
+        if len(self._visitors) > limits.descriptors_max:
+            words = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
+            self._refuse(connection, words)
+            return
         of_address_max = limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max)
         if of_address >= of_address_max:
             self._refuse(connection, f"max.connections.per.ip={of_address_max} is reached for {address}")
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        self._refused += 1
         connection.counters.refused += 1
-        # A client that insists must not fill the log: the 1st, 2nd, 4th, 8th refusal is told.
-        if self._refused & (self._refused - 1) == 0:
-            connection.fail(f"{reason} (refusal {self._refused})")
-        else:
-            connection.close()
+        self._refusals.warn("Closed the connection from %s: %s", connection.peer, reason)
+        connection.close()
 
     def _forget(self, connection: Connection) -> None:
         visitor = self._visitors.pop(connection, None)
@@ -156,6 +164,32 @@ class NetworkServer:
             self._per_address[visitor.address] = left
         else:
             del self._per_address[visitor.address]
+
+    # Memory that is short: one timer, only then.
+
+    def _memory_turned(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.budget.is_full:
+            loop.call_soon(self.budget.let_in)  # not from here: somebody is about to give more back
+        elif self._relief_timer is None:
+            self._relief_timer = loop.call_later(_RELIEF_SECONDS, self._relieve)
+
+    def _relieve(self) -> None:
+        """Closes who held memory and did nothing about it since it was looked at last."""
+        self._relief_timer = None
+        closed = 0
+        for connection, visitor in list(self._visitors.items()):
+            before, visitor.stuck_at = visitor.stuck_at, connection.stuck_at() if self.budget.is_full else None
+            if before is not None and before == visitor.stuck_at:
+                closed += 1
+                limit = self.budget.bytes_max
+                words = "Closed the connection from %s: queued.max.request.bytes=%d is reached, and it %s"
+                self._shortages.warn(words, connection.peer, limit, before[0])
+                connection.abort()
+        if self.budget.is_full:
+            if not closed:
+                self.budget.let_one_in()
+            self._relief_timer = asyncio.get_running_loop().call_later(_RELIEF_SECONDS, self._relieve)
 
     # Idle connections: one timer for all.
 

@@ -111,9 +111,9 @@ class Broker:
         broker: BrokerContext = context
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
         routes = RouteTable([route for module in modules for route in module.routes(broker)])
-        network = NetworkServer()
-        await network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
-        await network.start()
+        self.network = NetworkServer()
+        await self.network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
+        await self.network.start()
         self.manager.start()
         self.up.set()
         await asyncio.Event().wait()

@@ -1,6 +1,7 @@
 """The production connection layer on the simulated loop: cut, delayed and reordered as the seed likes."""
 
 import asyncio
+import contextlib
 import struct
 from functools import partial
 
@@ -123,3 +124,44 @@ def test_idle_clients_are_closed_after_their_time_and_not_before() -> None:
         waiting_writer.close()
 
     simulate(program, 1, limit_s=10_000)
+
+
+@pytest.mark.parametrize("how", ["sends no more", "reads no more"])
+def test_who_fills_the_memory_and_does_nothing_is_closed_and_nobody_waits_meanwhile(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twenty clients that hold all there is, and others beside them."""
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if how == "sends no more":
+            writer.write(struct.pack(">i", 50_000_000) + bytes(1_000_000))
+        else:
+            writer.write(b"".join(frame(number, bytes(900_000)) for number in range(30)))
+        with contextlib.suppress(OSError):
+            await writer.drain()
+
+    async def program(loop: SimulationLoop) -> float:
+        broker = Broker(loop, ServerLimits(memory_bytes_max=10_000_000))
+        await asyncio.sleep(0.01)
+        holders = [await asyncio.open_connection("broker", 9092, limit=100) for _ in range(20)]
+        holding = [asyncio.ensure_future(hold(*streams)) for streams in holders]
+        await asyncio.sleep(0.5)
+        assert broker.server is not None
+        budget = broker.server.budget
+        assert budget.is_full
+        assert budget.used < 10_000_000 + 10_000_000 // 4 + 20 * 900_000, "and an answer more each, at most"
+        began = loop.time()
+        assert await converse(loop, 1, 5) == list(range(5))
+        took = loop.time() - began
+        await asyncio.sleep(30)
+        assert not budget.is_full
+        assert await converse(loop, 2, 40) == list(range(40))
+        for each in holding:
+            each.cancel()
+        for _, writer in holders:
+            writer.close()
+        return took
+
+    assert simulate(program, 1) < 6
+    told = [record.getMessage() for record in caplog.records if "queued.max.request.bytes" in record.getMessage()]
+    assert 1 <= len(told) <= 6

@@ -240,3 +240,20 @@ def test_a_reader_is_led_past_batches_that_compaction_emptied() -> None:
             assert offsets((await client.fetch(start, partition_bytes=1)).records) == [15]
 
     run(scenario)
+
+
+def test_answers_are_small_while_clients_hold_all_the_memory_there_is() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for _ in range(20):
+            await client.produce(bytes(20_000))
+        budget = cluster.brokers[1].network.budget
+        budget.bytes_max = 0
+        budget.add(1)
+        short = await client.fetch(0, max_wait_ms=10_000, min_bytes=300_000)
+        budget.add(-1)
+        assert 1 <= len(offsets(short.records)) <= 4
+        assert len(offsets((await client.fetch(0)).records)) == 20
+
+    run(scenario)

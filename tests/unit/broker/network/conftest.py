@@ -19,6 +19,7 @@ ECHO = BY_NAME["Metadata"].key
 PARK = BY_NAME["Fetch"].key
 FAIL = BY_NAME["CreateTopics"].key
 LARGE = BY_NAME["ListOffsets"].key
+PRODUCE = BY_NAME["Produce"].key
 
 
 class FakeTransport(asyncio.Transport):
@@ -32,6 +33,8 @@ class FakeTransport(asyncio.Transport):
         self.closing = False
         self.aborted = False
         self.high = 0
+        self.unsent = 0
+        self.on_written: Callable[[int], None] | None = None
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or 0
@@ -43,12 +46,17 @@ class FakeTransport(asyncio.Transport):
         assert not self.closing, "written to a closed transport"
         self.writes.append([bytes(each) for each in list_of_data])
         self.written += b"".join(self.writes[-1])
+        if self.on_written is not None:
+            self.on_written(len(self.written))
 
     def pause_reading(self) -> None:
         self.reading = False
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def is_closing(self) -> bool:
         return self.closing
@@ -84,10 +92,12 @@ class Peer:
         self.parked: list[RequestContext] = []
         self.seen: list[bytes] = []
         self.large_bytes = 1_000_000
+        self.unread = b""
         routes = RouteTable(
             [
                 Route(ECHO, 0, 13, self._echo),
                 Route(PARK, 4, 18, self._park),
+                Route(PRODUCE, 3, 13, self._park),
                 Route(FAIL, 2, 7, self._fail),
                 Route(LARGE, 1, 11, self._large),
             ]
@@ -97,6 +107,20 @@ class Peer:
         self.connection = Connection(routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append)
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
+        self.full_bytes = 1 << 62
+        self.transport.on_written = self._written
+
+    def _written(self, size: int) -> None:
+        """As transports do, inside of a write."""
+        if size > self.full_bytes and not self.transport.unsent:
+            self.transport.unsent = size
+            self.connection.pause_writing()
+
+    def take_answers(self) -> None:
+        """As a client that reads at last."""
+        self.transport.unsent = 0
+        self.transport.written.clear()
+        self.connection.resume_writing()
 
     def _echo(self, request: RequestContext, frame: memoryview, position: int) -> None:
         self.seen.append(bytes(frame[position:]))
@@ -148,7 +172,7 @@ def run_soon() -> Iterator[Callable[[Callable[[], None]], None]]:
     def run(action: Callable[[], None]) -> None:
         async def main() -> None:
             action()
-            for _ in range(3):
+            for _ in range(30):
                 await asyncio.sleep(0)
 
         loop.run_until_complete(main())

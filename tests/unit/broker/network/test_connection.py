@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.network.connection import FRAMES_PER_TURN
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import CHUNK_BYTES
 from ottla.broker.wire.messages.fetch_response import FetchResponse
@@ -178,6 +179,7 @@ def test_garbage_of_every_kind_never_raises(caplog: pytest.LogCaptureFixture) ->
     rng = random.Random(7)
     for _ in range(300):
         peer = Peer(ConnectionLimits(request_bytes_max=100_000))
+        peer.large_bytes = 10_000
         data = bytearray(
             b"".join(frame(rng.choice((ECHO, PARK, LARGE)), rng.randbytes(rng.randrange(40))) for _ in range(4))
         )
@@ -257,11 +259,42 @@ def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer, run_soon: 
     assert peer.transport.reading
 
 
-def test_unsent_answers_are_written_before_they_grow_without_bound(make_peer: MakePeer) -> None:
-    peer = make_peer(ConnectionLimits(unsent_bytes_max=2_500_000))
-    peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(10)))
+def test_an_answer_too_many_for_one_write_ends_the_turn(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer(ConnectionLimits(write_buffer_bytes=2_500_000))
+
+    def scenario() -> None:
+        peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(10)))
+        assert len(peer.answers) == 3
+        assert not peer.transport.reading
+
+    run_soon(scenario)
     assert len(peer.transport.writes) == 4
     assert len(peer.answers) == 10
+    assert peer.transport.reading
+
+
+def test_no_request_is_looked_at_while_answers_are_not_taken(make_peer: MakePeer, run_soon: RunSoon) -> None:
+    peer = make_peer()
+    peer.full_bytes = 500_000  # then the transport says so
+
+    def flood() -> None:
+        peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(500)))
+
+    run_soon(flood)
+    assert len(peer.answers) == 1
+    run_soon(peer.take_answers)
+    assert len(peer.answers) == 1
+
+
+def test_a_crowd_of_requests_is_answered_in_turns(peer: Peer, run_soon: RunSoon) -> None:
+    def scenario() -> None:
+        peer.receive(b"".join(frame(ECHO, b"%d" % n, correlation_id=n) for n in range(200)))
+        assert len(peer.answers) == FRAMES_PER_TURN
+
+    run_soon(scenario)
+    assert peer.answers == [(n, b"%d" % n) for n in range(200)]
+    assert peer.transport.reading
+    assert peer.connection.owned_bytes == 0
 
 
 def test_answers_behind_a_parked_request_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:

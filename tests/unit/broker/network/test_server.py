@@ -163,6 +163,7 @@ def test_hundreds_of_clients_that_come_at_once_are_all_served() -> None:
     ("limits", "told"),
     [
         (ServerLimits(connections_max=2), "max.connections=2"),
+        (ServerLimits(descriptors_max=2), "clients have their 2 descriptors"),
         (ServerLimits(connections_per_ip_max=2), "max.connections.per.ip=2"),
         (ServerLimits(connections_per_ip_overrides={"127.0.0.1": 2}), "max.connections.per.ip=2"),
     ],
