@@ -149,6 +149,7 @@ def _ready_for_marker(log: "Log") -> None:
 
 def append_as_follower(log: "Log", view: Buffer, leader_epoch: int | None) -> AppendInfo:
     """Writes runs of batches, each into one segment with one write."""
+    log.finish_cut()
     batches, _ = validate_follower_batches(view, _next_base_offset(log, view), leader_epoch)
     if not batches:
         return AppendInfo(-1, -1, -1, -1, log.log_start_offset, False, 0)

@@ -14,7 +14,7 @@ from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.errors import StorageError
 from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
-from ottla.log.names_sync import NamesSync, UnsyncedNames
+from ottla.log.names_sync import EverythingSync, NamesSync, UnsyncedNames
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.read import segment_before
 from ottla.log.segment import Segment
@@ -56,6 +56,7 @@ class DurableLog:
         "active",
         "condemned",
         "config",
+        "cut_unsynced",
         "directory",
         "disk",
         "epochs",
@@ -113,6 +114,8 @@ class DurableLog:
         self._names_version = 0
         self._shared_names: SyncTicket | None = None
         self._generation = 0
+        self.cut_unsynced = False
+        """Whether the end was cut off and may come back with a power cut: then nothing may be behind it."""
         self._pinned: tuple[CachedFile, ...] = ()
 
     @property
@@ -286,6 +289,7 @@ class DurableLog:
 
     def _flush(self, end_offset: int) -> None:
         """Syncs the segments that hold anything of [recovery point, ``end_offset``)."""
+        self.finish_cut()
         if self.recovery_point < end_offset:
             for segment in self.segments[self.segments.index(self.segment_of(self.recovery_point)) :]:
                 if segment.base_offset < end_offset:
@@ -293,6 +297,32 @@ class DurableLog:
                     segment.sync()
         self.mark_synced(end_offset)
         self.settle()
+
+    def floor_of(self, offset: int) -> int:
+        """No truncation to ``offset`` leaves the log's end below this, unless it leaves nothing."""
+        first = self.segments[0].base_offset
+        return min(offset if offset <= first else self.segment_of(offset).base_offset, self.log_end_offset)
+
+    def cut_sync(self) -> tuple[EverythingSync, int]:
+        """What makes a cut stable, its own and others' of this directory; and what to tell `cut_synced` afterwards."""
+        return EverythingSync(self.disk, self.root.path), self._generation
+
+    def cut_synced(self, generation: int) -> None:
+        """The sync is through. It was not for a cut that was made since."""
+        if generation == self._generation:
+            self.cut_unsynced = False
+
+    def finish_cut(self, *, names_went: bool = True) -> None:
+        """Makes a cut stable, if one is not. Raises StorageError."""
+        if not self.cut_unsynced:
+            return
+        try:
+            self.active.handle.open().sync()
+            if names_went:
+                self.disk.sync_directory(self.directory)  # or a snapshot of what was cut off comes back with a crash
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.cut_unsynced = False
 
     def settle(self) -> int:
         """Makes durable what a scan from the recovery point on would not find again; returns the recovery point to save."""

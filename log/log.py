@@ -336,14 +336,15 @@ class Log(DurableLog):
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(self, offset: int, *, sync: bool = True) -> bool:
         """Cuts off every batch that holds ``offset`` or lies behind it, durably; False when nothing lies there.
 
-        Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Raises StorageError.
+        Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Without ``sync`` the
+        caller sees to that (`cut_sync`, `finish_cut`) before anything is appended. Raises StorageError.
         """
         if self.half_done:
             reopening.refuse(self)
-        return truncation.truncate_to(self, offset)
+        return truncation.truncate_to(self, offset, sync=sync)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at ``offset``. Raises StorageError."""

@@ -22,6 +22,17 @@ class UnsyncedNames(NamedTuple):
     created: bool
 
 
+class EverythingSync(NamedTuple):
+    """What `SyncLater` syncs for many at once: the file system that holds ``path``. Equal ones share a round."""
+
+    disk: Disk
+    path: str
+
+    def sync(self) -> None:
+        """OSError passes through."""
+        self.disk.sync_everything(self.path)
+
+
 class NamesSync:
     """What `SyncLater` syncs: reads nothing of the logs, so any thread may run it."""
 

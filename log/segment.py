@@ -124,11 +124,12 @@ class Segment(SegmentReader):
         self._unindexed = self.size - start
         return next_offset
 
-    def truncate(self, position: int, *, damaged: bool = False) -> None:
-        """Cuts the file and the indexes off at ``position``, a batch boundary, and syncs the file."""
+    def truncate(self, position: int, *, damaged: bool = False, sync: bool = True) -> None:
+        """Cuts the file and the indexes off at ``position``, a batch boundary; ``sync``: durably."""
         file = self.handle.open()
         file.truncate(position)
-        file.sync()
+        if sync:
+            file.sync()
         self.size = position
         if damaged:
             self.rebuild_indexes()

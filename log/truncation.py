@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
 
 
-def truncate_to(log: "Log", offset: int) -> bool:
+def truncate_to(log: "Log", offset: int, *, sync: bool = True) -> bool:
     """See `Log.truncate_to`. Where nothing at or above the log start stays, nothing does.
 
     The recovery point goes down first (on disk, if it must): what is appended after the cut is scanned after a crash. Then
     later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
+    Without ``sync`` that is still to be done (`DurableLog.finish_cut`), and nothing is appended before.
     """
     if offset >= log.log_end_offset:
         log.epochs.truncate_from_end(log.log_end_offset)  # one begun by us as a leader who then appended nothing
@@ -35,12 +36,15 @@ def truncate_to(log: "Log", offset: int) -> bool:
             return True
         _lower_recovery_point(log, end)
         _unlink_behind(log, segment)
-        segment.truncate(position, damaged=damaged)
+        log.cut_unsynced = True
+        segment.truncate(position, damaged=damaged, sync=False)
         log.unsettled((segment,))
         log.log_end_offset = end
         log.truncated()
-        _forget_behind(log)
+        names_went = _forget_behind(log)
         set_roll_time(log)
+        if sync:
+            log.finish_cut(names_went=names_went)
     except OSError as error:
         raise reopening.ended_half_way(log, error) from error
     return True
@@ -71,6 +75,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     except OSError as error:
         raise reopening.ended_half_way(log, error) from error
     log.log_start_offset = log.log_end_offset = log.high_watermark = log.recovery_point = offset
+    log.cut_unsynced = False
     log.root.watermarks_moved = True
     log.truncated()
 
@@ -112,8 +117,8 @@ def _unlink(log: "Log", segment: Segment) -> None:
     log.disk.sync_directory(log.directory)
 
 
-def _forget_behind(log: "Log") -> None:
-    """Brings all that is remembered of the log back to its new end."""
+def _forget_behind(log: "Log") -> bool:
+    """Brings all that is remembered of the log back to its new end; returns whether files were removed for it."""
     end = log.log_end_offset
     log.recovery_point = min(log.recovery_point, end)
     log.set_high_watermark(min(log.high_watermark, end))
@@ -122,9 +127,8 @@ def _forget_behind(log: "Log") -> None:
     replay_from = log.producers.truncate_to(
         log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=end
     )
-    if snapshots and snapshots[-1] > end:
-        log.disk.sync_directory(log.directory)  # or a snapshot of what was cut off comes back with a crash
     replay_producers(log, replay_from)
+    return bool(snapshots) and snapshots[-1] > end
 
 
 def replay_producers(log: "Log", from_offset: int) -> None:

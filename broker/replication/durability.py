@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.replication.ports import PartitionLog, SyncTicket
+from ottla.runtime.errors import KafkaError
 from ottla.runtime.sync_later import SyncLater
 
 OnStable = Callable[[int], None]
@@ -34,6 +35,19 @@ class Durability:
         on_stable = self._waiting.pop(log, None)
         if on_stable is not None:
             on_stable(log.log_end_offset)
+
+    def finish_cut(self, log: PartitionLog, on_done: Callable[[KafkaError | None], None]) -> None:
+        """Makes a cut stable that was made without a sync; many share one."""
+        sync, generation = log.cut_sync()
+
+        def synced(error: OSError | None) -> None:
+            if error is None:
+                log.cut_synced(generation)
+                on_done(None)
+            else:
+                on_done(log.root.failed(error))
+
+        self._sync_later.sync(sync, synced)
 
     def _next(self, log: PartitionLog) -> None:
         ticket = log.unsynced()

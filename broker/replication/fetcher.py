@@ -29,6 +29,7 @@ from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.leader_offsets import find_offsets
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
+from ottla.broker.replication.truncating import Truncations
 from ottla.broker.wire.apis import FETCH
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
@@ -70,6 +71,7 @@ class LeaderFetcher:
         durability: Durability,
         broker_epoch: Callable[[], int],
         traffic: Traffic,
+        truncations: Truncations,
     ) -> None:
         self.leader_id = leader_id
         self.address: tuple[str, int] | None = None  # not known yet
@@ -78,6 +80,7 @@ class LeaderFetcher:
         self._durability = durability
         self._broker_epoch = broker_epoch
         self._traffic = traffic
+        self._truncations = truncations
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
         self._link: LeaderLink | None = None
@@ -303,14 +306,10 @@ class LeaderFetcher:
                 self._append(key, partition, follower, instruction, records)
             case TruncateTo():
                 logger.info("Truncating %s to %d", partition, instruction.offset)
-                partition.log.truncate_to(instruction.offset)
-                # Even if no record goes: as a leader we may have begun an epoch here and written nothing in it.
-                partition.log.epochs.truncate_from_end(instruction.offset)
-                self._moved(key, partition, follower)
+                self._cut(key, partition, follower, instruction)
             case RestartAt():
                 logger.info("Restarting %s at %d", partition, instruction.offset)
-                partition.log.truncate_fully_and_start_at(instruction.offset)
-                self._moved(key, partition, follower)
+                self._cut(key, partition, follower, instruction)
             case FindOffsets():
                 self._session.remove(key)
                 self._find_offsets(key, partition, follower)
@@ -361,6 +360,19 @@ class LeaderFetcher:
 
     def _is_current(self, key: Key, partition: Partition, follower: PartitionFollower) -> bool:
         return self._followed.get(key) is partition and partition.follower is follower
+
+    def _cut(self, key: Key, partition: Partition, follower: PartitionFollower, cut: TruncateTo | RestartAt) -> None:
+        self._session.remove(key)
+
+        def done(error: KafkaError | None) -> None:
+            if error is None:
+                self._moved(key, partition, follower)
+            else:
+                logger.warning("Could not truncate %s: %s", partition, error.message)
+                self._delay(key, partition, follower, follower.delay())
+
+        how = self._truncations.cut if isinstance(cut, TruncateTo) else self._truncations.restart
+        how(partition.log, cut.offset, lambda: self._is_current(key, partition, follower), done)
 
     def _moved(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         follower.truncated(partition.log.log_end_offset, partition.log.epochs.latest_epoch)

@@ -6,6 +6,7 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.fetcher import FetcherSettings, LeaderFetcher
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
+from ottla.broker.replication.truncating import Truncations
 from ottla.runtime.timers import LoopTimers
 
 
@@ -25,6 +26,7 @@ class Fetchers:
         self._durability = durability
         self._broker_epoch = broker_epoch
         self._traffic = traffic
+        self._truncations = Truncations(timers, durability)
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of: dict[Partition, LeaderFetcher] = {}
 
@@ -33,7 +35,13 @@ class Fetchers:
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
             fetcher = LeaderFetcher(
-                leader_id, self._settings, self._timers, self._durability, self._broker_epoch, self._traffic
+                leader_id,
+                self._settings,
+                self._timers,
+                self._durability,
+                self._broker_epoch,
+                self._traffic,
+                self._truncations,
             )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)

@@ -93,11 +93,15 @@ class Partition:
         lag_time_max_ms: int,
         now_ms: int,
     ) -> bool:
-        """Leads from now on; False if the news is older than what is known (an AlterPartition's answer came first)."""
+        """Leads from now on; False if the news is older than what is known (an AlterPartition's answer came first).
+
+        Raises StorageError: what this replica cut off while it followed could not be made to stay off.
+        """
         if partition_epoch < self.partition_epoch:
             return False
         leader = self.leader or PartitionLeader(node_id, brokers, lag_time_max_ms)
         log = self.log
+        log.finish_cut()
         new_epoch = leader.lead(
             epoch=leader_epoch,
             partition_epoch=partition_epoch,

@@ -82,7 +82,7 @@ def _quorum_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]
 def _log_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]:
     """Of the partitions' logs: the metadata log is the quorum's."""
 
-    def truncated(log: Log, result: object, offset: int) -> None:
+    def truncated(log: Log, result: object, offset: int, *, sync: bool = True) -> None:
         if log.topic_id is not None:
             invariants.truncated(node(), (log.topic_id, log.partition.partition), log.log_end_offset)
 

@@ -63,6 +63,7 @@ class Story:
             batch = encode_batch([Record(offset, NOW_MS, key, value)], base_offset=offset, leader_epoch=epoch)
             assert gone or len(batch) == BATCH_BYTES
             self.log.append_as_follower(batch, epoch)
+            del self.histories[:-1]  # what was cut off before is not followed by what came later
 
     def flush(self, *, checkpoint: bool = True) -> None:
         self.log.flush()
@@ -70,11 +71,12 @@ class Story:
             self.manager.checkpoints.save_points()
         self.synced = self.log.log_end_offset
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, sync: bool = True) -> None:
         self.synced = min(self.synced, offset)
         self.histories.append(self.histories[-1][:offset])
-        self.log.truncate_to(offset)
-        del self.histories[:-1]  # the truncation is durable when it returns
+        self.log.truncate_to(offset, sync=sync)
+        if sync:
+            del self.histories[:-1]  # the truncation is durable when it returns
 
 
 def open_manager(disk: SimulatedDisk) -> LogManager:
@@ -164,6 +166,23 @@ def truncate(story: Story) -> None:
     story.append(3, epoch=3)
 
 
+def truncate_and_sync_later(story: Story) -> None:
+    story.append(25)
+    story.flush()
+    story.append(6, epoch=1)
+    story.truncate_to(27, sync=False)
+    story.append(2, epoch=2)
+    story.flush()
+    story.truncate_to(24, sync=False)
+    story.truncate_to(12, sync=False)  # another segment
+    story.append(3, epoch=3)
+    story.truncate_to(13, sync=False)
+    story.log.disk.sync_everything("/data")
+    story.log.cut_synced(story.log.generation)
+    story.append(9, epoch=4)
+    story.flush()
+
+
 def delete(story: Story) -> None:
     story.append(60)
     story.flush()
@@ -250,7 +269,7 @@ def operations_of(script: Callable[[Story], None]) -> int:
     return platter.operations - before
 
 
-@pytest.mark.parametrize("script", [roll, truncate, delete, close, compact, compact_twice])
+@pytest.mark.parametrize("script", [roll, truncate, truncate_and_sync_later, delete, close, compact, compact_twice])
 def test_a_power_cut_in_any_operation_costs_nothing_that_was_synced(script: Callable[[Story], None]) -> None:
     crashes = 0
     for number in range(1, operations_of(script) + 1):
