@@ -15,6 +15,7 @@ import msgspec
 from ottla.log import moves, roots
 from ottla.log.checkpoints import CleanShutdown
 from ottla.log.config import LogConfig
+from ottla.log.copies import furthest
 from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX, OpenFiles
@@ -59,6 +60,7 @@ class LogManager:
         self.offline: dict[TopicPartition, DirectoryState] = {}
         self.roots: list[DirectoryState] = []
         self.on_directory_failed: Callable[[DirectoryState, list[TopicPartition]], None] | None = None
+        self._copies: dict[TopicPartition, list[Log]] = {}  # in other directories, until it is known what counts
         self._paths = list(directories)
         self._defaults = defaults
         self._rng = rng
@@ -124,9 +126,6 @@ class LogManager:
         for path in found.condemned:
             self.condemn(now_ms, path, root)
         for partition, path in found.partitions.items():
-            if partition in self.logs:
-                other = self.logs[partition].directory
-                raise LogDirectoryError(f"{partition} lies in {path} and in {other}: move one of them away")
             topic_id = roots.read_topic_id(self.disk, path)
             position = saved.of(partition, topic_id)
             log = Log.open(
@@ -143,7 +142,12 @@ class LogManager:
                 files=self.files,
                 root=root,
             )
-            self.add(log)
+            if partition in self.logs:
+                _logger.warning("%s lies in %s and in %s", partition, self.logs[partition].directory, path)
+                self._copies.setdefault(partition, []).append(log)
+                root.partitions += 1
+            else:
+                self.add(log)
         if found.partitions:
             _logger.info("%s: %d logs after a %s stop", root.path, len(found.partitions), "clean" if clean else "hard")
 
@@ -159,7 +163,7 @@ class LogManager:
             lock.release()
 
     def _close_root(self, root: DirectoryState, broker_epoch: int) -> None:
-        logs = [log for log in self.logs.values() if log.root is root]
+        logs = [log for log in self._every_log() if log.root is root]
         for log in logs:
             log.close_unsynced()
         self.disk.sync_everything(root.path)
@@ -187,16 +191,43 @@ class LogManager:
 
         A log of another topic that had this name is set aside first. Raises StorageError when the partition's directory, or
         every directory, takes nothing; also for a partition that is not new (``is_new``: nobody counts on its records here)
-        while a directory is lost that may hold it: an empty log in its place could pass for the whole.
+        while a directory is lost that may hold it: an empty log in its place, or an old one, could pass for the whole.
         """
+        if partition in self._copies:
+            self._settle_copies(partition, topic_id, directory_id)
         log = self.logs.get(partition)
         if log is not None and log.topic_id == topic_id:
+            if not is_new:
+                self._refuse_old(log, directory_id)
             return log
         if log is not None:
             self.set_aside(log)
         elif partition in self.offline:
             self.offline[partition].refuse()
         return self._create(self._choose(directory_id, is_new), partition, config, topic_id, now_ms)
+
+    def _settle_copies(self, partition: TopicPartition, topic_id: bytes, directory_id: bytes | None) -> None:
+        """The one that counts is the partition's log from here on, the others are kept under other names."""
+        logs = self._copies.pop(partition)
+        if partition in self.logs:
+            logs.append(self.logs.pop(partition))
+        found = furthest([log for log in logs if log.topic_id == topic_id], directory_id)
+        for log in logs:
+            if log is not found:
+                try:
+                    self.set_aside(log)
+                except StorageError as error:
+                    _logger.error("%s: %s stays where it is: %s", partition, log.directory, error.message)
+        if found is not None:
+            self.logs[partition] = found
+            self.offline.pop(partition, None)
+
+    def _refuse_old(self, log: Log, directory_id: bytes | None) -> None:
+        """Raises StorageError for what a directory that came back holds, while the one that counts is lost."""
+        lost = [root.path for root in self.roots if root.failure]
+        working = [root.directory_id for root in self.roots if not root.failure]
+        if lost and directory_id is not None and directory_id[:15] != bytes(15) and directory_id not in working:
+            raise StorageError(f"{log.directory} may be old: the one that counts may lie in {lost[0]}, which failed")
 
     def _choose(self, directory_id: bytes | None, is_new: bool) -> DirectoryState:
         for root in self.roots:
@@ -285,11 +316,15 @@ class LogManager:
 
     def strays(self, is_ours: Callable[[TopicPartition, bytes | None], bool]) -> list[Log]:
         """Logs of which ``is_ours(partition, topic id)`` says no: once, when the metadata was read after the start."""
-        return [log for log in self.logs.values() if not is_ours(log.partition, log.topic_id)]
+        return [log for log in self._every_log() if not is_ours(log.partition, log.topic_id)]
+
+    def _every_log(self) -> list[Log]:
+        return [*self.logs.values(), *(copy for copies in self._copies.values() for copy in copies)]
 
     def _rename(self, log: Log, suffix: str) -> str:
         log.abandon()
-        del self.logs[log.partition]
+        if self.logs.get(log.partition) is log:
+            del self.logs[log.partition]
         root = log.root
         root.forget(log)
         self.checkpoints.went(log)
@@ -305,6 +340,8 @@ class LogManager:
         return f"{root.path}/{roots.retired_name(partition, self._rng.randbytes(16).hex(), suffix)}"
 
     def _on_failure(self, root: DirectoryState) -> None:
+        for partition, copies in self._copies.items():
+            self._copies[partition] = [copy for copy in copies if copy.root is not root]
         lost = [log for log in self.logs.values() if log.root is root]
         for log in lost:
             del self.logs[log.partition]

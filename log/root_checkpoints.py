@@ -137,7 +137,7 @@ class RootCheckpoints:
         assert root.recovery_points is not None
         assert root.start_offsets is not None
         root.recovery_points.replace({log.key: log.log_end_offset for log in logs})
-        root.start_offsets.replace(self._start_offsets(root))
+        root.start_offsets.replace(_start_offsets(logs))
         self.cleaned.write_dropped(root.path)
         self._high_watermarks(root)()
 
@@ -158,15 +158,7 @@ class RootCheckpoints:
             now[log.key] = log.settle() if moved else log.recovery_point
         on_done = partial(roots.note_failure, root)
         points.replace_later(now, self._write_later, on_done)
-        start_offsets.replace_later(self._start_offsets(root), self._write_later, on_done)
-
-    def _start_offsets(self, root: DirectoryState) -> OwnedOffsets:
-        """Where it is not the first segment's base offset."""
-        return {
-            log.key: log.log_start_offset
-            for log in self._logs_of(root)
-            if log.log_start_offset > log.segments[0].base_offset
-        }
+        start_offsets.replace_later(_start_offsets(self._logs_of(root)), self._write_later, on_done)
 
     def _lower_points(self, root: DirectoryState, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Before truncations: these logs' points go down to their offsets, the others stay as they were saved.
@@ -196,3 +188,8 @@ def _without(offsets: OwnedOffsets, gone: Mapping[TopicIdPartition, None]) -> Ow
 
 def _kept(root: DirectoryState) -> list[SavedOffsets]:
     return [file for file in (root.recovery_points, root.start_offsets) if file is not None]
+
+
+def _start_offsets(logs: Sequence[Log]) -> OwnedOffsets:
+    """Where it is not the first segment's base offset."""
+    return {log.key: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset}

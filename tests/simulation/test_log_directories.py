@@ -124,6 +124,31 @@ def test_a_lost_directory_costs_its_partitions_the_leader_and_the_others_nothing
     play(scenario, seed, directories=TWO)
 
 
+def test_a_directory_that_comes_back_after_its_replicas_were_made_anew_stops_nobody() -> None:
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        producers = [rig.produce(TOPIC, index) for index in range(PARTITIONS)]
+        await rig.goes_on(*producers)
+        lost = in_directory(rig, 2, SECOND)
+        mend = rig.cluster.nodes[2].platter.fail(SECOND)
+        await rig.until(lambda: all(2 not in rig.view(TOPIC, index).isr for index in lost))
+        await rig.restart(2)
+        await rig.until(lambda: all(len(rig.view(TOPIC, index).isr) == 3 for index in range(PARTITIONS)))
+        assert in_directory(rig, 2, FIRST) == list(range(PARTITIONS))
+        mend()
+        await rig.restart(2)
+        assert in_directory(rig, 2, FIRST) == list(range(PARTITIONS)), "the old copies do not count"
+        kept = SimulatedDisk(rig.cluster.nodes[2].platter).list_directory(SECOND)
+        assert len([name for name in kept if name.endswith("-stray")]) == len(lost)
+        await rig.until(lambda: all(len(rig.view(TOPIC, index).isr) == 3 for index in range(PARTITIONS)))
+        await rig.goes_on(*producers)
+        for producer in producers:
+            found = await read_partition(rig.client(), TOPIC, producer.history.partition)
+            check_history(producer.history, found)
+
+    play(scenario, directories=TWO)
+
+
 def test_a_follower_that_lost_a_directory_leaves_the_isr_of_those_partitions_only() -> None:
     async def scenario(rig: Rig) -> None:
         await lead_from(rig, 1)

@@ -194,13 +194,6 @@ def test_an_unformatted_a_copied_and_a_locked_directory_are_refused(disk: Simula
         manager_on(disk, "/b", "/c").open_all(NOW_MS)
 
 
-def test_a_partition_in_two_directories_is_refused(manager: LogManager, disk: SimulatedDisk, platter: Platter) -> None:
-    create(manager, 1)
-    disk.make_directories("/b/flights-0")
-    with pytest.raises(LogDirectoryError, match="flights-0 lies in /b/flights-0 and in /a/flights-0"):
-        reopen(platter)
-
-
 def test_a_directory_that_fails_takes_its_own_partitions_offline(
     manager: LogManager, platter: Platter, make_batch: MakeBatch
 ) -> None:
