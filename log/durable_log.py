@@ -316,6 +316,7 @@ class DurableLog:
         """Makes a cut stable, if one is not. Raises StorageError."""
         if not self.cut_unsynced:
             return
+        self.require_whole()
         try:
             self.active.handle.open().sync()
             if names_went:

@@ -57,7 +57,8 @@ class Log(DurableLog):
 
         Everything below ``recovery_point`` is taken as sound, everything at all after a clean shutdown. What was only
         read and not synced stays above ``log.recovery_point``: `flush` makes it durable. ``stable_offset``: below it nothing
-        can be torn, so nothing is cut. ``topic_id``: as the directory's own file has it, for want of which that is read. Raises StorageError, DamagedLogError (the log ends below ``stable_offset``).
+        can be torn, so nothing is cut. ``topic_id``: as the directory's own file has it, for want of which that is read. Raises
+        StorageError, DamagedLogError (the log ends below ``stable_offset``).
         """
         log = cls(files or OpenFiles(disk), root or DirectoryState(directory), directory, partition, config)
         log.half_done = True
