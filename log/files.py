@@ -75,13 +75,22 @@ class CachedFile:
 class OpenFiles:
     """At most ``capacity`` files open at once, but for pinned ones. ``count`` is how many are open."""
 
-    __slots__ = ("_hand", "_index_bytes", "_index_owners", "capacity", "count", "disk", "index_bytes_max")
+    __slots__ = (
+        "_capacity_max",
+        "_hand",
+        "_index_bytes",
+        "_index_owners",
+        "capacity",
+        "count",
+        "disk",
+        "index_bytes_max",
+    )
 
     def __init__(
         self, disk: Disk, capacity: int = OPEN_FILES_MAX, *, index_bytes_max: int = LOADED_INDEX_BYTES_MAX
     ) -> None:
         self.disk = disk
-        self.capacity = capacity
+        self.capacity = self._capacity_max = capacity
         self.count = 0
         self.index_bytes_max = index_bytes_max
         self._hand: deque[CachedFile] = deque()
@@ -106,11 +115,13 @@ class OpenFiles:
         except OSError as error:
             if error.errno not in _TOO_MANY or self.count < 2:
                 raise
-            # The process may open fewer than we thought, or others opened many: live with less.
+            # The process may open fewer than we thought, or others opened many: live with less for a while.
             self.capacity = self.count // 2
             while self.count > self.capacity and self._close_one():
                 pass
             file = self.disk.open(cached.path, create=create)
+        else:
+            self.capacity = min(self.capacity + 1, self._capacity_max)
         cached.file = file
         cached.used = False  # it has to be used again to outlive those that are
         self.count += 1

@@ -3,6 +3,11 @@
 import logging
 
 
+def is_told(count: int) -> bool:
+    """Whether the ``count``-th time (1: the first) is one of those."""
+    return count & (count - 1) == 0
+
+
 class Seldom:
     """One thing that happens; counts how often."""
 
@@ -15,7 +20,7 @@ class Seldom:
     def is_due(self) -> bool:
         """Counts one more, and says whether it is to be told."""
         self.count += 1
-        return self.count & (self.count - 1) == 0
+        return is_told(self.count)
 
     def warn(self, message: str, *arguments: object) -> None:
         """A warning with the count, when one is due."""

@@ -36,6 +36,7 @@ from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch
 from ottla.broker.wire.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
+from ottla.runtime.seldom import is_told
 from ottla.runtime.timers import LoopTimers, Timer
 
 FETCH_VERSION = 17
@@ -289,7 +290,10 @@ class LeaderFetcher:
         except Exception as error:  # whatever it is, it is this partition's: the others are fetched on
             # A batch that is not what its CRC says may be whole when fetched again, and a full disk may have room by then.
             is_surprise = not isinstance(error, KafkaError | OSError) and not follower.retries
-            logger.warning("Could not replicate %s: %s", partition, error, exc_info=is_surprise)
+            if is_told(follower.retries + 1):
+                logger.warning(
+                    "Could not replicate %s (try %d): %s", partition, follower.retries + 1, error, exc_info=is_surprise
+                )
             log = partition.log
             self._delay(key, partition, follower, follower.interrupted(log.log_end_offset, log.epochs.latest_epoch))
 

@@ -17,9 +17,9 @@ def consider_expand(partition: "Partition", broker_id: int) -> None:
 
 
 def consider_shrink(partition: "Partition", now_ms: int) -> None:
-    """For the timer. Also forgets that the partition was behind, if everyone has everything by now."""
+    """For the timer. Also forgets that the partition was behind, if everyone was heard of and has everything by now."""
     leader = partition.leader
-    if leader is None or leader.high_watermark == leader.log_end_offset:
+    if leader is None or (leader.high_watermark == leader.log_end_offset and not leader.has_silent_member()):
         partition.events.behind.pop(partition, None)
         return
     proposal = leader.propose_shrink(now_ms)

@@ -122,7 +122,7 @@ class Partition:
             self.watches.touch_all()
         note_isr(self)
         self.advance(leader, now_ms)
-        if leader.high_watermark < leader.log_end_offset:
+        if leader.high_watermark < leader.log_end_offset or leader.has_silent_member():
             self.events.behind[self] = None
         if leader.stable_end_offset < leader.log_end_offset:
             self.events.durability.follow(log, self._stable)

@@ -22,6 +22,8 @@ from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.healing import Healing
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.joining import consider_shrink, retry_joins
+from ottla.broker.replication.offline import RETRY_MS as OFFLINE_RETRY_MS
+from ottla.broker.replication.offline import OfflineReplicas, is_expected
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
@@ -97,8 +99,8 @@ class ReplicaManager:
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
         self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
-        self.offline: dict[tuple[str | bytes, int], str] = {}  # by id and by name: the topic's name
         self._hosting = HostingQueue(timers, self._host_waiting)
+        self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)
         self._started = False
         self._repeated = Repeated(timers)
         self._lag_checked_ms = 0
@@ -109,6 +111,8 @@ class ReplicaManager:
         self._lag_checked_ms = self.timers.now_ms()
         self._repeated.every(max(1, self.settings.lag_time_max_ms // 2), self._check_lag)
         self._repeated.every(JOIN_RETRY_MS, self._retry_joins)
+        self._repeated.every(OFFLINE_RETRY_MS, self.offline.retry)
+        self._repeated.every(OFFLINE_RETRY_MS, self._durability.retry)
         self._repeated.every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
 
     def stop(self) -> None:
@@ -226,7 +230,7 @@ class ReplicaManager:
 
     def _drop(self, topic_id: bytes, index: int) -> None:
         self._hosting.discard((topic_id, index))
-        self._no_longer_offline(topic_id, index)
+        self.offline.forget((topic_id, index))
         partition = self.partitions.pop((topic_id, index), None)
         if partition is None:
             return
@@ -237,7 +241,7 @@ class ReplicaManager:
         try:
             self._logs.delete(TopicPartition(partition.topic, index))
         except Exception as error:
-            logger.error("Could not delete %s: %s", partition, error, exc_info=not _is_expected(error))
+            logger.error("Could not delete %s: %s", partition, error, exc_info=not is_expected(error))
 
     def _host(self, replica: Replica) -> None:
         """Gives the replica its role, creating its log if there is none. What fails costs this partition only, whatever it is."""
@@ -248,17 +252,10 @@ class ReplicaManager:
             if partition.usable:  # else its directory failed: it is lost until the broker starts again
                 (self._lead if view.leader == self.node_id else self._follow)(partition, view)
                 self._tell_directory(partition, view)
-        except Exception as error:
-            name = f"{replica.topic}-{replica.index}"
-            logger.error("%s is offline: %s", name, error, exc_info=not _is_expected(error))
-            self.offline[replica.key] = self.offline[replica.topic, replica.index] = replica.topic
+        except Exception as error:  # noqa: BLE001 - `note` says what it was
+            self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, has_log=partition is not None)
         else:
-            self._no_longer_offline(*replica.key)
-
-    def _no_longer_offline(self, topic_id: bytes, index: int) -> None:
-        name = self.offline.pop((topic_id, index), None)
-        if name is not None:
-            self.offline.pop((name, index), None)
+            self.offline.forget(replica.key)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id
@@ -336,7 +333,7 @@ class ReplicaManager:
             try:
                 partition.configure(self._log_config(partition.topic, image), self.timers.now_ms())
             except Exception as error:
-                logger.error("Could not configure %s: %s", partition, error, exc_info=not _is_expected(error))
+                logger.error("Could not configure %s: %s", partition, error, exc_info=not is_expected(error))
 
     # Failures and timers.
 
@@ -388,11 +385,6 @@ class ReplicaManager:
         now_ms = self.timers.now_ms()
         for partition in list(self._events.incomplete):
             retry_joins(partition, now_ms)
-
-
-def _is_expected(error: Exception) -> bool:
-    """Whether it is a disk's or a peer's fault, not ours: those need no traceback."""
-    return isinstance(error, KafkaError | OSError)
 
 
 def _address(broker: BrokerView, listener_name: str) -> tuple[str, int] | None:

@@ -1,6 +1,7 @@
 """A disk without room: a state of the broker, not its end. Needs no mount, so it runs everywhere."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -124,3 +125,28 @@ def test_a_full_follower_leaves_the_isr_and_comes_back(seed: int) -> None:
         assert rig.cluster.lives[2] == 1
 
     play(scenario, seed, settings={"ottla.free.bytes.floor": str(FLOOR)})
+
+
+def test_replicas_of_a_topic_that_is_made_while_a_disk_is_full_are_led_by_others_and_made_when_there_is_room() -> None:
+    async def scenario(rig: Rig) -> None:
+        platter, topic = rig.cluster.nodes[2].platter, "late"
+        mend = platter.fail("/data/late-", errno.ENOSPC)
+        await rig.topic(topic, 6, 3, retention_ms="-1")
+        await rig.until(lambda: all(2 not in rig.view(topic, index).isr for index in range(6)), 5)
+        assert all(rig.view(topic, index).leader in (1, 3) for index in range(6))
+        mend()
+        await rig.until(lambda: all(len(rig.view(topic, index).isr) == 3 for index in range(6)), 10)
+
+    play(scenario, settings={"min.insync.replicas": "1"})
+
+
+def test_the_only_replica_of_a_topic_that_is_made_while_the_disk_is_full_leads_when_there_is_room() -> None:
+    async def scenario(rig: Rig) -> None:
+        mend = rig.cluster.nodes[1].platter.fail("/data/flights-", errno.ENOSPC)
+        await rig.topic(TOPIC, 1, 1, retention_ms="-1")
+        await rig.until(lambda: rig.view(TOPIC, 0).leader == -1, 5)
+        mend()
+        await rig.until(lambda: rig.view(TOPIC, 0).leader == 1, 10)
+        assert await produce_once(rig, b"1") == 0
+
+    play(scenario, nodes=1, settings={"min.insync.replicas": "1"})

@@ -92,7 +92,7 @@ def test_a_replica_that_the_isr_names_is_not_made_anew_where_a_directory_is_lost
         assert sorted(index for name, index in manager.partitions if name == TOPIC_ID) == [0, 1]
 
         cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
-        assert manager.offline == {}, "neither by id nor by name, which another topic may have"
+        assert not [*manager.offline], "neither by id nor by name, which another topic may have"
 
     run(scenario)
 

@@ -1,8 +1,10 @@
 """Who is in sync, on the simulated network."""
 
 import asyncio
+import errno
 
 import msgspec
+import pytest
 
 from ottla.broker.wire.messages.fetch_request import ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
@@ -37,6 +39,37 @@ def test_a_dead_follower_leaves_the_isr_and_the_records_are_committed() -> None:
         assert ack.error_code == 0
         await cluster.until(lambda: cluster.isr() == (1, 2))
         assert 4 < cluster.loop.time() - start < 8.5
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
+def test_a_member_that_never_fetches_leaves_the_isr_of_an_idle_partition() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(elsewhere=1)  # nobody finds the leader
+        assert cluster.isr() == (1, 2, 3)
+        took = await cluster.until(lambda: cluster.isr() == (1,))
+        assert 5 < took < 8.5
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
+def test_a_follower_that_cannot_begin_its_next_segment_leaves_the_isr_until_it_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(segment_bytes="1048576")
+        client, value = await cluster.client(), b"x" * 300_000
+        for _ in range(3):
+            assert (await client.produce(value)).error_code == 0
+        repair = cluster.brokers[3].node.platter.fail("/data/flights-0", errno.EMFILE, ("open", "create"))
+        ack = await client.produce(value, timeout_ms=60_000)
+        assert ack.error_code == 0
+        await cluster.until(lambda: cluster.isr() == (1, 2), 1)
+        assert (await client.produce(value, timeout_ms=1_000)).error_code == 0
+        repair()
+        await cluster.until(lambda: len(cluster.isr()) == 3, 10)
+        assert cluster.brokers[3].log().log_end_offset == 5
+        assert 2 < caplog.text.count("Could not replicate") < 8  # with powers of two
 
     run(scenario, replica_lag_time_max_ms="5000")
 

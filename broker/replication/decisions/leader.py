@@ -142,6 +142,12 @@ class PartitionLeader:
         """When the high watermark passed the append: by the replicas that held it back."""
         return len(self._maximal) >= self.required_in_sync
 
+    def has_silent_member(self) -> bool:
+        """Whether a member of the ISR has not fetched in this epoch: it may never have been there."""
+        return any(
+            replica.last_fetch_ms == 0 for member in self.isr.committed if (replica := self.replicas.get(member))
+        )
+
     def has_committed_own_epoch(self) -> bool:
         """Whether all from earlier epochs is committed; before that the end offset clients would see may still go down."""
         return self.high_watermark >= self.epoch_start_offset

@@ -105,3 +105,6 @@ def test_with_fewer_descriptors_than_it_may_use_it_lives_with_less(files: OpenFi
     assert files.capacity == 2
     assert every[5].open().read_at(1, 0) == b"\5"
     assert files.count <= 3
+    for file in every:
+        file.open()
+    assert files.capacity == 8, "and with more again, when there are some"
