@@ -133,7 +133,8 @@ class Faults:
             return True
         node, epoch, _ = self._suspect
         image = self._metadata()
-        if image.brokers[node].epoch != epoch:
+        broker = image.brokers.get(node)  # it may have been unregistered
+        if broker is None or broker.epoch != epoch:
             return True
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return not any(node in view.isr for view in views)

@@ -11,9 +11,12 @@ from unittest.mock import patch
 
 from ottla.broker.replication import fetch_read
 from ottla.broker.replication.decisions import follower, leader
+from ottla.broker.replication.decisions.fetch_session import FetchSession, SessionCache, SessionPartition
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.pending_fetch import PendingFetch
+from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.log.cleaner_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.image_snapshots import ImageSnapshots
@@ -25,6 +28,7 @@ from ottla.runtime.simulation.faults import Fault
 _SECTION = KeyMap.section
 _COPY_TO = ImageSnapshots.copy_to
 _SAVE = ElectionStore.save
+_SETTLE = PendingFetch._settle
 
 Patch = tuple[Any, str, Callable[..., Any]]
 
@@ -62,6 +66,8 @@ POWER_CUTS = tuple(Fault(300 + 2500 * number, "crash", (f"node-{number + 1}",), 
 LATE_POWER_CUTS = tuple(Fault(6000 + 700 * number, "crash", (f"node-{number + 1}",), 200) for number in range(3))
 """After the stores were synced once: an election state is there, and it is an old one."""
 AWAY = (Fault(500, "isolate", ("node-3",), 4000),)
+GONE = (Fault(1500, "kill", ("node-3",), 3000),)
+UNREGISTERED = (Fault(4200, "unregister", ("node-3",), 1000),)
 SLOW = (Fault(100, "slow-link", ("node-1", "node-2", 10.0, 50.0), 1000),)
 
 
@@ -109,6 +115,16 @@ def _counts_twice(*offsets: int, **known: Any) -> int:
     replicas = known["replicas"]
     best = max(replicas.values(), key=lambda replica: replica.log_end_offset, default=None)
     return leader_high_watermark(*offsets, **{**known, "replicas": dict.fromkeys(replicas, best)})
+
+
+def _forgets_who_found_no_room(
+    fetch: PendingFetch, entry: SessionPartition, answer: FetchedPartition, had_no_room: bool
+) -> bool:
+    return _SETTLE(fetch, entry, answer, False)
+
+
+def _outlives_nothing(sessions: SessionCache, session_id: int, broker_epoch: int) -> FetchSession | None:
+    return None
 
 
 def _drops_one_key(keymap: KeyMap, first_offset: int, end_offset: int) -> DirtySection:
@@ -171,6 +187,24 @@ BUGS = (
         1,
         SLOW,
         ("every in-sync replica has what is committed",),
+    ),
+    PlantedBug(
+        "forget who found no room in an answer",
+        "PendingFetch._settle: a partition that was left out keeps its turn",
+        ((PendingFetch, "_settle", _forgets_who_found_no_room),),
+        1,
+        GONE,
+        ("when faults end, the cluster heals",),
+        ("limits",),
+    ),
+    PlantedBug(
+        "let a fetch session outlive a broker epoch",
+        "SessionCache.outlived: what a leader knows of a follower belongs to one registration",
+        ((SessionCache, "outlived", _outlives_nothing),),
+        1,
+        UNREGISTERED,
+        ("when faults end, the cluster heals",),
+        ("limits",),
     ),
     PlantedBug(
         "compact the last value of a key away",
