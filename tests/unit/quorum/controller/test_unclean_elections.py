@@ -5,8 +5,10 @@ from msgspec import structs
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions import sweep
 from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.metadata.records import partition_record
 from ottla.quorum.metadata.views import BROKER_RESOURCE, NO_LEADER, RECOVERING, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World
@@ -75,14 +77,17 @@ def test_other_settings_look_at_no_partition(leaderless: World) -> None:
     assert not has_chores(leaderless.state)
 
 
-def test_a_rule_that_changes_under_a_sweep_is_heard_by_what_lies_behind_it(leaderless: World) -> None:
+def test_a_rule_that_changes_under_a_sweep_is_heard_by_what_lies_behind_it(
+    leaderless: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "LOOKS_MAX", 1)
+    leaderless.replay([partition_record(TOPIC_ID, 1, leaderless.partition)])
     leaderless.configure(UNCLEAN, "false")
-    leaderless.configure(UNCLEAN, "true", BROKER_RESOURCE, "")
-    step = next_chore(leaderless.state)  # looked at everything by the rule of the topic, and was not replayed yet
-    unset(leaderless, TOPIC_RESOURCE, "t")
-    leaderless.replay(step.records)
+    assert next_chore(leaderless.state).records == []  # has looked at the first of two, by the rule of before
+    leaderless.configure(UNCLEAN, "true")
     do_chores(leaderless)
-    assert leaderless.standing[0] == 2
+    partitions = leaderless.state.image.topics_by_id[TOPIC_ID].partitions
+    assert [partitions[index].leader for index in (0, 1)] == [2, 2]
 
 
 def test_with_nobody_alive_the_first_to_come_back_leads(leaderless: World) -> None:
