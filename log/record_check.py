@@ -18,18 +18,19 @@ _NULL = 1  # -1, zig-zag: no key, no value
 class RecordWalk:
     """Fed with the bytes of a batch's records, in pieces; `finish` when there are no more.
 
-    ``index`` is the number of records seen, ``least`` and ``largest`` are their timestamp deltas. All raise RecordError, which
-    names the record.
+    ``index`` is the number of records seen, ``least`` and ``largest`` are their timestamp deltas; ``no_time`` is the delta of those
+    that have no time, and never the least. All raise RecordError, which names the record.
     """
 
-    __slots__ = ("_count", "_keys_required", "_missing", "_rest", "index", "largest", "least")
+    __slots__ = ("_count", "_keys_required", "_missing", "_no_time", "_rest", "index", "largest", "least")
 
-    def __init__(self, count: int, *, keys_required: bool = False) -> None:
+    def __init__(self, count: int, *, keys_required: bool = False, no_time: int | None = None) -> None:
         self.index = 0
         self.least = FOREVER
         self.largest = -FOREVER - 1
         self._count = count
         self._keys_required = keys_required
+        self._no_time = no_time
         self._rest = bytearray()
         self._missing = 0
 
@@ -90,7 +91,7 @@ class RecordWalk:
                 value = (value >> 1) ^ -(value & 1)
                 if value > largest:
                     largest = value
-                if value < least:
+                if value < least and value != self._no_time:
                     least = value
                 value = block[at]
                 at += 1

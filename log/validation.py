@@ -32,6 +32,7 @@ from ottla.runtime.disk import Buffer
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _NO_TIMESTAMP = -1
+_TIMESTAMP_MIN = -FOREVER - 1
 _UNPACK = layout.HEADER.unpack_from
 _MAKE = BatchHeader._make
 _ATTRIBUTES_AT = 22  # their low byte
@@ -66,9 +67,7 @@ def validate_client_batch(  # noqa: C901 -- flat: every batch comes through here
     if header.batch_length != size - layout.LOG_OVERHEAD:
         _refuse_length(header, size)
     if size > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
+        _refuse_size(header, size, config)
     if crc32c(memoryview(view)[CRC_START:]) != header.crc:
         raise CorruptBatchError("CRC of the batch does not match")
     count = header.records_count
@@ -78,21 +77,19 @@ def validate_client_batch(  # noqa: C901 -- flat: every batch comes through here
         or header.last_offset_delta != count - 1
         or header.base_offset != 0
         or attributes & _REFUSED_ATTRIBUTES
-        or (header.base_sequence < 0 <= header.producer_id)
+        or (header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < -1))
         or (attributes & TRANSACTIONAL and header.producer_id < 0)
     ):
         _refuse_header(header)
-    if attributes & LOG_APPEND_TIME:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the timestamp type LogAppendTime is the broker's to set")
     if attributes & layout.COMPRESSION_MASK == NONE and count * _RECORD_BYTES_MIN > size - HEADER_BYTES:
         raise RecordError(f"{count} records cannot be in {size - HEADER_BYTES} bytes")
-    create_time = config.message_timestamp_type == "CreateTime"
-    if looks_inside(attributes, config):
-        deltas = _look_inside(view, header, config, inflated_bytes_max)
-        if create_time:
-            header = _check_least_and_largest(view, header, deltas, config, now_ms)
-    if not create_time:
+    walk = _look_inside(view, header, config, inflated_bytes_max) if looks_inside(attributes, config) else None
+    if attributes & LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the timestamp type LogAppendTime is the broker's to set")
+    if config.message_timestamp_type != "CreateTime":
         return stamp_append_time(view, header, now_ms)
+    if walk is not None:
+        return _check_least_and_largest(view, header, walk, config, now_ms)
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         _refuse_timestamp(header.max_timestamp, config, now_ms)
     return header
@@ -114,10 +111,13 @@ def _look_inside(view: Buffer, header: BatchHeader, config: LogConfig, inflated_
     codec = header.compression
     if codec > ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown")
-    if codec != NONE and header.records_count > COMPRESSED_RECORDS_MAX:
-        message = f"{header.records_count} compressed records, {COMPRESSED_RECORDS_MAX} are the most in one batch"
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-    walk = RecordWalk(header.records_count, keys_required=config.compacted)
+    count = header.records_count
+    if codec != NONE and count > COMPRESSED_RECORDS_MAX:
+        message = f"{count} compressed records, {COMPRESSED_RECORDS_MAX} are the most in one batch"
+        impossible = count * _RECORD_BYTES_MIN > DECOMPRESSED_BYTES_MAX
+        raise RecordError(message, code=ErrorCode.INVALID_RECORD if impossible else ErrorCode.MESSAGE_TOO_LARGE)
+    no_time = _NO_TIMESTAMP - header.base_timestamp
+    walk = RecordWalk(count, keys_required=config.compacted, no_time=no_time)
     try:
         for piece in inflate(codec, memoryview(view)[HEADER_BYTES:], inflated_bytes_max):
             walk.feed(piece)
@@ -135,10 +135,13 @@ def _check_least_and_largest(
     """Judges the records' own times; the header is to say the largest of them, as Kafka sees to."""
     largest = max(header.base_timestamp + walk.largest, _NO_TIMESTAMP)
     least = header.base_timestamp + walk.least
-    if least != _NO_TIMESTAMP and now_ms - least > config.message_timestamp_before_max_ms:
+    before = config.message_timestamp_before_max_ms
+    if least < _TIMESTAMP_MIN or (before < FOREVER and now_ms - least > before):
         _refuse_timestamp(least, config, now_ms)
-    if largest == header.max_timestamp or largest - now_ms > config.message_timestamp_after_max_ms:
-        return header._replace(max_timestamp=largest)  # too late: the caller refuses it
+    if largest > FOREVER or largest - now_ms > config.message_timestamp_after_max_ms:
+        _refuse_timestamp(largest, config, now_ms)
+    if largest == header.max_timestamp:
+        return header
     assert not isinstance(view, bytes)
     layout.HEADER.pack_into(view, 0, *(header := header._replace(max_timestamp=largest)))
     return header._replace(crc=reseal(view))
@@ -250,14 +253,23 @@ def _refuse_shape(view: Buffer) -> NoReturn:
     if len(view) == 0:
         raise RecordError("no batch where exactly one was expected")
     if len(view) < HEADER_BYTES:
-        raise CorruptBatchError(f"batch cut off: {len(view)} bytes")
-    raise RecordError(f"batch of unknown version {view[MAGIC_AT]}")
+        raise RecordError(f"batch cut off: {len(view)} bytes")
+    raise CorruptBatchError(f"batch of unknown version {view[MAGIC_AT]}")
 
 
 def _refuse_length(header: BatchHeader, size: int) -> NoReturn:
     if HEADER_BYTES <= header.size_bytes < size:
         raise RecordError(f"{size - header.size_bytes} bytes after the batch: exactly one batch is taken")
-    raise CorruptBatchError(f"batch of {header.size_bytes} bytes, {size} were sent")
+    if header.size_bytes > size:
+        raise RecordError(f"batch of {header.size_bytes} bytes, {size} were sent")
+    raise CorruptBatchError(f"batch of {header.size_bytes} bytes")
+
+
+def _refuse_size(header: BatchHeader, size: int, config: LogConfig) -> NoReturn:
+    if header.base_offset != 0:
+        _refuse_header(header)
+    message = f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+    raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
 def _refuse_header(header: BatchHeader) -> NoReturn:
@@ -269,6 +281,8 @@ def _refuse_header(header: BatchHeader) -> NoReturn:
         raise RecordError("control batches are the broker's to write")
     if header.attributes & _REFUSED_ATTRIBUTES:
         raise RecordError(f"attributes {header.attributes:#06x} are not for producers to set")
+    if header.producer_id >= 0 and header.base_sequence >= 0 and header.producer_epoch < -1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer epoch {header.producer_epoch}")
     raise RecordError(
         f"producer {header.producer_id} with base sequence {header.base_sequence}, attributes {header.attributes:#06x}"
     )

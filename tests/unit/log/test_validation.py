@@ -61,7 +61,7 @@ def test_a_sound_batch_passes_untouched() -> None:
 
 def test_nothing_and_less_than_a_header_are_refused() -> None:
     assert refusal(b"").code is ErrorCode.INVALID_RECORD
-    assert refusal(bytes(encode_batch(RECORDS)[:60])).code is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(bytes(encode_batch(RECORDS)[:60])).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -77,7 +77,7 @@ def test_old_message_formats_are_refused_by_name(magic: int) -> None:
 def test_a_version_of_the_future_is_refused() -> None:
     batch = encode_batch(RECORDS)
     batch[16] = 3
-    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+    assert refusal(batch).code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_exactly_one_batch_is_taken() -> None:
@@ -86,9 +86,9 @@ def test_exactly_one_batch_is_taken() -> None:
     assert refusal(batch + b"\x00").code is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_cut_off_or_with_a_senseless_length_is_corrupt() -> None:
+def test_a_batch_cut_off_is_none_and_one_with_a_senseless_length_corrupt() -> None:
     batch = encode_batch(RECORDS)
-    assert refusal(batch[:-1]).code is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(batch[:-1]).code is ErrorCode.INVALID_RECORD
     for length in (-1, 0, 48):
         struct.pack_into(">i", batch, 8, length)
         assert refusal(batch).code is ErrorCode.CORRUPT_MESSAGE
@@ -130,6 +130,12 @@ def test_control_batches_are_refused_from_clients() -> None:
     assert refusal(batch).code is ErrorCode.INVALID_RECORD
 
 
+def test_a_producer_epoch_below_none_is_refused() -> None:
+    producer = {"producer_id": 5, "base_sequence": 0}
+    validate_client_batch(batch_of(None, producer_epoch=-1, **producer), CONFIG, NOW)
+    assert refusal(batch_of(None, producer_epoch=-2, **producer)).code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_an_unknown_codec_is_unsupported() -> None:
     assert refusal(batch_of(attributes=5)).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -157,7 +163,15 @@ def test_the_lower_bound_looks_at_every_record() -> None:
     validate_client_batch(batch_of(too_late), CONFIG, NOW)
 
 
+def test_times_that_no_log_can_hold_are_refused() -> None:
+    batch = batch_of([Record(0, NOW, b"k", b""), Record(1, NOW + 2**62, b"k", b"")], base_timestamp=2**62 + NOW)
+    config = LogConfig(message_timestamp_after_max_ms=2**63 - 1, cleanup_policy=("compact",))
+    assert refusal(batch, config).code is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_records_without_a_time_stamp_are_within_any_bounds() -> None:
+    mixed = [Record(0, -1, None, b""), Record(1, NOW - 5, None, b"")]
+    assert refusal(batch_of(mixed), LogConfig(message_timestamp_before_max_ms=1)).code is ErrorCode.INVALID_TIMESTAMP
     validate_client_batch(batch_of([Record(0, -1, None, b"")]), LogConfig(message_timestamp_before_max_ms=1), NOW)
 
 
