@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from ottla.log.errors import StorageError
 from ottla.log.log import Log, SyncTicket
 from ottla.log.manager import LogManager
 from ottla.log.moves import FutureLog
@@ -131,8 +132,12 @@ class DirectoryMoves:
             self._end(move)
         else:
             move.copy.mark_synced(ticket)
-            if self._sync(move):  # its next segment
-                return
+            try:
+                if self._sync(move):  # its next segment
+                    return
+            except StorageError as problem:
+                logger.warning("Moving %s: %s", move.source.partition, problem.message)
+                self._end(move)
         self._tick_soon()
 
     def _exchange(self, move: FutureLog) -> None:

@@ -16,6 +16,7 @@ from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.cleaner_worker import CleanerProcess
 from ottla.log.config import LogConfig
 from ottla.log.directory import DirectoryState
+from ottla.log.errors import StorageError
 from ottla.log.files import OPEN_FILES_MAX
 from ottla.log.log import Log, SyncTicket
 from ottla.log.manager import LogManager, ManagerSettings
@@ -154,7 +155,10 @@ class Storage:
 
     def _sync(self, log: Log) -> None:
         """One sync a log at a time; what was appended meanwhile is the next one's."""
-        ticket = None if log in self._syncing else log.unsynced()
+        try:
+            ticket = None if log in self._syncing else log.unsynced()
+        except StorageError:
+            return  # there may be a descriptor the next time
         if ticket is not None:
             self._syncing[log] = None
             self._host.sync_later.sync(ticket.file, partial(self._synced, log, ticket))

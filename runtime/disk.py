@@ -45,7 +45,10 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """fdatasync: when it returns, contents and size survive a crash of the machine."""
+        """fdatasync: when it returns, contents and size survive a crash of the machine.
+
+        OSError is EIO also where room lacked (delayed allocation): what was not written will never be.
+        """
         ...
 
     def fileno(self) -> int:

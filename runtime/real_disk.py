@@ -97,6 +97,11 @@ class RealFile:
             self._syncs_running += 1
         try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            # The kernel calls the pages that found no room clean: they are lost, however much room there will be.
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(errno.EIO, f"a sync found no room: {error.strerror}", self.path) from error
+            raise
         finally:
             with _closing:
                 self._syncs_running -= 1

@@ -1,9 +1,13 @@
 """Group commit: many callers, one fdatasync."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
+
+_NOTHING_LOST = (errno.EMFILE, errno.ENFILE)
+"""Nothing could be opened, so nothing was synced: the next attempt may be as good as the first."""
 
 OnDone = Callable[[OSError | None], None]
 
@@ -58,11 +62,11 @@ class SyncLater:
         loop = asyncio.get_running_loop()
         for file, waiting in callers.items():
             error = results[file]
-            if error is not None:
+            if error is not None and error.errno not in _NOTHING_LOST:
                 self._failed.setdefault(file, error)
             for on_done in waiting:
                 # A handle each, so that the loop reports a callback that fails and still runs the others.
-                loop.call_soon(on_done, self._failed.get(file))
+                loop.call_soon(on_done, self._failed.get(file, error))
 
     def close(self) -> None:
         """Ends the thread once the running round is done."""

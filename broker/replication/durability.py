@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.replication.ports import PartitionLog, SyncTicket
+from ottla.log.errors import StorageError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.sync_later import SyncLater
 
@@ -16,12 +17,13 @@ class Durability:
     def __init__(self, sync_later: SyncLater) -> None:
         self._sync_later = sync_later
         self._waiting: dict[PartitionLog, OnStable] = {}
+        self._stuck: dict[PartitionLog, None] = {}
 
     def follow(self, log: PartitionLog, on_stable: OnStable) -> None:
         """Syncs until all of the log is stable; tells ``on_stable`` up to which offset after each round.
 
-        Asked again meanwhile, the newer callback takes the older one's place. A log that cannot be synced is not heard of
-        any more: its directory failed.
+        Asked again meanwhile, the newer callback takes the older one's place. A log whose directory failed is not heard of
+        any more.
         """
         running = log in self._waiting
         if log.abandoned:
@@ -32,6 +34,7 @@ class Durability:
 
     def moved(self, log: PartitionLog) -> None:
         """Another log took this one's place, with everything in it stable."""
+        self._stuck.pop(log, None)
         on_stable = self._waiting.pop(log, None)
         if on_stable is not None:
             on_stable(log.log_end_offset)
@@ -49,18 +52,32 @@ class Durability:
 
         self._sync_later.sync(sync, synced)
 
+    def retry(self) -> None:
+        """From time to time: what could not be synced for want of room or descriptors may be by now."""
+        stuck, self._stuck = self._stuck, {}
+        for log in stuck:
+            if log.abandoned:
+                self._waiting.pop(log, None)
+            else:
+                self._next(log)
+
     def _next(self, log: PartitionLog) -> None:
-        ticket = log.unsynced()
-        if ticket is None:
-            self._waiting.pop(log)(log.recovery_point)
-        else:
+        try:
+            ticket = log.unsynced()
+        except StorageError:
+            self._stuck[log] = None
+            return
+        if ticket is not None:
             self._sync_later.sync(ticket.file, partial(self._synced, log, ticket))
+        elif log.recovery_point < log.log_end_offset:  # it has to be read anew first
+            self._stuck[log] = None
+        else:
+            self._waiting.pop(log)(log.recovery_point)
 
     def _synced(self, log: PartitionLog, ticket: SyncTicket, error: OSError | None) -> None:
-        if error is not None:
-            self._waiting.pop(log, None)
-            if not log.abandoned:
-                log.root.failed(error)
+        if error is not None and not log.abandoned:
+            log.root.failed(error)  # after which it is abandoned, unless it may pass
+            self._stuck[log] = None
             return
         if log.abandoned:
             self._waiting.pop(log, None)

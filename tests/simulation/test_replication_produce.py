@@ -1,6 +1,7 @@
 """Producers: acks, refusals, duplicates, on the simulated network."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -238,6 +239,21 @@ def test_a_hundred_producers_share_a_sync(acks: int, monkeypatch: pytest.MonkeyP
         assert cluster.brokers[1].log().recovery_point == 500
 
     synced = count_syncs(monkeypatch)
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_synced_for_want_of_descriptors_is_synced_when_there_are_some() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), ottla_flush_before_ack="true")
+        client = await cluster.client()
+        await client.produce(b"first")
+        cluster.brokers[1].log().roll()  # a name to be made durable
+        repair = cluster.brokers[1].node.platter.fail("/data", errno.EMFILE, ("sync_directory",))
+        cluster.loop.call_later(2.5, repair)
+        start = cluster.loop.time()
+        assert (await client.produce(b"value", timeout_ms=10_000)).error_code == 0
+        assert 2 < cluster.loop.time() - start < 5
+
     run(scenario)
 
 

@@ -76,6 +76,19 @@ def test_closing_during_a_sync_waits_for_its_end(tmp_path: Path, monkeypatch: py
     assert caught.value.errno == errno.EBADF
 
 
+def test_a_sync_that_finds_no_room_lost_what_it_was_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DISK.open(str(tmp_path / "a"), create=True)
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", no_room)
+    with pytest.raises(OSError, match="found no room") as caught:
+        file.sync()
+    assert caught.value.errno == errno.EIO
+    file.close()
+
+
 def test_a_locked_directory_is_refused_until_released(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     lock = DISK.lock(path)
