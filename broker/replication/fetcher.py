@@ -287,15 +287,17 @@ class LeaderFetcher:
     ) -> None:
         try:
             self._carry_out(key, partition, follower, instruction, records)
-        except Exception as error:  # whatever it is, it is this partition's: the others are fetched on
-            # A batch that is not what its CRC says may be whole when fetched again, and a full disk may have room by then.
-            is_surprise = not isinstance(error, KafkaError | OSError) and not follower.retries
-            if is_told(follower.retries + 1):
-                logger.warning(
-                    "Could not replicate %s (try %d): %s", partition, follower.retries + 1, error, exc_info=is_surprise
-                )
-            log = partition.log
-            self._delay(key, partition, follower, follower.interrupted(log.log_end_offset, log.epochs.latest_epoch))
+        except Exception as error:  # noqa: BLE001 - it is this partition's, and logged: the others are fetched on
+            self._failed(key, partition, follower, error)
+
+    def _failed(self, key: Key, partition: Partition, follower: PartitionFollower, error: Exception) -> None:
+        """A batch that is not what its CRC says may be whole when fetched again, and a full disk may have room by then."""
+        tries = follower.retries + 1
+        if is_told(tries):
+            surprise = None if tries > 1 or isinstance(error, KafkaError | OSError) else error
+            logger.warning("Could not replicate %s (try %d): %s", partition, tries, error, exc_info=surprise)
+        log = partition.log
+        self._delay(key, partition, follower, follower.interrupted(log.log_end_offset, log.epochs.latest_epoch))
 
     def _carry_out(
         self,
@@ -368,12 +370,11 @@ class LeaderFetcher:
     def _cut(self, key: Key, partition: Partition, follower: PartitionFollower, cut: TruncateTo | RestartAt) -> None:
         self._session.remove(key)
 
-        def done(error: KafkaError | None) -> None:
+        def done(error: Exception | None) -> None:
             if error is None:
                 self._moved(key, partition, follower)
             else:
-                logger.warning("Could not truncate %s: %s", partition, error.message)
-                self._delay(key, partition, follower, follower.delay())
+                self._failed(key, partition, follower, error)
 
         how = self._truncations.cut if isinstance(cut, TruncateTo) else self._truncations.restart
         how(partition.log, cut.offset, lambda: self._is_current(key, partition, follower), done)

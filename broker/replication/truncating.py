@@ -23,7 +23,8 @@ CUT_PER_TURN = 50
 MANY = 16
 """From so many on, one sync of the file system costs less than one of each."""
 
-OnCut = Callable[[KafkaError | None], None]
+OnCut = Callable[[Exception | None], None]
+"""With what came of it. Whatever fails for one log fails for that one only."""
 
 
 class _Cut(NamedTuple):
@@ -90,7 +91,7 @@ class Truncations:
             return
         try:
             _truncate(cut, sync=True)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - told to who asked for the cut
             cut.on_done(error)
         else:
             cut.on_done(None)
@@ -106,11 +107,11 @@ class Truncations:
                     break
         refused = _lower_recovery_points(cuts)
         for cut in cuts:
-            error = refused.get(cut.log.root)
+            error: Exception | None = refused.get(cut.log.root)
             try:
                 if error is None:
                     _truncate(cut, sync=False)
-            except KafkaError as failure:
+            except Exception as failure:  # noqa: BLE001 - as above
                 error = failure
             if error is not None:
                 cut.on_done(error)
@@ -118,7 +119,7 @@ class Truncations:
                 self._durability.finish_cut(cut.log, partial(_finished, cut))
 
 
-def _finished(cut: _Cut, error: KafkaError | None) -> None:
+def _finished(cut: _Cut, error: Exception | None) -> None:
     if cut.is_wanted():
         cut.on_done(error)
 

@@ -15,7 +15,6 @@ from ottla.log.log import Log
 from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
-from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.sync_later import Syncable
@@ -57,7 +56,7 @@ class Bench:
         timers: Any = SimpleNamespace(call_later_ms=lambda _, turn: self.turns.append(turn))
         self.truncations = Truncations(timers, Durability(cast(Any, self.syncs)))
         self.done: list[TopicPartition] = []
-        self.refused: list[KafkaError] = []
+        self.refused: list[Exception] = []
         self.wanted = True
 
     def log(self, number: int) -> Log:
@@ -68,7 +67,7 @@ class Bench:
         return log
 
     def cut(self, log: Log, offset: int = CUT_TO) -> None:
-        def done(error: KafkaError | None) -> None:
+        def done(error: Exception | None) -> None:
             if error is None:
                 self.done.append(log.partition)
             else:
@@ -194,3 +193,27 @@ def test_logs_that_begin_anew_go_one_in_a_turn(bench: Bench) -> None:
         seen.append(sum(log.log_end_offset == 100 for log in logs))
         bench.turn()
     assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [2, 2 * MANY])
+@pytest.mark.parametrize("error", [OSError(5, "a disk's end"), ValueError("a mistake of ours")])
+def test_what_fails_for_one_log_does_not_keep_others_from_being_cut(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, count: int, error: Exception
+) -> None:
+    truncate = Log.truncate_to
+
+    def fail(log: Log, *arguments: Any, **options: Any) -> bool:
+        if log.partition.partition == 0:
+            raise error
+        return truncate(log, *arguments, **options)
+
+    logs = [bench.log(number) for number in range(count)]
+    monkeypatch.setattr(Log, "truncate_to", fail)
+    bench.truncations._turn_left = SYNCED_PER_TURN if count < MANY else 0
+    for log in logs:
+        bench.cut(log)
+    while bench.turns:
+        bench.turn()
+        bench.syncs.run()
+    assert bench.refused == [error]
+    assert cut_logs(logs) == len(bench.done) == count - 1
