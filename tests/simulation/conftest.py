@@ -5,8 +5,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.broker.server import Server
+from ottla.broker.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import PartitionView
+from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
 from ottla.testing.simulation.client import Client
@@ -52,6 +60,14 @@ class Rig:
         await self.until(
             lambda: all(name in self.image(number).topics_by_name for number in self.cluster.nodes if self.up(number))
         )
+
+    async def place(self, name: str, brokers: list[int], **config: str) -> None:
+        """Creates it with one partition on these, and waits until every broker knows."""
+        settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in config.items()]
+        topic = CreatableTopic(name, -1, -1, [CreatableReplicaAssignment(0, brokers)], settings)
+        answer = await self.client().ask_any(CreateTopicsRequest([topic], timeout_ms=1000), CreateTopicsResponse)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        await self.until(lambda: all(name in self.image(number).topics_by_name for number in self.cluster.nodes))
 
     def produce(self, topic: str, partition: int, interval_s: float = 0.05) -> SimulatedProducer:
         producer = SimulatedProducer(self.client(), History(topic, partition), interval_s)

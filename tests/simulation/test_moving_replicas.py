@@ -1,0 +1,135 @@
+"""Partitions that move to other brokers, in the simulated cluster: under load, given up, under faults."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from ottla.broker.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.broker.wire.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
+from ottla.broker.wire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from ottla.broker.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from ottla.runtime.errors import ErrorCode
+from ottla.testing.simulation.client import Unreachable
+from ottla.testing.simulation.workload import SimulatedProducer, check_history, read_partition
+from tests.simulation.conftest import Rig, play
+
+
+async def ask_to_move(rig: Rig, replicas: list[int] | None) -> int:
+    """The answer's error, of the request or of the partition."""
+    topic = ReassignableTopic("t", [ReassignablePartition(0, replicas)])
+    request = AlterPartitionReassignmentsRequest(1000, True, [topic])
+    answer = await rig.client().ask_any(request, AlterPartitionReassignmentsResponse)
+    return answer.error_code or answer.responses[0].partitions[0].error_code
+
+
+async def move(rig: Rig, replicas: list[int] | None) -> None:
+    assert await ask_to_move(rig, replicas) == ErrorCode.NONE
+
+
+async def ongoing(rig: Rig) -> int:
+    answer = await rig.client().ask_any(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
+    return sum(len(topic.partitions) for topic in answer.topics)
+
+
+async def all_is_there(rig: Rig, producer: SimulatedProducer) -> None:
+    await rig.goes_on(producer)  # with the leader of now, whose high watermark may have begun below the last one's
+    for user in rig.users:
+        user.cancel()
+    check_history(producer.history, await read_partition(rig.client(), "t", 0))
+
+
+def hosts(rig: Rig) -> list[int]:
+    """The brokers with a replica."""
+    brokers = {number: rig.server(number).broker for number in rig.cluster.nodes}
+    return [
+        number for number, broker in brokers.items() if broker is not None and ("t", 0) in broker.replicas.partitions
+    ]
+
+
+def test_a_partition_moves_to_other_brokers_under_load_and_leaves_nothing_behind() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.place("t", [1, 2], min_insync_replicas="1", retention_ms="-1")
+        producer = rig.produce("t", 0)
+        await rig.goes_on(producer)
+        await move(rig, [4, 3])
+        await rig.until(lambda: rig.view("t", 0).replicas == (4, 3))
+        await rig.goes_on(producer)
+        await rig.until(lambda: sorted(rig.view("t", 0).isr) == [3, 4])
+        assert (rig.view("t", 0).adding, rig.view("t", 0).removing, await ongoing(rig)) == ((), (), 0)
+        await rig.until(lambda: hosts(rig) == [3, 4])
+        await all_is_there(rig, producer)
+
+    play(scenario, plain_brokers=1)
+
+
+def test_a_move_to_a_broker_that_is_away_waits_for_it_or_is_given_up() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.place("t", [1, 2], min_insync_replicas="1", retention_ms="-1")
+        producer = rig.produce("t", 0)
+        await rig.goes_on(producer)
+        rig.cluster.nodes[4].kill()
+        await move(rig, [4])
+        await rig.until(lambda: rig.view("t", 0).adding == (4,))
+        await rig.goes_on(producer)
+        assert await ongoing(rig) == 1
+        await move(rig, None)
+        await rig.until(lambda: rig.view("t", 0).replicas == (1, 2))
+        await move(rig, [4])
+        await rig.restart(4)
+        await rig.until(lambda: rig.view("t", 0).replicas == (4,))
+        await rig.goes_on(producer)
+        await all_is_there(rig, producer)
+
+    play(scenario, plain_brokers=1)
+
+
+async def trouble(rig: Rig, rng: Random) -> None:
+    """Moves that begin, overtake each other and are given up, elections, and one machine at a time that is away."""
+    nodes = rig.cluster.nodes
+    for _ in range(25):
+        await asyncio.sleep(rng.choice([0.05, 0.2, 0.5, 1.5]))
+        down = [number for number, node in nodes.items() if node.process is None]
+        what = rng.random()
+        try:
+            if what < 0.5:
+                target = rng.sample(list(nodes), rng.choice([2, 3, 3, 4]))
+                await ask_to_move(rig, target if rng.random() < 0.85 else None)
+            elif what < 0.6:
+                await rig.client().ask_any(ElectLeadersRequest(0, None), ElectLeadersResponse)
+            elif what < 0.8 and not down:
+                node = nodes[rng.choice(list(nodes))]
+                (node.kill if rng.random() < 0.5 else node.crash)()
+            elif down:
+                nodes[down[0]].restart()
+        except Unreachable:
+            pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_moves_under_faults_lose_nothing_that_was_acknowledged_and_end(seed: int) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.place("t", [1, 2, 3], min_insync_replicas="2", retention_ms="-1")
+        producer = rig.produce("t", 0, 0.02)
+        await rig.goes_on(producer)
+        await trouble(rig, Random(seed))
+        for node in rig.cluster.nodes.values():
+            if node.process is None:
+                node.restart()
+        await rig.until(lambda: all(rig.up(number) for number in rig.cluster.nodes), 60)
+        await rig.until(lambda: is_at_rest(rig), 60)
+        await rig.until(lambda: hosts(rig) == sorted(rig.view("t", 0).replicas))
+        await all_is_there(rig, producer)
+
+    play(scenario, seed, plain_brokers=2)
+
+
+def is_at_rest(rig: Rig) -> bool:
+    view = rig.view("t", 0)
+    return not view.adding and not view.removing and sorted(view.isr) == sorted(view.replicas)
