@@ -7,13 +7,14 @@ from ottla.log.cleaner_job import CleaningJob, Pace
 from ottla.log.cleaner_map import DirtySection, KeyMap
 from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces
 from ottla.log.cleaner_transactions import TransactionTracker
-from ottla.log.cleaner_walk import note_keys
-from ottla.log.records import read_end_marker, records_block
+from ottla.log.cleaner_walk import RECORD_BYTES_MIN, note_keys
+from ottla.log.records import DECOMPRESSED_BYTES_MAX, read_end_marker, records_block
 from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
 
 _UNLIKE = UNLIKE | COMPRESSION_MASK
+_COUNT_MAX = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN  # what claims more is not read, and needs no room
 
 
 class Mapping:
@@ -26,11 +27,12 @@ class Mapping:
         self._map = KeyMap(job.dedupe_buffer_bytes)
         # A transaction that ended before the dirty part would otherwise seem to go on in it.
         self._transactions = TransactionTracker(entry for entry in aborted if entry.last_offset >= job.first_dirty)
-        self._unreadable: set[int] = set()
+        self._unreadable: dict[int, int] = {}
         self._full_at = -1
 
-    def section(self) -> tuple[DirtySection, set[int]]:
-        """The map, and the base offsets of batches whose records cannot be read: they are kept as they are.
+    def section(self) -> tuple[DirtySection, dict[int, int]]:
+        """The map, and the base offsets of batches whose records cannot be read: they are kept as they are. With each, how many
+        ordinals it has.
 
         Raises CorruptBatchError.
         """
@@ -61,21 +63,23 @@ class Mapping:
             if crc32c(view[at + CRC_START : following]) != crc:
                 check_crc(piece, read_header(piece, at), at)  # raises, and says more
             if base_offset + delta >= first_dirty:
-                if not keymap.has_room_for(count):
+                if count <= _COUNT_MAX and not keymap.has_room_for(count):
                     self._full_at = base_offset
                     break
                 if attributes & _UNLIKE:
-                    self._note(read_header(piece, at), view[at:following])
+                    count = self._note(read_header(piece, at), view[at:following])
                 else:
                     try:
                         note_keys(piece, count, keymap, at + HEADER_BYTES, following)
                     except KafkaError:
-                        self._unreadable.add(base_offset)
+                        count = self._note_unreadable(base_offset, count, following - at - HEADER_BYTES)
                 keymap.ordinal += count
             at = following
         return at
 
-    def _note(self, header: BatchHeader, batch: memoryview) -> None:
+    def _note(self, header: BatchHeader, batch: memoryview) -> int:
+        """How many ordinals the batch has."""
+        count, block = header.records_count, b""
         if header.is_control:
             marker = read_end_marker(batch, header)
             if marker is not None:
@@ -83,6 +87,13 @@ class Mapping:
         elif not self._transactions.is_aborted(header):
             try:
                 block = bytes(records_block(batch, header, self._job.inflated_bytes_max))
-                note_keys(block, header.records_count, self._map, 0, len(block))
+                note_keys(block, count, self._map, 0, len(block))
             except KafkaError:
-                self._unreadable.add(header.base_offset)
+                return self._note_unreadable(header.base_offset, count, len(block))
+        return count
+
+    def _note_unreadable(self, base_offset: int, count: int, size: int) -> int:
+        # Some of its keys may be in the map already, with ordinals below its count; a count that cannot be has none there.
+        ordinals = count if 0 <= count * RECORD_BYTES_MIN <= size else 0
+        self._unreadable[base_offset] = ordinals
+        return ordinals

@@ -41,7 +41,7 @@ class Rewriting:
         disk: Disk,
         job: CleaningJob,
         section: DirtySection,
-        unreadable: set[int],
+        unreadable: dict[int, int],
         aborted: list[AbortedTransaction],
         pace: Pace,
     ) -> None:
@@ -95,7 +95,7 @@ class Rewriting:
             ordinal = -1
             if last_offset >= first_offset and base_offset < end_offset:
                 ordinal = self._ordinal
-                self._ordinal += count
+                self._ordinal += self._unreadable.get(base_offset, count) if self._unreadable else count
                 if not attributes & UNLIKE and count and base_offset not in self._unreadable:
                     fate = fates[ordinal : ordinal + count]
                     dead = fate.count(DEAD)

@@ -8,7 +8,14 @@ All raise RecordError when the bytes are not ``count`` records: such a batch is 
 from ottla.log.cleaner_map import ALIVE, DEAD, KEY_BYTES_MAX, TOMBSTONE, KeyMap, map_key
 from ottla.log.records import RecordError, read_varint
 
+RECORD_BYTES_MIN = 7
 _SHIFT_END = 35  # a length is an int32: five bytes
+
+
+def require_room(count: int, size: int) -> None:
+    """Raises RecordError where so many records cannot be in so many bytes: logs of older versions may say anything."""
+    if not 0 <= count * RECORD_BYTES_MIN <= size:
+        raise RecordError(f"{count} records cannot be in {size} bytes")
 
 
 def note_keys(block: bytes, count: int, keymap: KeyMap, at: int, size: int) -> None:
@@ -16,6 +23,7 @@ def note_keys(block: bytes, count: int, keymap: KeyMap, at: int, size: int) -> N
 
     Keyless records are passed over: they do not survive.
     """
+    require_room(count, size - at)
     keys, tombstones, ordinal = keymap.keys, keymap.tombstones, keymap.ordinal
     try:
         for current in range(ordinal, ordinal + count):
@@ -56,8 +64,9 @@ def note_keys(block: bytes, count: int, keymap: KeyMap, at: int, size: int) -> N
 
 def fates_by_key(block: bytes, count: int, keys: dict[bytes, int]) -> bytearray:
     """The fate of each record of the clean part: it is dead when its key comes again in the dirty part."""
-    fates = bytearray(count)
     at, size = 0, len(block)
+    require_room(count, size)
+    fates = bytearray(count)
     try:
         for current in range(count):
             byte = block[at]
