@@ -94,9 +94,11 @@ class PartitionLeader:
     ) -> bool:
         """Takes in what the metadata log says of a partition that this broker leads; True if the epoch is a new one.
 
-        It replaces a pending proposal, whose late answer will then be ignored.
+        News replace a pending proposal, whose late answer will then be ignored. What an answer of the controller told before is no
+        news: a proposal that was made since may have been granted already, and its member must hold the high watermark back.
         """
         first_term, new_epoch = self.epoch < 0, epoch > self.epoch
+        known = not new_epoch and partition_epoch == self.partition_epoch
         followers = [replica for replica in replicas if replica != self.node_id]
         self.replicas = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
         self.partition_epoch = partition_epoch
@@ -108,7 +110,8 @@ class PartitionLeader:
             self.epoch = epoch
             self.epoch_start_offset = log_end_offset
             self._start_epoch(isr, now_ms)
-        self._set_isr(Committed(isr))
+        if not known:
+            self._set_isr(Committed(isr))
         return new_epoch
 
     def _start_epoch(self, isr: tuple[int, ...], now_ms: int) -> None:

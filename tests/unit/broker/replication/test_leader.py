@@ -263,6 +263,44 @@ def test_a_late_answer_means_nothing_once_metadata_came() -> None:
     assert leader.committed_isr == (1, 3)
 
 
+def test_metadata_that_an_answer_told_before_ends_no_later_proposal() -> None:
+    leader = make_leader(isr=(1, 2, 3))
+    for broker in (2, 3):
+        fetch(leader, broker, 100)
+    shrink = leader.propose_shrink(10**6)
+    assert shrink is None, "both have everything"
+    leader.appended(200, 2_000)
+    fetch(leader, 2, 200, now_ms=10**6)
+    shrink = leader.propose_shrink(10**6)
+    assert shrink is not None
+    assert leader.answered(shrink, Answer(0, 5, 9, (1, 2)), 10**6) is Outcome.ADOPT
+    leader.advance(10**6)
+    fetch(leader, 3, 200, now_ms=10**6)
+    expand(leader, 3)  # the controller may grant it before we hear of it
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1, 2))
+    leader.appended(300, 10**6)
+    fetch(leader, 2, 300, now_ms=2 * 10**6)
+    leader.advance(2 * 10**6)
+    assert leader.maximal_isr == (1, 2, 3)
+    assert leader.high_watermark == 200
+
+
+def test_a_follower_does_not_join_below_the_start_of_the_epoch() -> None:
+    leader = make_leader(isr=(1,), end=100, high_watermark=60)
+    fetch(leader, 2, 99)
+    assert leader.propose_expand(2) is None
+    fetch(leader, 2, 100)
+    assert leader.propose_expand(2) is not None
+
+
+def test_a_followers_end_goes_back_when_it_fetches_from_before() -> None:
+    leader = make_leader(isr=(1,), end=100, high_watermark=100)
+    fetch(leader, 2, 100)
+    fetch(leader, 2, 90)
+    assert leader.replicas[2].log_end_offset == 90
+    assert leader.propose_expand(2) is None, "a power cut took what it had"
+
+
 def test_the_end_of_the_log_is_certain_once_the_own_epoch_began_to_commit() -> None:
     leader = make_leader(end=100, high_watermark=60)
     assert not leader.has_committed_own_epoch()
