@@ -9,7 +9,8 @@ from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
 
 
 def routes(broker: BrokerContext) -> list[Route]:
-    def answer(request: RequestContext, body: ListGroupsRequest) -> None:
-        request.respond_message(ListGroupsResponse())
+    return [route("ListGroups", ListGroupsRequest, _answer)]
 
-    return [route("ListGroups", ListGroupsRequest, answer)]
+
+def _answer(request: RequestContext, body: ListGroupsRequest) -> None:
+    request.respond_message(ListGroupsResponse())

@@ -1,0 +1,1 @@
+"""Requests that no client sends, and a node that must stand them."""
