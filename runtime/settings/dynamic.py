@@ -10,7 +10,7 @@ from ottla.runtime.settings.security import missing_promise
 logger = logging.getLogger(__name__)
 
 _NO_TIERS = "there is no tiered storage"
-_ONE_LOOP = "it runs on one event loop"
+_ONE_LOOP = "a node runs on one event loop"
 _NO_THROTTLE = "replication is not throttled here: move replicas without a throttle"
 
 APPLIED = (
@@ -28,12 +28,12 @@ APPLIED = (
 
 WITHOUT_EFFECT = {
     "background.threads": _ONE_LOOP,
-    "log.cleaner.io.buffer.load.factor": "its map of keys is full when it is full",
-    "log.cleaner.io.buffer.size": "it reads what the system reads ahead",
+    "log.cleaner.io.buffer.load.factor": "the map of keys is used to its end",
+    "log.cleaner.io.buffer.size": "the system reads ahead",
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,
     "num.recovery.threads.per.data.dir": "logs are recovered one after another",
-    "num.replica.fetchers": "it has one fetcher for each leader's broker",
+    "num.replica.fetchers": "there is one fetcher for each broker that leads",
 }
 """Taken as in ``server.properties``: what speeds Kafka up and has nothing to turn here. A tool that sets them goes on."""
 

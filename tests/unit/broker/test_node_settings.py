@@ -72,7 +72,7 @@ def test_the_defaults_of_topics_are_the_logs_concern() -> None:
 def test_what_changes_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     Bench().set(OWN, "16", "num.io.threads")
-    assert "num.io.threads is 16 from now on: it changes nothing here, it runs on one event loop" in caplog.messages
+    assert "num.io.threads is 16 from now on: it changes nothing here, a node runs on one event loop" in caplog.messages
 
 
 # Which may change.
