@@ -31,6 +31,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections_max: int = UNLIMITED
     """``max.connections``: one more is closed at once."""
+    protected_listener: str = ""
+    """The listener between brokers, where it is one of several: ``max.connections`` must not end replication there."""
     descriptors_max: int = MANY.clients
     """Clients' share of the process's descriptors; one more is closed at once, for logs and peers need theirs."""
     connections_per_ip_max: int = UNLIMITED
@@ -55,6 +57,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             descriptors_max=descriptors.clients,
             connections_max=config.integer("max.connections"),
+            protected_listener=config.inter_broker_listener.name if len(config.client_listeners) > 1 else "",
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=address_counts(OVERRIDES, config.string(OVERRIDES)),
             memory_bytes_max=config.integer("queued.max.request.bytes"),

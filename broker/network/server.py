@@ -136,7 +136,8 @@ class NetworkServer:
         of_address = self._per_address.get(address, 0)
         self._visitors[connection] = _Visitor(connection, address)
         self._per_address[address] = of_address + 1
-        if len(self._visitors) > limits.connections_max:
+        is_protected = connection.counters.listener == limits.protected_listener
+        if len(self._visitors) > limits.connections_max and not is_protected:
             self._refuse(connection, f"max.connections={limits.connections_max} is reached")
             return
         if len(self._visitors) > limits.descriptors_max:

@@ -38,6 +38,11 @@ def test_settings_set_the_bounds() -> None:
     )
 
 
+def test_the_listener_between_brokers_is_protected_where_clients_have_another() -> None:
+    two = {"listeners": "PLAINTEXT://localhost:9092,INSIDE://localhost:9094", "inter.broker.listener.name": "INSIDE"}
+    assert ServerLimits.from_config(ServerConfig(NODE | two)).protected_listener == "INSIDE"
+
+
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", ":"])
 def test_an_override_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingError, match="is not address:number"):

@@ -134,6 +134,20 @@ def test_a_taken_address_is_an_error_at_once() -> None:
     run(main())
 
 
+def test_brokers_with_a_listener_of_their_own_come_in_where_clients_are_too_many() -> None:
+    async def main() -> None:
+        async with serving(ServerLimits(connections_max=1, protected_listener="INSIDE")) as site:
+            inside = await site.server.bind("INSIDE", "127.0.0.1", 0, ROUTES)
+            await site.server.start()
+            assert await (await site.connect()).exchange(b"a") == b"a"
+            assert await (await site.connect()).rest() == b""
+            broker = Client(*await asyncio.open_connection("127.0.0.1", inside))
+            assert await broker.exchange(b"b") == b"b"
+            await broker.close()
+
+    run(main())
+
+
 def test_a_limit_that_changes_holds_for_those_who_come_from_then_on() -> None:
     async def main() -> None:
         async with serving() as site:
