@@ -114,6 +114,13 @@ class Broker:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""
         self.lifecycle.start()
         self._work = asyncio.get_running_loop().create_task(self._come_up(on_ready), name="broker start")
+        self._work.add_done_callback(self._came_up)
+
+    def _came_up(self, work: "asyncio.Task[None]") -> None:
+        """A broker that is half up would stay so, and nobody would know why."""
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            self._on_fatal(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     async def _come_up(self, on_ready: Callable[[], None]) -> None:
         await self.lifecycle.caught_up.wait()
