@@ -34,7 +34,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     protected_listener: str = ""
     """The listener between brokers, where it is one of several: ``max.connections`` must not end replication there."""
     descriptors_max: int = MANY.clients
-    """Clients' share of the process's descriptors; one more is closed at once, for logs and peers need theirs."""
+    """Clients' share of the process's descriptors, for logs and peers need theirs; one more takes the place of one that was silent
+    for a while, or is closed at once."""
     connections_per_ip_max: int = UNLIMITED
     """``max.connections.per.ip``."""
     connections_per_ip_overrides: dict[str, int] = {}

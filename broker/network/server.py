@@ -49,7 +49,8 @@ class NetworkServer:
         self._per_address: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._relief_timer: asyncio.TimerHandle | None = None
-        self._refusals, self._shortages = Seldom(logger), Seldom(logger)
+        self._quiet: list[Connection] = []  # at the last sweep
+        self._refusals, self._shortages, self._evictions = Seldom(logger), Seldom(logger), Seldom(logger)
         self.counters: list[ListenerCounters] = []
         self.tables: dict[RouteTable, None] = {}
         self._all_gone: asyncio.Event | None = None
@@ -140,7 +141,7 @@ class NetworkServer:
         if len(self._visitors) > limits.connections_max and not is_protected:
             self._refuse(connection, f"max.connections={limits.connections_max} is reached")
             return
-        if len(self._visitors) > limits.descriptors_max:
+        if len(self._visitors) > limits.descriptors_max and not self._make_room():
             words = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
             self._refuse(connection, words)
             return
@@ -152,6 +153,17 @@ class NetworkServer:
         connection.counters.refused += 1
         self._refusals.warn("Closed the connection from %s: %s", connection.peer, reason)
         connection.close()
+
+    def _make_room(self) -> bool:
+        """Who said nothing for a while makes room for who comes: else a crowd that only sits there keeps everybody out."""
+        while self._quiet:
+            quiet = self._quiet.pop()
+            if quiet in self._visitors and not quiet.active and not quiet.in_flight and not quiet.closed:
+                words = "Closed the connection from %s, which was silent: clients have their %d descriptors"
+                self._evictions.warn(words, quiet.peer, self.limits.descriptors_max)
+                quiet.abort()
+                return True
+        return False
 
     def _forget(self, connection: Connection) -> None:
         visitor = self._visitors.pop(connection, None)
@@ -202,6 +214,7 @@ class NetworkServer:
 
     def _sweep(self, seconds: float) -> None:
         idle_seconds = self.limits.idle_ms_max / 1000
+        self._quiet = []
         for connection, visitor in list(self._visitors.items()):
             if connection.active:
                 connection.active = False
@@ -211,6 +224,10 @@ class NetworkServer:
             connection.trim()
             if connection.closed:
                 connection.abort()  # it had a sweep's time to take its last answers
-            elif 0 <= idle_seconds <= visitor.quiet_sweeps * seconds and not connection.in_flight:
+            elif connection.in_flight:
+                continue
+            elif 0 <= idle_seconds <= visitor.quiet_sweeps * seconds:
                 connection.close()
+            else:
+                self._quiet.append(connection)
         self._schedule_sweep()

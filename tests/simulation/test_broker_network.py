@@ -165,3 +165,27 @@ def test_who_fills_the_memory_and_does_nothing_is_closed_and_nobody_waits_meanwh
     assert simulate(program, 1) < 6
     told = [record.getMessage() for record in caplog.records if "queued.max.request.bytes" in record.getMessage()]
     assert 1 <= len(told) <= 6
+
+
+def test_who_says_nothing_makes_room_for_who_comes_when_descriptors_are_used_up() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        Broker(loop, ServerLimits(descriptors_max=3))
+        await asyncio.sleep(0.01)
+        busy, busy_writer = await asyncio.open_connection("broker", 9092)
+        silent, silent_writer = await asyncio.open_connection("broker", 9092)
+        waiting, waiting_writer = await asyncio.open_connection("broker", 9092)
+        waiting_writer.write(frame(1, b"never"))
+        early, early_writer = await asyncio.open_connection("broker", 9092)
+        assert await early.read() == b"", "nobody was silent for long, and yet there was room"
+        for number in range(10):
+            await asyncio.sleep(8)
+            busy_writer.write(frame(number, b"here"))
+            await busy.readexactly(12)
+        assert await converse(loop, 2, 5) == list(range(5))
+        assert await silent.read() == b""
+        assert not busy.at_eof()
+        assert not waiting.at_eof()
+        for writer in (busy_writer, silent_writer, waiting_writer, early_writer):
+            writer.close()
+
+    simulate(program, 1)
