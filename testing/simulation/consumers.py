@@ -247,7 +247,7 @@ async def list_offset(client: Client, leader: Leader, key: Key, timestamp: int) 
 class Searcher:
     """Looks for what a consumer has read: again at its offset, and by its time. Its records are of rising numbers, and so times."""
 
-    PAUSE_S = 0.15
+    PAUSE_S = 0.08
 
     def __init__(
         self,

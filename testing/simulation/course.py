@@ -237,9 +237,9 @@ class Run:
             check_history(producer.history, read[place])
         await self.until(self._all_quiet, "followers hear what is committed", 5.0)
         await self.until(self._all_hosted, "every broker has what the metadata says", 5.0)
+        self._check_sound()
         for topic in self._topics_kept():
             self.invariants.check_at_rest(topic.id)
-        self._check_sound()
         for dimension in self._dimensions:
             await dimension.check()
         if self.invariants.first is not None:

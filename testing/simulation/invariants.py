@@ -13,6 +13,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
 from ottla.log.cleaner_worker import Outcome
 from ottla.log.errors import DamagedLogError
+from ottla.log.log import Log
 from ottla.proto.metadata_pb2 import MetadataRecord
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import CommittedBatch
@@ -202,6 +203,12 @@ class Invariants:
         return image
 
     # --- partitions
+
+    def hosted(self, node: int, partition: Partition) -> None:
+        """A broker takes a partition on: with a log of its own, or what was deleted comes back."""
+        log = partition.log
+        if isinstance(log, Log) and log.topic_id not in (None, partition.topic_id):
+            self.violated("a log belongs to one topic", f"{partition}: broker {node} takes an earlier topic's log")
 
     def partition_led(self, node: int, partition: Partition) -> None:
         """A broker begins to lead an epoch: it must have everything that was ever acknowledged."""

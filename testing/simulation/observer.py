@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from ottla.broker.directories import METADATA_DIRECTORY
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.log.cleaner_manager import LogCleaner
 from ottla.log.log import Log
 from ottla.log.segment import Segment
@@ -45,6 +46,7 @@ def observed(invariants: Invariants) -> Iterator[None]:
             lambda partition, result, offset: invariants.high_watermark_moved(node(), partition),
         ),
         (Partition, "lead", led),
+        (ReplicaManager, "_create", lambda manager, result, replica: invariants.hosted(node(), result)),
     ]
     with ExitStack() as stack:
         for owner, name, after in hooks:

@@ -2,7 +2,7 @@
 
 from ottla.broker.wire.messages.fetch_response import PartitionData
 from ottla.log.batch import CorruptBatchError, check_crc, headers
-from ottla.log.records import decode_records
+from ottla.log.records import RecordError, decode_records
 from ottla.testing.simulation.compaction import Seen
 from ottla.testing.simulation.invariants import Batch, Invariants
 from ottla.testing.simulation.workload import BrokenPromise
@@ -24,8 +24,8 @@ def check_answer(
                     seen.append(Seen(offset, key, value))
             batches.append(Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc))
             following = header.next_offset
-    except CorruptBatchError as error:
-        raise BrokenPromise(f"{story}: given bytes that are no batch: {error.message}") from error
+    except (CorruptBatchError, RecordError) as error:
+        raise BrokenPromise(f"{story}: given bytes that are no batch: {error}") from error
     if following > data.high_watermark and batches:
         raise BrokenPromise(
             f"{story}: given records up to {following}, beyond the high watermark {data.high_watermark}"

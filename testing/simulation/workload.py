@@ -19,8 +19,8 @@ from ottla.broker.wire.messages.list_offsets_request import (
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
-from ottla.log.batch import headers
-from ottla.log.records import Record, decode_records, encode_batch
+from ottla.log.batch import CorruptBatchError, headers
+from ottla.log.records import Record, RecordError, decode_records, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Client, Unreachable
 
@@ -232,10 +232,13 @@ async def _fetch(
         raise BrokenPromise(f"fetch of {topic}-{partition} from {offset}: {ErrorCode(data.error_code).name}")
     view = memoryview(data.records or b"")
     records, following = [], offset
-    for position, header in headers(view):
-        for record in decode_records(view, header, position=position):
-            records.append((int(record.headers[0][1] or b"-1"), record.offset))
-        following = header.next_offset
+    try:
+        for position, header in headers(view):
+            for record in decode_records(view, header, position=position):
+                records.append((int(record.headers[0][1] or b"-1"), record.offset))
+            following = header.next_offset
+    except (CorruptBatchError, RecordError) as error:
+        raise BrokenPromise(f"fetch of {topic}-{partition} from {offset}: no records: {error}") from error
     return data.high_watermark, records, following
 
 

@@ -7,12 +7,14 @@ partitions change, come and go.
 from typing import Any
 
 from ottla.broker.replication import hosting, replica_manager
+from ottla.quorum.controller import controller, upkeep
 from ottla.quorum.controller.decisions.sweep import Change, Step, Sweep
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.workload import SMALL_SEGMENTS
 
 MANY, PARTITIONS = "many", 9
 CHANGES_MAX = 2
+PAUSE_MS = 15  # computing takes no time in the simulation
 TURN_COST = hosting.CREATION_COST + 2 * hosting.ROLE_COST
 _STEP = Sweep.step
 
@@ -26,6 +28,8 @@ class Sweeps(Dimension):
     one_in = 6
     limits: tuple[tuple[Any, str, Any], ...] = (
         (Sweep, "step", _small_step),
+        (controller, "PIECE_PAUSE_MS", PAUSE_MS),
+        (upkeep, "PIECE_PAUSE_MS", PAUSE_MS),
         (hosting, "TURN_COST", TURN_COST),
         (replica_manager, "TURN_COST", TURN_COST),
     )

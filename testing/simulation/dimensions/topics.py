@@ -13,6 +13,7 @@ from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.workload import RETRY_S, BrokenPromise, create_topic
 
 PAUSE_S = 0.4
+NAMES = 3
 DELETE_VERSION = 6
 DELETED = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -39,7 +40,7 @@ DIMENSION = Topics
 
 
 class TopicUser:
-    """Topics ``scratch-0``, ``scratch-1``, ...: each is created, and deleted once the next one was created."""
+    """Topics ``scratch-0`` to ``scratch-2``, again and again: each is created, and deleted once the next one was created."""
 
     def __init__(self, client: Client) -> None:
         self.rounds = 0
@@ -51,7 +52,8 @@ class TopicUser:
         """Until cancelled."""
         before, once = "", True
         while True:
-            name = f"scratch-{self.rounds}"
+            name = f"scratch-{self.rounds % NAMES}"
+            self._gone.pop(name, None)
             tries = await create_topic(self._client, name, 2, 3)
             self._there[name] = None
             if self.rounds:

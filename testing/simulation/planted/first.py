@@ -1,13 +1,7 @@
-"""Bugs to plant, and the runs that catch them: the proof that the simulation can fail.
+"""The first seven: what every run looks at."""
 
-Each takes one rule away. The runs are short lists of faults of their own, not drawn from the seed, so that they still catch
-their bug when the drawing or the timing of the servers changes.
-"""
-
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 from ottla.broker.replication import fetch_read
 from ottla.broker.replication.decisions import follower, leader
@@ -24,44 +18,14 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.runtime.key_value import KeyValueStore, Pair
 from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.planted.bug import PlantedBug, split_off
 
 _SECTION = KeyMap.section
 _COPY_TO = ImageSnapshots.copy_to
 _SAVE = ElectionStore.save
 _SETTLE = PendingFetch._settle
 
-Patch = tuple[Any, str, Callable[..., Any]]
-
-
-class PlantedBug(NamedTuple):
-    """``invariants``: any of them may be the first to notice."""
-
-    name: str
-    rule: str
-    patches: tuple[Patch, ...]
-    seed: int
-    faults: tuple[Fault, ...]
-    invariants: tuple[str, ...]
-    dimensions: tuple[str, ...] = ()
-
-
-@contextmanager
-def planted(bug: PlantedBug) -> Iterator[None]:
-    """The program has the bug for the length of the block."""
-    with ExitStack() as stack:
-        for owner, name, wrong in bug.patches:
-            stack.enter_context(patch.object(owner, name, wrong))
-        yield
-
-
-def _split(time_ms: int, node: int, duration_ms: int) -> tuple[Fault, ...]:
-    """One node is cut off from the others while clients still reach it: it goes on as the leader it was."""
-    one, others = f"node-{node}", [f"node-{each}" for each in (1, 2, 3) if each != node]
-    ways = [way for other in others for way in ((one, other), (other, one))]
-    return tuple(Fault(time_ms, "cut", way, duration_ms) for way in ways)
-
-
-SPLITS = (*_split(200, 1, 3000), *_split(4500, 2, 3000))
+SPLITS = (*split_off(200, 1, 3000), *split_off(4500, 2, 3000))
 POWER_CUTS = tuple(Fault(300 + 2500 * number, "crash", (f"node-{number + 1}",), 200) for number in range(3))
 LATE_POWER_CUTS = tuple(Fault(6000 + 700 * number, "crash", (f"node-{number + 1}",), 200) for number in range(3))
 """After the stores were synced once: an election state is there, and it is an old one."""
@@ -134,7 +98,7 @@ def _drops_one_key(keymap: KeyMap, first_offset: int, end_offset: int) -> DirtyS
     return section._replace(fates=section.fates[:oldest] + bytes([DEAD]) + section.fates[oldest + 1 :])
 
 
-BUGS = (
+FIRST = (
     PlantedBug(
         "acknowledge before the ISR has it",
         "Partition.has_committed: acks=all waits for the high watermark",

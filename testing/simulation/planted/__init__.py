@@ -1,0 +1,15 @@
+"""Bugs to plant, and the runs that catch them: the proof that the simulation can fail.
+
+Each takes one rule away. The runs are short lists of faults of their own, not drawn from the seed, so that they still catch
+their bug when the drawing or the timing of the servers changes.
+"""
+
+from ottla.testing.simulation.planted.bug import PlantedBug, planted
+from ottla.testing.simulation.planted.first import FIRST
+from ottla.testing.simulation.planted.logs import LOGS
+from ottla.testing.simulation.planted.membership import MEMBERSHIP
+from ottla.testing.simulation.planted.views import VIEWS
+
+__all__ = ["BUGS", "PlantedBug", "planted"]
+
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *VIEWS)
