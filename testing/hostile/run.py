@@ -35,6 +35,8 @@ from ottla.testing.simulation.cluster import CLIENT_PORT, SimulatedCluster
 
 REQUESTS = 500
 TOPIC_EVERY = 50
+PIPELINED, PIPELINED_BYTES_MAX = 0.1, 100_000
+"""So many go out together with what was sent before."""
 SETTINGS = {"default.replication.factor": "1", "min.insync.replicas": "1"}
 HOST = "node-1"
 LOOK_S = 0.02
@@ -132,7 +134,10 @@ class Siege:
         content = request(self._maker, key, version, number, self._rng)
         if not content:
             return
-        self._last = data = sent(mutated(content, self._rng), self._rng)
+        data = sent(mutated(content, self._rng), self._rng)
+        if self._rng.random() < PIPELINED:
+            data = self._last + data
+        self._last = data[:PIPELINED_BYTES_MAX]
         if self._trace:
             sys.stdout.write(f"{number} API {key} version {version}: {data.hex()}\n")
         if self._visit is None:
