@@ -9,6 +9,7 @@ from ottla.broker.replication.decisions.fetch_session import Wanted
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.ports import Read
 from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.log.batch import holds_records
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -18,6 +19,8 @@ READ_COMMITTED = 1
 FIRST_FROM_FOLLOWERS = 11
 NO_RECORDS = b""
 PLENTY = 2**31
+EMPTY_READS_MAX = 200
+"""A read is of one segment, and older versions left an empty batch in each: so many take a few milliseconds of the loop."""
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -95,13 +98,9 @@ def read(
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), offset < limit
     size = max(0, min(max_bytes, wanted[5]))
     found = log.read(offset, size, limit, minimum_one=minimum_one, wait=wait)
+    if not reader.is_follower and found.next_offset < limit and not holds_records(found.data):
+        found = _past_empty_batches(partition, found, size, limit, minimum_one=minimum_one, wait=wait)
     data = found.data
-    while not reader.is_follower and found.next_offset < limit and not holds_records(data):
-        # Compaction left batches without records. An answer of nothing else makes clients believe that a record was too large.
-        further = log.read(found.next_offset, size, limit, minimum_one=True, wait=wait)
-        if not further.data:
-            break  # what is left below the limit was compacted away
-        found, data = further, further.data
     if not data:
         # Nothing, though one batch was to be given: what lies below the limit was compacted away.
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), not minimum_one
@@ -110,6 +109,24 @@ def read(
     if aborted is not None:
         aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
     return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None), found.next_offset < limit
+
+
+def _past_empty_batches(
+    partition: Partition, found: Read, size: int, limit: int, *, minimum_one: bool, wait: bool
+) -> Read:
+    """What lies behind batches that compaction left without records, or the last of these if there is nothing else up to the limit.
+
+    An answer of nothing else makes clients believe that a record was too large for it.
+    """
+    for _ in range(EMPTY_READS_MAX):
+        further = partition.log.read(found.next_offset, size, limit, minimum_one=minimum_one, wait=wait)
+        if not further.data:
+            # Compacted away up to the limit; or it does not fit, and comes when it is its turn to be larger.
+            return found if minimum_one else further
+        found = further
+        if found.next_offset >= limit or holds_records(found.data):
+            break
+    return found
 
 
 def note_follower(

@@ -4,6 +4,8 @@ import asyncio
 
 import msgspec
 
+from ottla.broker.replication import fetch_read
+from ottla.broker.replication.fetch_read import Reader
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.log.batch import read_header
@@ -236,6 +238,16 @@ def test_a_reader_is_led_past_batches_that_compaction_emptied() -> None:
         for start, size, found in ((0, 1, [10]), (0, 140, [10, 11]), (0, 1 << 20, [0, 5, 10, 11, 15]), (6, 1, [10])):
             answer = await client.fetch(start, partition_bytes=size)
             assert (answer.error_code, offsets(answer.records)) == (0, found)
+        manager = cluster.brokers[1].manager
+        assert manager is not None
+        wanted = (0, -1, 0, -1, -1, 1 << 20, b"", -1)
+        for size, places in (
+            (61, []),
+            (100, [10]),
+            (140, [10, 11]),
+        ):  # as a partition that is not the first in its answer
+            part, more = fetch_read.read(manager.partitions[TOPIC, 0], wanted, Reader(12), size, minimum_one=False)
+            assert (offsets(part[7]), more) == (places, True)
         for start in (11, 15):  # to the end there is nothing else, and a reader has to come to the end
             assert offsets((await client.fetch(start, partition_bytes=1)).records) == [15]
 
