@@ -26,6 +26,8 @@ LEAST_A_SEED = {
     "records read": 60,
     "found again": 5,
     "of compacted topics read": 10,
+    "names used again": 1,
+    "records deleted": 1,
     "bursts": 2,
     "unregistered": 0.05,
     "fetches of all that was hoarded": 3,
