@@ -430,6 +430,7 @@ class FetchRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     CAN_VOTE_FIELD_NUMBER: _builtins.int
+    LAST_MARK_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     last_epoch: _builtins.int
     high_watermark: _builtins.int
@@ -437,6 +438,8 @@ class FetchRequest(_message.Message):
     max_bytes: _builtins.int
     can_vote: _builtins.bool
     """a controller; a plain broker syncs nothing"""
+    last_mark: _builtins.int
+    """which last_epoch it is, as its leader marked it; 0: not known"""
     def __init__(
         self,
         *,
@@ -446,10 +449,11 @@ class FetchRequest(_message.Message):
         max_wait_ms: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
         can_vote: _builtins.bool = ...,
+        last_mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_vote", b"can_vote", "high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_vote", b"can_vote", "high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "last_mark", b"last_mark", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -526,12 +530,15 @@ class FetchSnapshotResponse(_message.Message):
     CHECKSUM_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     size: _builtins.int
     """of the whole snapshot"""
     checksum: _builtins.int
     """CRC-32C of the whole snapshot"""
     data: _builtins.bytes
+    mark: _builtins.int
+    """of its epoch; 0: not known"""
     @_builtins.property
     def snapshot(self) -> Global___OffsetAndEpoch: ...
     @_builtins.property
@@ -547,10 +554,11 @@ class FetchSnapshotResponse(_message.Message):
         checksum: _builtins.int = ...,
         data: _builtins.bytes = ...,
         voters: Global___VoterSet | None = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data", "position", b"position", "size", b"size", "snapshot", b"snapshot", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data", "mark", b"mark", "position", b"position", "size", b"size", "snapshot", b"snapshot", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ottla.log.batch import BatchHeader, check_crc, headers
 from ottla.log.records import ControlType, Record, control_type_of, decode_records, encode_batch
-from ottla.quorum.control_records import check_kraft_version, decode_voters
+from ottla.quorum.control_records import check_kraft_version, decode_voters, mark_of
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.raft.messages import NO_RECORDS, BatchInfo, Records
 from ottla.quorum.raft.voters import VoterSet
@@ -29,8 +29,8 @@ def parse_batches(data: bytes) -> Records:
     found, end = [], 0
     for position, header in headers(data):
         check_crc(data, header, position)
-        voters = batch_voters(data, header, position)
-        found.append(BatchInfo(header.base_offset, header.last_offset, header.leader_epoch, voters))
+        voters, mark = batch_voters(data, header, position), batch_mark(data, header, position)
+        found.append(BatchInfo(header.base_offset, header.last_offset, header.leader_epoch, voters, mark))
         end = position + header.size_bytes
     return Records(data[:end], tuple(found))
 
@@ -47,6 +47,13 @@ def batch_voters(data: bytes, header: BatchHeader, position: int) -> VoterSet | 
         elif kind == ControlType.KRAFT_VOTERS:
             voters = decode_voters(value)
     return voters
+
+
+def batch_mark(data: bytes, header: BatchHeader, position: int) -> int:
+    """Of the epoch that begins with a control batch; 0 where there is none."""
+    if not header.is_control:
+        return 0
+    return next((mark_of(record) for record in decode_records(data, header, position=position)), 0)
 
 
 def committed_batches(data: bytes, from_offset: int) -> Iterator[CommittedBatch]:

@@ -17,8 +17,8 @@ LOST_ITS_LOG = (
 )
 
 HISTORY_GONE = (
-    "the leader lacks what was committed here: the disk of another controller went back in time or was replaced. Started again, this "
-    "node goes by the leader's log, and what that lacks is lost; stop the others and restore their disks if it must not be. See "
+    "the disk of a controller went back in time or was replaced, and the others may lack what was committed here. Started again, in the next "
+    "epoch at the latest, this node goes by their log, and what that lacks is lost; stop them and restore their disks if it must not be. See "
     "docs/quorum.md, Lost disks"
 )
 

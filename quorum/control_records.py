@@ -15,9 +15,11 @@ from ottla.runtime.identifiers import ZERO_ID
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+_INT64 = Struct(">q")
 _KRAFT_VERSION = Struct(">hh")  # of the message, the level
 _UINT16 = Struct(">H")
 LISTENER = "CONTROLLER"
+MARK_HEADER = "epoch-mark"
 _NO_TAGS = b"\x00"
 
 
@@ -27,10 +29,24 @@ class UnreadableLevelError(KafkaError):
 
 def control_batch(instruction: AppendControl, now_ms: int) -> bytearray:
     """The batch for an AppendControl instruction; ``now_ms`` since 1970."""
+    mark = ((MARK_HEADER, _INT64.pack(instruction.mark)),) if instruction.mark else ()
     records = [
-        Record(instruction.offset + index, now_ms, *_encode(record)) for index, record in enumerate(instruction.records)
+        Record(instruction.offset + index, now_ms, *_encode(record), () if index else mark)
+        for index, record in enumerate(instruction.records)
     ]
     return encode_batch(records, base_offset=instruction.offset, leader_epoch=instruction.epoch, control=True)
+
+
+def mark_of(record: Record) -> int:
+    """Of the epoch that begins with this control record, as its leader gave it; 0 where it gave none. Raises KafkaError
+    (CORRUPT_MESSAGE)."""
+    value = next((value for key, value in record.headers if key == MARK_HEADER), None)
+    if value is None:
+        return 0
+    if len(value) != _INT64.size:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the mark of an epoch cannot be read")
+    mark: int = _INT64.unpack(value)[0]
+    return mark
 
 
 def _encode(record: LeaderChange | KRaftVersion | Voters) -> tuple[bytes, bytes]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 
 from ottla.log.batch import BatchHeader, headers
-from ottla.quorum.batches import batch_voters
+from ottla.quorum.batches import batch_mark, batch_voters
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.voters import VoterHistory, VoterSet
@@ -51,7 +51,10 @@ def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary
     base = snapshots.at_or_after(start) if snapshots is not None and start > 0 else None
     latest = snapshots.latest if snapshots is not None else None
     epochs = tuple((epoch, first) for epoch, first in log.epochs.entries() if first < end)
-    return LogSummary(start, base.epoch if base is not None else 0, end, end, epochs, latest)
+    marks = {header.leader_epoch: mark for data, at, header in _batches(log) if (mark := batch_mark(data, header, at))}
+    if base is not None and snapshots is not None and (description := snapshots.describe(base)) and description.mark:
+        marks.setdefault(base.epoch, description.mark)
+    return LogSummary(start, base.epoch if base is not None else 0, end, end, epochs, latest, marks)
 
 
 def voter_history(log: MetadataLog, static: VoterSet, snapshots: SnapshotFiles | None) -> VoterHistory:

@@ -114,6 +114,7 @@ def _put_fetch(message: pb.QuorumRequest, request: Any) -> None:
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         can_vote=request.can_vote,
+        last_mark=request.last_mark,
     )
     message.fetch.CopyFrom(body)
 
@@ -186,6 +187,7 @@ _REQUEST_READERS: dict[str, Callable[[Any, dict[str, Any]], Request]] = {
         max_wait_ms=body.max_wait_ms,
         max_bytes=body.max_bytes,
         can_vote=body.can_vote,
+        last_mark=body.last_mark,
         **fields,
     ),
     "fetch_snapshot": lambda body, fields: FetchSnapshotRequest(
@@ -237,6 +239,7 @@ def _put_fetch_snapshot_response(message: pb.QuorumResponse, response: Any) -> N
         checksum=response.checksum,
         voters=None if response.voters is None else voters_to_proto(response.voters),
         data=response.data,
+        mark=response.mark,
     )
     message.fetch_snapshot.CopyFrom(body)
 
@@ -297,6 +300,7 @@ def _read_fetch_snapshot_response(body: pb.FetchSnapshotResponse, fields: dict[s
         checksum=body.checksum,
         voters=voters_from_proto(body.voters) if body.HasField("voters") else None,
         data=body.data,
+        mark=body.mark,
         **fields,
     )
 

@@ -22,6 +22,9 @@ from ottla.quorum.snapshotting import SnapshotTaker
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.clock import Clock
 
+_FORGOTTEN = (do.FaultKind.COMMITTED_TRUNCATION, do.FaultKind.TWO_LEADERS)
+"""What nobody can do but a disk that went back in time, or was replaced."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -139,5 +142,5 @@ class Performer:
         self._delivery.leader_changed(instruction)
 
     def _fault(self, instruction: do.Fault) -> None:
-        advice = f"; {HISTORY_GONE}" if instruction.kind is do.FaultKind.COMMITTED_TRUNCATION else ""
+        advice = f"; {HISTORY_GONE}" if instruction.kind in _FORGOTTEN else ""
         self._driver.fail(f"{instruction.kind}: {instruction.detail}{advice}")

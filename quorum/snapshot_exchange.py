@@ -96,14 +96,14 @@ class SnapshotExchange:
         of the loop; until it has it, the node takes part in the quorum and commits wait."""
         assert self._files is not None, "who keeps no snapshots asks for none"
         snapshot = instruction.snapshot
-        description = SnapshotDescription(instruction.size, instruction.checksum, instruction.voters)
+        description = SnapshotDescription(instruction.size, instruction.checksum, instruction.voters, instruction.mark)
         if not self._files.keep_received(snapshot, description):
             _logger.warning("the snapshot at %d arrived damaged; it is fetched again", snapshot.offset)
             return SnapshotInstalled(None)
         self._log.truncate_fully_and_start_at(snapshot.offset)
         self._files.remove_older(snapshot)
         self._give_listener(snapshot)
-        return SnapshotInstalled(snapshot, instruction.voters)
+        return SnapshotInstalled(snapshot, instruction.voters, instruction.mark)
 
     def _give_listener(self, snapshot: OffsetAndEpoch) -> None:
         self._untold = snapshot

@@ -28,11 +28,13 @@ _logger = logging.getLogger(__name__)
 
 
 class SnapshotDescription(msgspec.Struct, frozen=True):
-    """``checksum`` is CRC-32C over ``size`` bytes; ``voters`` None when only the configuration ever named them."""
+    """``checksum`` is CRC-32C over ``size`` bytes; ``voters`` None when only the configuration ever named them; ``mark`` of its epoch
+    (see LogSummary), 0 where that is not known."""
 
     size: int
     checksum: int
     voters: VoterSet | None = None
+    mark: int = 0
 
 
 class SnapshotFiles:

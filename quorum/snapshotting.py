@@ -110,7 +110,9 @@ class SnapshotTaker:
         if taken is None or not self._is_news(taken[0]):
             await on_thread(self._files.discard_taken)
             return
-        snapshot, description = taken[0], msgspec.structs.replace(taken[1], voters=self._voters_at(taken[0].offset))
+        snapshot = taken[0]
+        mark = self._state.log.marks.get(snapshot.epoch, 0)
+        description = msgspec.structs.replace(taken[1], voters=self._voters_at(snapshot.offset), mark=mark)
         await on_thread(partial(self._files.freeze_taken, snapshot, description))
         if self._stopped:
             return  # the next start finds it
@@ -214,5 +216,10 @@ def read_piece(files: SnapshotFiles | None, response: FetchSnapshotResponse, max
         _logger.error("the snapshot at %d cannot be read: %s", response.snapshot.offset, error)
         return msgspec.structs.replace(response, error=ErrorCode.KAFKA_STORAGE_ERROR)
     return msgspec.structs.replace(
-        response, size=description.size, checksum=description.checksum, voters=description.voters, data=data
+        response,
+        size=description.size,
+        checksum=description.checksum,
+        voters=description.voters,
+        data=data,
+        mark=description.mark,
     )

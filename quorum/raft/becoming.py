@@ -131,7 +131,8 @@ def become_leader(state: RaftState) -> None:
     become(state, role, Cause.VOTES_WON)
     state.candidacies = 0
     voters = tuple(voter.key for voter in state.voters.latest.voters)
-    append_control(state, role.epoch, LeaderChange(state.key.id, voters, granting), *_missing_voters(state))
+    mark = rules.epoch_mark(state.key.id, state.now_ms) if state.settings.marks_epochs else 0
+    append_control(state, role.epoch, mark, LeaderChange(state.key.id, voters, granting), *_missing_voters(state))
     if len(others) > 0:
         state.arm(Timer.CHECK_QUORUM, check_quorum_ms(state))
         state.arm(Timer.BEGIN_QUORUM, state.settings.fetch_timeout_ms // 2)
@@ -149,11 +150,11 @@ def _missing_voters(state: RaftState) -> tuple[KRaftVersion | Voters, ...]:
     return (KRaftVersion(VOTERS_IN_LOG), Voters(state.voters.latest.with_voter(own)))
 
 
-def append_control(state: RaftState, epoch: int, *records: LeaderChange | KRaftVersion | Voters) -> None:
+def append_control(state: RaftState, epoch: int, mark: int, *records: LeaderChange | KRaftVersion | Voters) -> None:
     """One batch, in force at once."""
     offset = state.log.end
-    state.emit(AppendControl(offset, epoch, records))
-    state.log.append(epoch, offset, offset + len(records))
+    state.emit(AppendControl(offset, epoch, records, mark))
+    state.log.append(epoch, offset, offset + len(records), mark)
     for record in records:
         if isinstance(record, Voters):
             state.voters.append(offset, record.voters)

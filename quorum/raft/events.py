@@ -83,6 +83,7 @@ class SnapshotInstalled(msgspec.Struct, frozen=True):
 
     snapshot: OffsetAndEpoch | None
     voters: VoterSet | None = None
+    mark: int = 0
 
 
 class UpgradeRequested(msgspec.Struct, frozen=True):

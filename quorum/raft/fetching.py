@@ -49,6 +49,7 @@ def send_fetch(state: RaftState, peer: int, endpoint: Endpoint, offset: int) -> 
         max_wait_ms=min(state.settings.fetch_max_wait_ms, state.settings.fetch_timeout_ms // 2),
         max_bytes=state.settings.fetch_max_bytes,
         can_vote=state.settings.can_vote,
+        last_mark=state.log.last_mark,
     )
     state.send(peer, endpoint, request)
 
@@ -114,7 +115,7 @@ def _append(state: RaftState, peer: int, records: Records) -> None:
         return
     state.emit(AppendBatches(records.data, records.batches))
     for batch in records.batches:
-        state.log.append(batch.epoch, batch.base_offset, batch.last_offset + 1)
+        state.log.append(batch.epoch, batch.base_offset, batch.last_offset + 1, batch.mark)
         if batch.voters is not None:
             state.voters.append(batch.base_offset, batch.voters)
             voter_tracking.voters_changed(state)

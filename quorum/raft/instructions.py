@@ -72,11 +72,12 @@ class Voters(msgspec.Struct, frozen=True):
 
 
 class AppendControl(msgspec.Struct, frozen=True):
-    """Append one control batch at ``offset`` (the log's end)."""
+    """Append one control batch at ``offset`` (the log's end). ``mark``: of the epoch that begins with it."""
 
     offset: int
     epoch: int
     records: tuple[LeaderChange | KRaftVersion | Voters, ...]
+    mark: int = 0
 
 
 class TruncateTo(msgspec.Struct, frozen=True):
@@ -129,6 +130,7 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
     size: int
     checksum: int
     voters: VoterSet | None
+    mark: int = 0
 
 
 class FaultKind(StrEnum):

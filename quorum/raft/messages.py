@@ -64,12 +64,14 @@ class EndQuorumEpochResponse(Response, frozen=True, kw_only=True):
 
 
 class BatchInfo(msgspec.Struct, frozen=True):
-    """A record batch as the core sees it. ``voters``: the set a control batch carries, if it does."""
+    """A record batch as the core sees it. ``voters``: the set a control batch carries, if it does. ``mark``: of the leader whose epoch
+    begins with it (see LogSummary)."""
 
     base_offset: int
     last_offset: int
     epoch: int
     voters: VoterSet | None = None
+    mark: int = 0
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -84,7 +86,8 @@ NO_RECORDS = Records()
 
 class FetchRequest(Request, frozen=True, kw_only=True):
     """Asks for records from ``offset``: which says that the sender holds all below it durably, the last in
-    ``last_epoch``. A plain broker says that it cannot vote: it syncs nothing."""
+    ``last_epoch``, which its leader marked with ``last_mark`` (0: not known). A plain broker says that it cannot vote: it
+    syncs nothing."""
 
     offset: int
     last_epoch: int
@@ -92,6 +95,7 @@ class FetchRequest(Request, frozen=True, kw_only=True):
     max_wait_ms: int
     max_bytes: int
     can_vote: bool = True
+    last_mark: int = 0
 
 
 class FetchResponse(Response, frozen=True, kw_only=True):
@@ -113,7 +117,8 @@ class FetchSnapshotRequest(Request, frozen=True, kw_only=True):
 
 
 class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
-    """``checksum`` (CRC-32C) and ``size`` (bytes) are the whole snapshot's; ``voters`` those in force at its end."""
+    """``checksum`` (CRC-32C) and ``size`` (bytes) are the whole snapshot's; ``voters`` those in force at its end; ``mark`` of its epoch
+    (see LogSummary)."""
 
     snapshot: OffsetAndEpoch | None = None
     position: int = 0
@@ -121,6 +126,7 @@ class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
     checksum: int = 0
     voters: VoterSet | None = None
     data: bytes = b""
+    mark: int = 0
 
 
 class AddVoterRequest(Request, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ def redirect(state: RaftState, request: FetchRequest, token: Any) -> bool:
     if rules.needs_snapshot(state.log, request.offset, request.last_epoch):
         state.respond(token, FetchResponse(snapshot=state.log.snapshot, **fields))
         return True
-    diverging = rules.divergence(state.log, request.offset, request.last_epoch)
+    diverging = rules.divergence(state.log, request.offset, request.last_epoch, request.last_mark)
     if diverging is not None:
         state.respond(token, FetchResponse(diverging=diverging, **fields))
         return True

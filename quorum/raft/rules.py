@@ -114,12 +114,19 @@ def needs_snapshot(log: LogSummary, offset: int, last_epoch: int) -> bool:
     return offset == log.start and log.start > 0 and last_epoch != log.base_epoch
 
 
-def divergence(log: LogSummary, offset: int, last_epoch: int) -> OffsetAndEpoch | None:
+def epoch_mark(node_id: int, now_ms: int) -> int:
+    """What tells an epoch from one of the same number that another leader, or this one, began in a history that was forgotten."""
+    return (now_ms & 0xFF_FFFF_FFFF) << 20 | (node_id & 0xF_FFFF) | 1 << 61
+
+
+def divergence(log: LogSummary, offset: int, last_epoch: int, last_mark: int = 0) -> OffsetAndEpoch | None:
     """Log matching (dissertation 3.5, KIP-595): None if the fetcher's log is a prefix of ours; else the last place where it
-    might be."""
+    might be. An epoch that somebody else began is none of ours."""
     if offset == 0:
         return None
     found = log.end_offset_for(last_epoch)
+    if found.epoch == last_epoch and last_mark and log.marks.get(last_epoch, last_mark) != last_mark:
+        return log.end_offset_for(last_epoch - 1)
     return None if found.epoch == last_epoch and found.offset >= offset else found
 
 

@@ -28,6 +28,9 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     # than an election takes on a busy machine, or two candidates of one epoch split the votes.
     succession_step_ms: int = 100
     observer_session_ms: int = 300_000
+    # Ours. Whether a leader marks its epoch (LogSummary). The model checker does not: nobody forgets there, and to it the same epoch by
+    # another leader of another walk is the same.
+    marks_epochs: bool = True
     can_vote: bool = True  # a controller, that may become a voter; False: a plain broker
     fetch_from_any_voter: bool = False  # observers only: committed records come from any voter
     # Ours. How long an observer at most avoids a source that failed, doubled with each failure in a row.

@@ -86,7 +86,7 @@ def _take(state: RaftState, download: Download, response: FetchSnapshotResponse)
     download.position += len(response.data)
     if rules.snapshot_is_whole(download.position, response):
         download.installing = True
-        state.emit(InstallSnapshot(download.snapshot, response.size, response.checksum, response.voters))
+        state.emit(InstallSnapshot(download.snapshot, response.size, response.checksum, response.voters, response.mark))
     elif not response.data:
         state.back_off(download.source)
 
@@ -100,7 +100,7 @@ def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:
         role.download = None
     if event.snapshot is None:
         return
-    state.log.restart_at(event.snapshot)
+    state.log.restart_at(event.snapshot, event.mark)
     state.voters.replace(event.snapshot.offset, event.voters)
     elections.leave_campaign(state)
     commitment.raise_high_watermark(state, event.snapshot.offset)

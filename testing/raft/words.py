@@ -38,15 +38,18 @@ def describe_instruction(instruction: do.Instruction) -> str:
             return ""
 
 
+_UNSPOKEN = {"cluster_id", "sender", "receiver", "max_wait_ms", "max_bytes", "can_vote", "endpoint", "last_mark"}
+
+
 def describe_request(request: Request) -> str:
     name = type(request).__name__.removesuffix("Request")
-    shown = _fields(request, {"cluster_id", "sender", "receiver", "max_wait_ms", "max_bytes", "can_vote", "endpoint"})
+    shown = _fields(request, _UNSPOKEN)
     return f"{name}({shown})"
 
 
 def describe_response(response: Response) -> str:
     name = type(response).__name__
-    shown = _fields(response, {"leader_endpoint", "log_start", "voter"})
+    shown = _fields(response, {"leader_endpoint", "log_start", "voter", "mark"})
     return f"{name}({shown})"
 
 

@@ -16,7 +16,7 @@ from tests.model.planted import (
 )
 
 
-def _begin_without_epoch(log: LogSummary, snapshot: OffsetAndEpoch) -> None:
+def _begin_without_epoch(log: LogSummary, snapshot: OffsetAndEpoch, _mark: int) -> None:
     log.start = log.end = log.durable_end = snapshot.offset
     log.epochs, log.snapshot = (), snapshot
 

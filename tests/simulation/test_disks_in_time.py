@@ -79,15 +79,16 @@ class Parts(NamedTuple):
     forgetful: int
 
 
-async def lose_a_history(rig: Rig, disk: str, others: int) -> Parts:
+async def lose_a_history(rig: Rig, disk: str, others: int, *, anew: bool = False) -> Parts:
     """Topics that the keeper and the forgetful committed are in the image of the keeper alone. The others go on for ``others``
-    topics."""
+    topics. ``anew``: in the history that is lost a leader was elected, for an epoch that the others give once more."""
     nodes = rig.cluster.nodes
     await rig.topic("base", 1, 1)
     await asyncio.sleep(2 * SYNC_INTERVAL_MS / 1000)
-    keeper = leader(rig)
-    assert keeper is not None
-    away, forgetful = (number for number in nodes if number != keeper)
+    leads = leader(rig)
+    assert leads is not None
+    first, second = (number for number in nodes if number != leads)
+    keeper, away, forgetful = (first, leads, second) if anew else (leads, first, second)
     nodes[away].kill()
     before = back_up(nodes[forgetful].platter)
     await create(rig, *(f"gone-{number}" for number in range(6)))
@@ -114,9 +115,10 @@ async def all_agree(rig: Rig) -> None:
 
 @pytest.mark.parametrize("others", [0, 1, 12], ids=["shorter", "as long", "longer"])
 @pytest.mark.parametrize("disk", ["a backup", "a new disk"])
-def test_the_node_that_held_more_goes_by_the_log_of_the_others(disk: str, others: int) -> None:
+@pytest.mark.parametrize("anew", [False, True], ids=["in the same epoch", "in an epoch that is given twice"])
+def test_the_node_that_held_more_goes_by_the_log_of_the_others(disk: str, others: int, *, anew: bool) -> None:
     async def scenario(rig: Rig) -> None:
-        keeper, away, _ = await lose_a_history(rig, disk, others)
+        keeper, away, _ = await lose_a_history(rig, disk, others, anew=anew)
         known = rig.image(away).fork()
         await start(rig, keeper)
         assert not [name for name in names(rig.image(keeper)) if name.startswith("gone")]

@@ -42,7 +42,9 @@ class Stepper:
 
     def __init__(self, bounds: Bounds, note: Callable[[Storage, MemoryReplica | None], None]) -> None:
         self.bounds = bounds
-        self.settings = RaftSettings(cluster_id="model", snapshot_max_bytes=bounds.snapshot_piece_bytes)
+        self.settings = RaftSettings(
+            cluster_id="model", snapshot_max_bytes=bounds.snapshot_piece_bytes, marks_epochs=False
+        )
         self.views: list[NodeView] = []
         self.messages: list[Message] = []
         self._note = note

@@ -143,7 +143,7 @@ def test_what_was_committed_in_this_life_is_not_cut_and_the_node_says_what_happe
         await odd.start(applied)
         odd.node._state.high_watermark = applied.offset
         await world.until(lambda: bool(odd.failures))
-        assert "disk of another controller went back in time" in str(odd.failures[0])
+        assert "disk of a controller went back in time" in str(odd.failures[0])
         assert "docs/quorum.md" in str(odd.failures[0])
 
     run(scenario)
