@@ -13,6 +13,7 @@ from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directory import DirectoryState
 from ottla.log.durable_log import DurableLog, SyncTicket
+from ottla.log.errors import StorageError
 from ottla.log.files import OpenFiles
 from ottla.log.names import TopicPartition
 from ottla.log.producer_state import CompletedTransaction, Duplicate, Origin
@@ -221,6 +222,14 @@ class Log(DurableLog):
             reopening.refuse(self)
         return append.append_as_follower(self, view, leader_epoch)
 
+    def make_whole(self) -> None:
+        """For whoever takes a role with this log, and must know where it ends: reads it anew if an operation ended half-way.
+
+        Raises StorageError when that does not work yet.
+        """
+        if self.half_done and not reopening.reopen(self):
+            raise StorageError(f"{self.partition}: an operation ended half-way, and the log cannot be read anew yet")
+
     def roll(self) -> None:
         """Closes the active segment and begins another at the log end. An empty active segment stays."""
         if self.half_done:
@@ -281,8 +290,16 @@ class Log(DurableLog):
         return read.locate(self, offset, max_bytes, limit_offset, minimum_one)
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """About how many bytes lie between two offsets: exact at batch boundaries that were read or indexed of late."""
-        return read.bytes_between(self, start_offset, end_offset)
+        """About how many bytes lie between two offsets: exact at batch boundaries that were read or indexed of late.
+
+        Raises StorageError.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        try:
+            return read.bytes_between(self, start_offset, end_offset)
+        except OSError as error:
+            raise self.root.failed(error) from error
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap [start, end): what a read_committed consumer must skip."""

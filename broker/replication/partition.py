@@ -95,10 +95,12 @@ class Partition:
     ) -> bool:
         """Leads from now on; False if the news is older than what is known (an AlterPartition's answer came first).
 
-        Raises StorageError: what this replica cut off while it followed could not be made to stay off.
+        Raises StorageError: what this replica cut off while it followed could not be made to stay off, or the log has to be
+        read anew and cannot be.
         """
         if partition_epoch < self.partition_epoch:
             return False
+        self.log.make_whole()
         leader = self.leader or PartitionLeader(node_id, brokers, lag_time_max_ms)
         log = self.log
         log.finish_cut()
@@ -140,10 +142,11 @@ class Partition:
     ) -> bool:
         """Follows ``leader_id`` (-1: nobody leads). True if the leader epoch is a new one: fetch anew.
 
-        Raises StorageError: a damaged log could not be cut.
+        Raises StorageError: a damaged log could not be cut, or the log has to be read anew and cannot be.
         """
         if partition_epoch < self.partition_epoch:
             return False
+        self.log.make_whole()
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
         fetched = leader_epoch <= self.leader_epoch
         if self.is_damaged and may_cut(self.events.node_id, leader_id, isr, fetched_in_epoch=fetched):

@@ -186,7 +186,7 @@ class PendingFetch:
 
     def _enough(self) -> bool:
         found = 0
-        for entry in self.session.dirty:
+        for entry in [*self.session.dirty]:
             partition = self._partition(entry)
             if partition is None:
                 return True
@@ -205,7 +205,7 @@ class PendingFetch:
         """
         answers: Answers = []
         size, urgent = 0, False
-        for entry in self.session.dirty:
+        for entry in [*self.session.dirty]:  # a disk that fails under a read dirties all that was on it
             if 0 < size >= self.max_bytes and not self.full:
                 break
             try:

@@ -167,15 +167,15 @@ def _full_disk(loop: SimulationLoop, name: str, left_bytes: int) -> Callable[[],
     platter = loop.nodes[name].platter
     usual, full = platter.capacity_bytes, platter.used_bytes + left_bytes
     make_room = _override(loop, f"capacity {name}", partial(setattr, platter, "capacity_bytes"), usual, full)
-    return partial(_repair, loop, name, make_room)
+    return partial(repair, loop, name, make_room)
 
 
 def _broken_disk(loop: SimulationLoop, name: str, path: str, operation: str) -> Callable[[], None]:
     """EIO for an operation ("sync", "write", "read", ...) on paths that start with ``path``. Ends as "full-disk" does."""
-    return partial(_repair, loop, name, loop.nodes[name].platter.fail(path, operations=(operation,)))
+    return partial(repair, loop, name, loop.nodes[name].platter.fail(path, operations=(operation,)))
 
 
-def _repair(loop: SimulationLoop, name: str, mend: Callable[[], None]) -> None:
+def repair(loop: SimulationLoop, name: str, mend: Callable[[], None]) -> None:
     """As an operator does: mends the disk, and starts the program if it has exited and nothing else keeps it down."""
     mend()
     if f"down {name}" not in loop.overrides:

@@ -24,6 +24,14 @@ class Failure(NamedTuple):
         return path.startswith(self.path) and (not self.operations or operation in self.operations)
 
 
+FAILS_WITH = {
+    errno.EMFILE: ("open", "list", "sync_directory"),
+    errno.ENOSPC: ("write", "create", "mkdir", "rename", "truncate", "sync_directory"),
+    errno.EIO: (),
+}
+"""Which operations can fail so; none named: all."""
+
+
 class OneFailure:
     """The ``left``-th attempt from now that fits fails; of a write, ``written`` (0.0 to 1.0) arrives before."""
 
@@ -174,9 +182,19 @@ class Platter:
 
     def fail_once(
         self, number: int, error: int, operations: tuple[str, ...] = (), path: str = "/", *, written: float = 0.0
-    ) -> None:
-        """The ``number``-th of the next such operations (as in `fail`; 1: the next one) raises OSError(error), and no other."""
-        self._single.append(OneFailure(number, Failure(path, error, operations), written))
+    ) -> Callable[[], bool]:
+        """The ``number``-th of the next such operations (as in `fail`; 1: the next one) raises OSError(error), and no other.
+
+        Of a write the share ``written`` arrives before. The answer calls it off, and says whether it has come.
+        """
+        single = OneFailure(number, Failure(path, error, operations), written)
+        self._single.append(single)
+
+        def cancel() -> bool:
+            self._single = [each for each in self._single if each is not single]
+            return not single.left
+
+        return cancel
 
     @property
     def failure_is_due(self) -> bool:

@@ -64,6 +64,7 @@ class SimulatedCluster:
         self.voters = tuple(self.nodes)[: nodes - joining]
         self.joining = tuple(self.nodes)[nodes - joining : nodes]
         self.servers: dict[int, Server] = {}
+        self._ends: dict[int, asyncio.Future[None]] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}
         rng = loop.rng("format")
@@ -113,8 +114,18 @@ class SimulatedCluster:
 
         start_cleaner = partial(SimulatedWorker, host.disk)
         server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail, start_cleaner)
+        self._ends[number] = failed
         await server.start()
         await failed
+        await server.stop()
+
+    def stop(self, node: SimulatedNode) -> bool:
+        """As SIGTERM: once its server is up, the node hands over and ends. False when nothing runs there."""
+        ended = self._ends.get(self.number_of(node))
+        if node.process is None or ended is None or ended.done():
+            return False
+        node.process.run(ended.set_result, None)
+        return True
 
     def running(self, number: int) -> Server | None:
         """The server of a node whose process lives (perhaps paused, perhaps still starting)."""

@@ -77,6 +77,9 @@ class Invariants:
         self.metadata = MetadataImage()  # that of the node that is furthest
         self.on_metadata: list[Callable[[], None]] = []
         self.on_violation: list[Callable[[], None]] = []
+        self.forgiving: list[
+            Callable[[str, BaseException], bool]
+        ] = []  # of errors in the program's log: message, error
         self._judged = 0  # metadata below was looked at
         self._quorum_leaders: dict[int, int] = {}
         self._votes: dict[int, ElectionState] = {}

@@ -1,7 +1,7 @@
 """Hangs the invariants on the servers' own methods, for the length of a run."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -26,11 +26,18 @@ Hook = tuple[type, str, After]
 
 @contextmanager
 def observed(invariants: Invariants) -> Iterator[None]:
-    """Each hook runs in the step of the node that changed something, right after the change."""
+    """Each hook runs in the step of the node that changed something, right after the change. What it reads does not fail."""
     loop, cluster = invariants.cluster.loop, invariants.cluster
 
     def node() -> int:
         return cluster.number_of(loop.current_process.node)
+
+    def sound() -> AbstractContextManager[None]:
+        return loop.current_process.node.platter.sound()
+
+    def moved(partition: Partition, result: object, offset: object) -> None:
+        partition.log.make_whole()  # it may have to be read anew first: then it is now
+        invariants.high_watermark_moved(node(), partition)
 
     def led(partition: Partition, result: bool, *args: object, **kwargs: object) -> None:
         if result:
@@ -39,18 +46,14 @@ def observed(invariants: Invariants) -> Iterator[None]:
     hooks: list[Hook] = [
         *_quorum_hooks(invariants, node),
         *_log_hooks(invariants, node),
-        (Partition, "_committed", lambda partition, result, leader: invariants.high_watermark_moved(node(), partition)),
-        (
-            Partition,
-            "learn_high_watermark",
-            lambda partition, result, offset: invariants.high_watermark_moved(node(), partition),
-        ),
+        (Partition, "_committed", moved),
+        (Partition, "learn_high_watermark", moved),
         (Partition, "lead", led),
         (ReplicaManager, "_create", lambda manager, result, replica: invariants.hosted(node(), result)),
     ]
     with ExitStack() as stack:
         for owner, name, after in hooks:
-            stack.enter_context(patch.object(owner, name, _followed(getattr(owner, name), after)))
+            stack.enter_context(patch.object(owner, name, _followed(getattr(owner, name), after, sound)))
         # Before the publishers: what they do is judged by the metadata that they act on.
         tell_all = MetadataLoader._tell_all
 
@@ -105,10 +108,13 @@ def _log_hooks(invariants: Invariants, node: Callable[[], int]) -> list[Hook]:
     ]
 
 
-def _followed(method: Callable[..., Any], after: After) -> Callable[..., Any]:
+def _followed(
+    method: Callable[..., Any], after: After, sound: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = method(self, *args, **kwargs)
-        after(self, result, *args, **kwargs)
+        with sound():
+            after(self, result, *args, **kwargs)
         return result
 
     return call

@@ -138,6 +138,8 @@ class _ErrorHandler(logging.Handler):
         self._invariants = invariants
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None:
-            error = record.exc_info[1]
+        error = record.exc_info[1] if record.exc_info else None  # False, too
+        if error is not None and not any(
+            forgives(record.getMessage(), error) for forgives in self._invariants.forgiving
+        ):
             self._invariants.violated("nothing fails unseen", f"{record.getMessage()}: {error!r}")

@@ -25,7 +25,7 @@ from ottla.log.records import EndMarker, Record, decode_records, encode_batch, e
 from ottla.log.roots import LogDirectoryError
 from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.simulation.platter import FAILS_WITH, Platter
 
 PARTITION = TopicPartition("flights", 0)
 TOPIC_ID = bytes(range(16))
@@ -44,13 +44,6 @@ CONFIG = LogConfig(
     file_delete_delay_ms=1000,
 )
 ENDINGS = ("close", "kill", "power")
-
-OPERATIONS = {
-    errno.EMFILE: ("open", "list", "sync_directory"),
-    errno.ENOSPC: ("write", "create", "mkdir", "rename", "truncate", "sync_directory"),
-    errno.EIO: (),
-}
-"""What may fail for which reason; EIO is for all."""
 
 EVERY = {errno.EMFILE: 1, errno.ENOSPC: 1, errno.EIO: 3}
 """Which of them are tried: after EIO a directory is offline, so less can go wrong."""
@@ -516,7 +509,7 @@ def fail_every_operation(scenario: Scenario, error: int) -> int:
     trial.platter.on_attempt = lambda operation, path: operations.append(operation)
     scenario(trial)
     trial.stop("close")
-    count = sum(not OPERATIONS[error] or operation in OPERATIONS[error] for operation in operations)
+    count = sum(not FAILS_WITH[error] or operation in FAILS_WITH[error] for operation in operations)
     for number in range(1 + count % EVERY[error], count + 1, EVERY[error]):
         fail_one(scenario, error, number, ENDINGS[number % len(ENDINGS)])
     return count
@@ -527,7 +520,7 @@ def fail_one(scenario: Scenario, error: int, number: int, ending: str) -> None:
     written = Random(number).choice((0.0, 0.5, 1.0))
     lasts = LASTS if number % 2 and error != errno.EIO else 1
     for _ in range(lasts):
-        trial.platter.fail_once(number, error, OPERATIONS[error], written=written)
+        trial.platter.fail_once(number, error, FAILS_WITH[error], written=written)
     try:
         with suppress(DirectoryLost):
             scenario(trial)

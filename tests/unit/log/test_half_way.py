@@ -94,6 +94,8 @@ def test_a_log_that_cannot_be_read_anew_serves_nothing_until_it_can(open_log: Op
     for use in (lambda: log.append_as_follower(batch(10, 4)), lambda: log.read(0, 100), lambda: log.truncate_to(0)):
         with pytest.raises(StorageError):
             use()
+    with pytest.raises(StorageError):
+        log.make_whole()
     assert log.unsynced() is None
     repair()
     with pytest.raises(StorageError):  # once more: whoever asks knows another log end
@@ -101,3 +103,15 @@ def test_a_log_that_cannot_be_read_anew_serves_nothing_until_it_can(open_log: Op
     assert log.log_end_offset == 3
     log.truncate_fully_and_start_at(1)
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
+def test_whoever_takes_a_role_has_the_log_read_anew_first(open_log: OpenLog, platter: Platter) -> None:
+    log = filled(open_log)
+    log.append_as_leader(batch(1200), 1, NOW_MS)
+    repair = platter.fail("/data/flights-0", errno.EMFILE, ("sync_directory", "list"))
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    repair()
+    log.make_whole()
+    assert log.log_end_offset == 3
+    assert log.read(0, 100).data
