@@ -31,6 +31,8 @@ class PipelinedProducer(SimulatedProducer):
     _due_s = 0.0
     _first = 0  # the number that has sequence 0
     _refused_since_s = -1.0
+    _oldest: "asyncio.Future[ProduceResponse] | None" = None  # of those in flight, and since when it is
+    _oldest_since_s = 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,9 +80,12 @@ class PipelinedProducer(SimulatedProducer):
         if not flying:
             await asyncio.sleep(due_s)
             return
-        limit_s = REQUEST_TIMEOUT_S if failed else due_s
-        done, _ = await asyncio.wait([flying[0][1]], timeout=limit_s)
-        if failed and not done:
+        oldest, now_s = flying[0][1], asyncio.get_running_loop().time
+        if oldest is not self._oldest:
+            self._oldest, self._oldest_since_s = oldest, now_s()
+        done, _ = await asyncio.wait([oldest], timeout=REQUEST_TIMEOUT_S if failed else due_s)
+        # A machine that lost its power says nothing, and nothing more is sent to it that it could refuse.
+        if not done and (failed or now_s() - self._oldest_since_s > REQUEST_TIMEOUT_S):
             raise Unreachable("no answer")
 
     def _next_batch(self) -> tuple[int, bytes]:
