@@ -17,6 +17,7 @@ from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.cluster import DATA, SimulatedCluster
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.metadata_at_rest import odd_images
 from ottla.testing.simulation.plan import Faults
 from ottla.testing.simulation.roles import resolve
 from ottla.testing.simulation.soundness import is_sound
@@ -240,8 +241,11 @@ class Run:
         self._check_sound()
         for topic in self._topics_kept():
             self.invariants.check_at_rest(topic.id)
+        self._check_images()
         for dimension in self._dimensions:
             await dimension.check()
+        for dimension in self._dimensions:
+            await dimension.epilogue()
         if self.invariants.first is not None:
             raise self.invariants.first
 
@@ -251,6 +255,11 @@ class Run:
             for (topic, index), log in broker.storage.manager.logs.items():
                 if topic in self._topics and not is_sound(log):
                     raise InvariantViolation("logs are whole at rest", f"{topic}-{index} on {number} is damaged")
+
+    def _check_images(self) -> None:
+        """What a node acts on must be what the log says, or it sends clients where nothing is."""
+        for odd in odd_images(self.cluster):
+            self.invariants.violated("an image is what the log says", odd)
 
     # --- what is missing still
 

@@ -70,6 +70,9 @@ class Dimension:
     async def check(self) -> None:
         """The users are gone, followers know what is committed. Raises BrokenPromise, or InvariantViolation."""
 
+    async def epilogue(self) -> None:
+        """Everything was checked, and nobody else comes: here the run itself may be broken. Raises as `check` does."""
+
     def counts(self) -> Mapping[str, int]:
         """What came of it, so that a test can demand that it came to something."""
         return {}

@@ -29,6 +29,7 @@ from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.compaction import CommittedRecords, Seen, records
 
 READ_BYTES = 4 << 20
+UNSEEN = "nothing fails unseen"
 
 PartitionKey = tuple[bytes, int]
 
@@ -92,9 +93,10 @@ class Invariants:
         self._high_watermarks: dict[tuple[int, int, PartitionKey], int] = {}
         self._compared: dict[tuple[int, int, PartitionKey], int] = {}
         self.storage = Storage()
+        self._is_lost = False
 
     def violated(self, invariant: str, story: str) -> None:
-        if self.first is None:
+        if self.first is None and (not self._is_lost or invariant == UNSEEN):
             self.first = InvariantViolation(invariant, story)
             for callback in self.on_violation:
                 callback()
@@ -127,11 +129,11 @@ class Invariants:
 
     def image_moved(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Called before anyone acts on it."""
-        if image.offset >= self._judged:
+        if image.offset >= self._judged and not self._is_lost:
             self._judged = image.offset + 1
             self._check_joins(image, delta)
             self._check_fenced(image, delta)
-        if image.offset >= self.metadata.offset:
+        if image.offset >= self.metadata.offset or self._is_lost:
             self.metadata = image
             for callback in self.on_metadata:
                 callback()
@@ -188,13 +190,19 @@ class Invariants:
         """A plain broker's election state is no vote: it may be forgotten."""
         self._votes.pop(node, None)
 
+    def history_is_lost(self) -> None:
+        """A disk forgot what was promised, against all that we ask of disks: from here on what was is no measure, and whoever did
+        that looks after what is asked still. The node that is furthest may be of the lost history."""
+        self._is_lost = True
+        self._metadata_log.clear()
+
     def snapshot_taken(self) -> None:
         self.storage = self.storage._replace(snapshots=self.storage.snapshots + 1)
 
     def snapshot_installed(self, node: int, image: MetadataImage) -> None:
         """Whoever catches up from a snapshot must know what the others read in the log."""
         self.storage = self.storage._replace(installed=self.storage.installed + 1)
-        if image != self._image_at(image.offset):
+        if not self._is_lost and image != self._image_at(image.offset):
             self.violated("a snapshot is what the log says", f"node {node} was given another image at {image.offset}")
 
     def _image_at(self, offset: int) -> MetadataImage:

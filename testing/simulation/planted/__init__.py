@@ -5,6 +5,7 @@ their bug when the drawing or the timing of the servers changes.
 """
 
 from ottla.testing.simulation.planted.bug import PlantedBug, planted
+from ottla.testing.simulation.planted.disks import DISKS
 from ottla.testing.simulation.planted.first import FIRST
 from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
@@ -13,4 +14,4 @@ from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS)
