@@ -29,8 +29,7 @@ def truncate_to(log: "Log", offset: int, *, sync: bool = True) -> bool:
         truncate_fully_and_start_at(log, offset)
         return True
     try:
-        segment = log.segment_of(offset)
-        position, end, damaged = _cut_point(segment, offset)
+        segment, position, end, damaged = _place_of_cut(log, offset)
         if end < log.log_start_offset:
             truncate_fully_and_start_at(log, min(offset, log.log_start_offset))
             return True
@@ -48,6 +47,26 @@ def truncate_to(log: "Log", offset: int, *, sync: bool = True) -> bool:
     except OSError as error:
         raise reopening.ended_half_way(log, error) from error
     return True
+
+
+def _place_of_cut(log: "Log", offset: int) -> tuple[Segment, int, int, bool]:
+    """(segment, position in it, log end offset there, whether there is damage before it).
+
+    Compaction may have left nothing of what precedes the segment: then the log ends where its last batch does. At a segment's
+    beginning with nothing before it, no reader could ever come to the end.
+    """
+    segment = log.segment_of(offset)
+    position, end, damaged = _cut_point(segment, offset)
+    number = log.segments.index(segment)
+    while position == 0 and number > 0:
+        number -= 1
+        earlier = log.segments[number]
+        cut = _cut_point(earlier, offset)
+        if cut[1] == segment.base_offset:
+            break  # nothing is missing between the two
+        if earlier.size or number == 0:
+            return earlier, *cut
+    return segment, position, end, damaged
 
 
 def _cut_point(segment: Segment, offset: int) -> tuple[int, int, bool]:

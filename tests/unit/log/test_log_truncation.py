@@ -202,3 +202,17 @@ def test_a_failing_sync_fails_the_directory(log: Log, platter: Platter) -> None:
         log.flush()
     assert log.root.failure is not None
     assert log.recovery_point == 0
+
+
+def test_a_cut_behind_a_gap_goes_back_over_it(open_log: OpenLog, make_batch: MakeBatch) -> None:
+    """Compaction empties whole segments; no reader could come to an end that has nothing before it."""
+    log = open_log(cleanup_policy=("compact",))
+    far = 2**31 + 5
+    for base_offset in (0, far):
+        log.append_as_follower(make_batch(base_offset=base_offset, leader_epoch=0))
+    assert [segment.base_offset for segment in log.segments] == [0, far]
+    log.truncate_to(far)
+    assert log.log_end_offset == 1
+    assert log.read(0, 1000).next_offset == 1
+    log.append_as_follower(make_batch(base_offset=far, leader_epoch=1))
+    assert log.log_end_offset == far + 1
