@@ -99,12 +99,13 @@ class OldDisks(Dimension):
         back. Whoever led before may be any of them, so that the lost history may have elected somebody, or not."""
         rng, nodes = self.rng, self.run.cluster.nodes
         keeper, away, forgetful = rng.sample((1, 2, 3), 3)
+        witnesses = [number for number in nodes if number > 3]  # plain brokers: who runs on with what is lost, ends
         self.run.invariants.history_is_lost()
         nodes[away].kill()
         backup = back_up(nodes[forgetful].platter)
         await self._create("gone", rng.randint(1, 6))
         await asyncio.sleep(rng.choice((0.0, 2 * SYNC_INTERVAL_MS / 1000)))
-        for number in (keeper, forgetful):
+        for number in (keeper, forgetful, *witnesses):
             nodes[number].kill()
         if not self._named and rng.random() < 0.5:
             backup = self._new_disk(forgetful)
@@ -112,6 +113,7 @@ class OldDisks(Dimension):
         await self._start(away, forgetful)
         known = await self._create("other", rng.randint(0, 8))
         await self._bring_back(keeper, away, forgetful)
+        await self._start(*witnesses)
         known += await self._create("after", 1)
         await self.run.until(self._apart, "all nodes go by one history", UP_S)
         image = self.run.invariants.metadata
