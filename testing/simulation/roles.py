@@ -3,7 +3,7 @@
 from ottla.testing.simulation.invariants import Invariants
 
 CONTROLLER = "controller"
-LEADER, FOLLOWER, OTHER = "leader", "follower", "other"
+LEADER, FOLLOWER, OTHER, THIRD = "leader", "follower", "other", "third"
 
 
 def leader_of(topic: str, index: int) -> str:
@@ -21,12 +21,17 @@ def other_follower_of(topic: str, index: int) -> str:
     return f"{OTHER}:{topic}:{index}"
 
 
+def third_of(topic: str, index: int) -> str:
+    """The first of them that is not the controller either."""
+    return f"{THIRD}:{topic}:{index}"
+
+
 def resolve(name: str, invariants: Invariants) -> str:
     """The node's name; "" when nobody has that office. Any other text is itself."""
     if name == CONTROLLER:
         return f"node-{invariants.quorum_leader}" if invariants.quorum_leader >= 0 else ""
     office, _, place = name.partition(":")
-    if office not in (LEADER, FOLLOWER, OTHER) or not place:
+    if office not in (LEADER, FOLLOWER, OTHER, THIRD) or not place:
         return name
     topic, _, index = place.partition(":")
     view = invariants.metadata.topics_by_name.get(topic)
@@ -34,5 +39,6 @@ def resolve(name: str, invariants: Invariants) -> str:
     if partition is None or partition.leader < 0:
         return ""
     followers = [each for each in partition.replicas if each != partition.leader]
-    holders = {LEADER: [partition.leader], FOLLOWER: followers[:1], OTHER: followers[1:2]}[office]
+    thirds = [each for each in followers if each != invariants.quorum_leader]
+    holders = {LEADER: [partition.leader], FOLLOWER: followers[:1], OTHER: followers[1:2], THIRD: thirds[:1]}[office]
     return f"node-{holders[0]}" if holders else ""

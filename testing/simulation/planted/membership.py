@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.replication.decisions import high_watermark, isr, leader
-from ottla.broker.replication.decisions.isr import PendingExpand, PendingShrink, may_join
+from ottla.broker.replication.decisions.isr import Committed, PendingExpand, PendingShrink, may_join
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, ReplicaState
 from ottla.quorum.controller.decisions import alter_partition
@@ -14,6 +14,7 @@ from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.planted.bug import PlantedBug, cut_between, slow
 
 _FETCHED = ReplicaState.fetched
+_LEAD = PartitionLeader.lead
 JOINS = "who joins the ISR has what is committed"
 IN_SYNC = "every in-sync replica has what is committed"
 
@@ -45,6 +46,12 @@ def _no_newer_life(partition_leader: PartitionLeader, broker_id: int, broker_epo
 
 def _forgets_changes(sweep: Sweep, key: Any, after: Any) -> bool:
     return True
+
+
+def _forgets_its_proposal(partition_leader: PartitionLeader, *, isr: tuple[int, ...], **known: Any) -> bool:
+    new_epoch = _LEAD(partition_leader, isr=isr, **known)
+    partition_leader._set_isr(Committed(isr))
+    return new_epoch
 
 
 def _unclean(state: ControllerState, topic_id: bytes) -> bool:
@@ -142,6 +149,15 @@ MEMBERSHIP = (
         1,
         (slow(200, 3, 2, 200, 300, 3000), Fault(500, "pause", ("node-1",), 1200)),
         (IN_SYNC,),
+        ("hasty", "pipelines"),
+    ),
+    PlantedBug(
+        "forget a proposal when metadata comes late",
+        "PartitionLeader.lead: what an answer told before is no news",
+        ((PartitionLeader, "lead", _forgets_its_proposal),),
+        1,
+        (slow(200, 3, 2, 300, 450, 5500),),
+        (JOINS, IN_SYNC),
         ("hasty", "pipelines"),
     ),
     PlantedBug(
