@@ -73,8 +73,9 @@ def _wipe(loop: SimulationLoop, name: str, path: str) -> Callable[[], None]:
     node = loop.nodes[name]
     node.kill()
     disk = SimulatedDisk(node.platter)
-    if disk.exists(path):
-        disk.remove_tree(path)
+    with node.platter.sound():  # no operation of the node's, whatever its own would meet
+        if disk.exists(path):
+            disk.remove_tree(path)
     return _down(loop, node)
 
 

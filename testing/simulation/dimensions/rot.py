@@ -55,13 +55,14 @@ def rot(loop: SimulationLoop, name: str, share: float, bit: int) -> Callable[[],
     """kill -9; the byte that lies at ``share`` of all that the node's partitions hold gets another bit; a restart at the end."""
     end = KINDS["kill"](loop, name)
     platter = loop.nodes[name].platter
-    sizes = list(_files(platter))
-    at = int(share * sum(size for _, size in sizes))
-    for path, size in sizes:
-        if at < size:
-            platter.flip(path, _with_a_witness(SimulatedDisk(platter).read_bytes(path), path, at), bit)
-            break
-        at -= size
+    with platter.sound():
+        sizes = list(_files(platter))
+        at = int(share * sum(size for _, size in sizes))
+        for path, size in sizes:
+            if at < size:
+                platter.flip(path, _with_a_witness(SimulatedDisk(platter).read_bytes(path), path, at), bit)
+                break
+            at -= size
     return end
 
 
