@@ -30,6 +30,9 @@ LEAST_A_SEED = {
     "records deleted": 1,
     "bursts": 2,
     "unregistered": 0.05,
+    "failed operations": 0.15,
+    "ended for their disks": 0.05,
+    "stopped": 0.05,
     "fetches of all that was hoarded": 3,
 }
 
