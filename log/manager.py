@@ -257,8 +257,14 @@ class LogManager:
         return log
 
     def _vacate(self, root: DirectoryState, partition: TopicPartition, path: str, topic_id: bytes) -> None:
-        """What lies where a log is to be may be of a topic that went, and could not be renamed then, or a failed beginning."""
-        if self.disk.exists(path) and roots.read_topic_id(self.disk, path) != topic_id:
+        """What lies where a log is to be may be of a topic that went, and could not be renamed then.
+
+        Or it is a beginning that failed and could not be removed, which is as good as a new one.
+        """
+        if not self.disk.exists(path):
+            return
+        owner = roots.read_topic_id(self.disk, path)
+        if owner != topic_id and (owner is not None or roots.has_records(self.disk, path)):
             self.disk.rename(path, self.retired_path(root, partition, STRAY_SUFFIX))
             _logger.warning("%s: what was left of another log is set aside", partition)
 

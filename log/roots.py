@@ -10,6 +10,7 @@ from ottla.log.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.names import TopicPartition
 from ottla.log.owned_offsets import OwnedOffsets, read_owned
+from ottla.log.segment_files import base_offset_of, segment_size
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.identifiers import id_to_text
 
@@ -123,6 +124,12 @@ def read_topic_id(disk: Disk, path: str) -> bytes | None:
         return PartitionMetadata.read(disk, path)
     except CheckpointError:
         return None  # it was never synced, so nothing else of this partition was
+
+
+def has_records(disk: Disk, path: str) -> bool:
+    """Whether anything was ever written to a partition's segments. OSError passes through."""
+    names = [name for name in disk.list_directory(path) if base_offset_of(name) is not None]
+    return any(segment_size(disk, f"{path}/{name}") for name in names)
 
 
 def read_checkpoint(disk: Disk, root: str, name: str) -> OwnedOffsets:

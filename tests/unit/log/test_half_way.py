@@ -1,15 +1,19 @@
 """Operations of a log that end half-way: what is left then, and at the next start."""
 
 import errno
+from random import Random
 
 import pytest
 
+from ottla.log.checkpoints import MetaProperties
+from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
+from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
-from tests.unit.log.conftest import NOW_MS, MakeBatch, OpenLog
+from tests.unit.log.conftest import NOW_MS, PARTITION, MakeBatch, OpenLog
 
 SEGMENT_BYTES = 4000
 NEXT = "/data/flights-0/00000000000000000003"
@@ -115,3 +119,42 @@ def test_whoever_takes_a_role_has_the_log_read_anew_first(open_log: OpenLog, pla
     log.make_whole()
     assert log.log_end_offset == 3
     assert log.read(0, 100).data
+
+
+def started(disk: SimulatedDisk) -> LogManager:
+    MetaProperties("c", 1, bytes(15) + b"\x09").write(disk, "/data")
+    settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=0)
+    manager = LogManager(disk, ["/data"], LogConfig(), settings, Random(1))
+    manager.open_all(NOW_MS)
+    return manager
+
+
+def test_beginnings_that_fail_again_and_again_do_not_pile_up(disk: SimulatedDisk, platter: Platter) -> None:
+    manager = started(disk)
+    before = disk.list_directory("/data")
+    repairs = [
+        platter.fail("/data/flights-0", errno.EMFILE, ("create",)),
+        platter.fail("/data/flights-0", 24, ("rmdir",)),
+    ]
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            manager.get_or_create(PARTITION, LogConfig(), bytes(16), now_ms=NOW_MS)
+    assert disk.list_directory("/data") == sorted([*before, "flights-0"])
+    for repair in repairs:
+        repair()
+    log = manager.get_or_create(PARTITION, LogConfig(), b"x" * 16, now_ms=NOW_MS)
+    assert log.append_as_leader(batch(10), 1, NOW_MS).first_offset == 0
+    assert disk.list_directory("/data") == sorted([*before, "flights-0"])
+
+
+def test_records_of_a_topic_that_could_not_go_are_not_the_next_ones(disk: SimulatedDisk, platter: Platter) -> None:
+    manager = started(disk)
+    manager.get_or_create(PARTITION, LogConfig(), b"x" * 16, now_ms=NOW_MS).append_as_leader(batch(10), 1, NOW_MS)
+    repair = platter.fail("/data/flights-0", errno.ENOSPC, ("rename",))
+    with pytest.raises(StorageError):
+        manager.delete(PARTITION, NOW_MS)
+    repair()
+    manager.roots[0].set_full(False)
+    log = manager.get_or_create(PARTITION, LogConfig(), b"y" * 16, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.topic_id) == (0, b"y" * 16)
+    assert [name for name in disk.list_directory("/data") if name.endswith("-stray")]
