@@ -56,8 +56,7 @@ def _killed_in_turn(rng: Random, begin_ms: int, topic: str, index: int) -> list[
 
 def _late_answers(rng: Random, begin_ms: int, topic: str, index: int) -> list[Fault]:
     """The controller's answers to the leader come late, while a follower leaves the ISR, joins it and stalls."""
-    follower = rng.choice((follower_of, other_follower_of, third_of))(topic, index)
-    least_ms = rng.choice((200, 1250))
+    follower, least_ms = third_of(topic, index), rng.choice((500, 1250, 1250))
     return [
         Fault(begin_ms + 400, "pause", (follower,), 900),
         Fault(begin_ms + 1290, "slow-link", (CONTROLLER, leader_of(topic, index), least_ms, least_ms + 50), 3500),
@@ -138,3 +137,5 @@ CHAINS: tuple[Chain, ...] = (
     _stalls,
     _wakes_alone,
 )
+HASTY: tuple[Chain, ...] = (_late_answers, _late_requests, _joins_below, _wakes_alone)
+"""Those that need leaders whose patience ends before a session does."""

@@ -32,6 +32,8 @@ class Dimension:
     """Brokers that are no controllers, besides the three nodes that are."""
     directories: Sequence[str] = ()
     """Log directories of every node, besides the first."""
+    calm: bool = False
+    """Whether the run goes without the faults that every seed has otherwise: they would miss the moments that its own are made for."""
     least_ms: int = 0
     """How long the users act, though the faults may be over sooner."""
     limits: Sequence[tuple[Any, str, Any]] = ()

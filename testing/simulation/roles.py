@@ -3,6 +3,7 @@
 from ottla.testing.simulation.invariants import Invariants
 
 CONTROLLER = "controller"
+ALWAYS_THERE = "flights"
 LEADER, FOLLOWER, OTHER, THIRD = "leader", "follower", "other", "third"
 
 
@@ -27,14 +28,15 @@ def third_of(topic: str, index: int) -> str:
 
 
 def resolve(name: str, invariants: Invariants) -> str:
-    """The node's name; "" when nobody has that office. Any other text is itself."""
+    """The node's name; "" when nobody has that office. Any other text is itself. `flights` stands for a topic that the run lacks."""
     if name == CONTROLLER:
         return f"node-{invariants.quorum_leader}" if invariants.quorum_leader >= 0 else ""
     office, _, place = name.partition(":")
     if office not in (LEADER, FOLLOWER, OTHER, THIRD) or not place:
         return name
     topic, _, index = place.partition(":")
-    view = invariants.metadata.topics_by_name.get(topic)
+    topics = invariants.metadata.topics_by_name
+    view = topics.get(topic, topics.get(ALWAYS_THERE))
     partition = view.partitions.get(int(index)) if view is not None else None
     if partition is None or partition.leader < 0:
         return ""

@@ -73,7 +73,8 @@ def faults_of(seed: int, dimensions: Iterable[str] | None = None) -> list[Fault]
 
 def _draw(seed: int, dimensions: Sequence[Dimension]) -> list[Fault]:
     nodes = [f"node-{number}" for number in range(1, NODES + 1 + sum(each.plain_brokers for each in dimensions))]
-    faults = draw(Random(f"{seed}/faults"), nodes, FAULTS_UNTIL_MS)
+    calm = any(each.calm for each in dimensions)
+    faults = [] if calm else draw(Random(f"{seed}/faults"), nodes, FAULTS_UNTIL_MS)
     for dimension in dimensions:
         faults += dimension.faults(nodes, FAULTS_UNTIL_MS)
     return sorted(faults, key=lambda fault: fault.time_ms)

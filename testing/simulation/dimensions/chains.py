@@ -1,8 +1,8 @@
 """Faults that meet those who matter just then, one upon another (chained.py): a leader that is cut off goes on writing what nobody
 takes, comes back and cuts it, and leads again; the controller's answers come late; followers leave and join.
 
-In half of these runs leaders are as hasty as in those of `hasty`, for it is between a leader's patience and a session that most
-of them matter.
+Leaders are as hasty as in runs of `hasty` where a chain needs it, and in half of the others: it is between a leader's patience and a
+session that most of them matter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from random import Random
 
 from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
-from ottla.testing.simulation.chained import CHAINS, PLACES, SPLIT
+from ottla.testing.simulation.chained import CHAINS, HASTY, PLACES, SPLIT
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.hasty import Hasty
 from ottla.testing.simulation.plan import FaultKind
@@ -34,11 +34,14 @@ class Chains(Dimension):
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
-        self.settings: Mapping[str, str] = rng.choice((Hasty.settings, {}))
+        self._chain = rng.choice(CHAINS)
+        hasty = self._chain in HASTY or rng.randrange(2)
+        self.settings: Mapping[str, str] = Hasty.settings if hasty else {}
+        self.calm = rng.randrange(3) > 0
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         rng = self.rng
-        faults = rng.choice(CHAINS)(rng, rng.randrange(300), *rng.choice(PLACES))
+        faults = self._chain(rng, rng.randrange(300), *rng.choice(PLACES))
         return [fault for fault in faults if fault.time_ms + fault.duration_ms <= until_ms]
 
     def kinds(self) -> Mapping[str, FaultKind]:
