@@ -25,7 +25,7 @@ FAILING, NO_DESCRIPTORS, NO_ROOM, STOP = "failing-operations", "no-descriptors",
 WEIGHTED_KINDS = (FAILING, FAILING, FAILING, FAILING, NO_DESCRIPTORS, NO_ROOM, STOP)
 ERRORS = ("ENOSPC", "ENOSPC", "EMFILE", "EMFILE", "EIO")
 PLACES = (("flights", 0), ("flights", 1), ("flights", 2))
-CANNOT_GO_ON = "the quorum node cannot go on"
+CANNOT_GO_ON = ("the quorum node cannot go on", "the metadata log cannot be synced")
 EXPECTED = (OSError, KafkaError, SettingError, LogDirectoryError, *FAILURES)
 
 
