@@ -89,7 +89,9 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None: ...
 
-    def sync_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """The names in it survive a crash. OSError as of a file's `sync`; EMFILE where it could not be opened."""
+        ...
 
     def sync_everything(self, path: str) -> None:
         """Makes all contents and names of the file system that holds ``path`` durable: one call for thousands of files."""

@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from ottla.runtime import native
@@ -17,6 +17,16 @@ _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
 
 # One lock for all files: it is held for a few instructions, around a close or the start and end of a sync.
 _closing = threading.Lock()
+
+
+def _sync(sync: Callable[[int], None], descriptor: int, path: str) -> None:
+    try:
+        sync(descriptor)
+    except OSError as error:
+        # The kernel calls what found no room clean: it is lost, however much room there will be.
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(errno.EIO, f"a sync found no room: {error.strerror}", path) from error
+        raise
 
 
 class RealFile:
@@ -96,12 +106,7 @@ class RealFile:
                 raise OSError(errno.EBADF, "sync of a closed file", self.path)
             self._syncs_running += 1
         try:
-            os.fdatasync(self._descriptor)
-        except OSError as error:
-            # The kernel calls the pages that found no room clean: they are lost, however much room there will be.
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise OSError(errno.EIO, f"a sync found no room: {error.strerror}", self.path) from error
-            raise
+            _sync(os.fdatasync, self._descriptor, self.path)
         finally:
             with _closing:
                 self._syncs_running -= 1
@@ -165,14 +170,14 @@ class RealDisk:
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            _sync(os.fsync, descriptor, path)
         finally:
             os.close(descriptor)
 
     def sync_everything(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            native.sync_file_system(descriptor)
+            _sync(native.sync_file_system, descriptor, path)
         finally:
             os.close(descriptor)
 

@@ -1,10 +1,12 @@
 import errno
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ottla.runtime import native
 from ottla.runtime.real_disk import RealDisk, RealFile
 
 DISK = RealDisk()
@@ -83,9 +85,12 @@ def test_a_sync_that_finds_no_room_lost_what_it_was_to_write(tmp_path: Path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fdatasync", no_room)
-    with pytest.raises(OSError, match="found no room") as caught:
-        file.sync()
-    assert caught.value.errno == errno.EIO
+    monkeypatch.setattr(os, "fsync", no_room)
+    monkeypatch.setattr(native, "sync_file_system", no_room)
+    for sync in (file.sync, partial(DISK.sync_directory, str(tmp_path)), partial(DISK.sync_everything, str(tmp_path))):
+        with pytest.raises(OSError, match="found no room") as caught:
+            sync()
+        assert caught.value.errno == errno.EIO
     file.close()
 
 
