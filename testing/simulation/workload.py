@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
@@ -96,15 +97,24 @@ class History:
         return [(number - first, offset) for number, offset in found if first <= number < first + NUMBERS_MAX]
 
 
-async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> int:
-    """Until it exists, whatever happens meanwhile. Returns the number of tries: one may still be on its way after that."""
+class Creation(NamedTuple):
+    """After several ``tries`` one may still be on its way. ``made``: an answer said so; or else that the name is taken, by an earlier
+    try, or in the eyes of a controller that was cut off and has not heard yet that the topic of that name is deleted."""
+
+    tries: int
+    made: bool
+
+
+async def create_topic(client: Client, name: str, partitions: int, replicas: int, **config: str) -> Creation:
+    """Until one of that name exists, whatever happens meanwhile. Where names are used again, see whether it was `made`."""
     settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
     for tries in itertools.count(1):
         try:
             answer = await client.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse)
-            if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                return tries
+            told = answer.topics[0].error_code
+            if told in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return Creation(tries, told == ErrorCode.NONE)
         except Unreachable:
             pass
         await asyncio.sleep(RETRY_S)

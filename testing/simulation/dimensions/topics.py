@@ -15,7 +15,6 @@ from ottla.testing.simulation.workload import RETRY_S, BrokenPromise, create_top
 PAUSE_S = 0.4
 NAMES = 3
 DELETE_VERSION = 6
-DELETED = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Topics(Dimension):
@@ -40,7 +39,10 @@ DIMENSION = Topics
 
 
 class TopicUser:
-    """Topics ``scratch-0`` to ``scratch-2``, again and again: each is created, and deleted once the next one was created."""
+    """Topics ``scratch-0`` to ``scratch-2``, again and again: each is created, and deleted once the next one was created.
+
+    That one exists or does not is no promise: a controller that was cut off says so until it resigns, of what is no more or not yet.
+    """
 
     def __init__(self, client: Client) -> None:
         self.rounds = 0
@@ -54,24 +56,25 @@ class TopicUser:
         while True:
             name = f"scratch-{self.rounds % NAMES}"
             self._gone.pop(name, None)
-            tries = await create_topic(self._client, name, 2, 3)
-            self._there[name] = None
-            if self.rounds:
-                await self._delete(before)
-                if once:
-                    self._gone[before] = None
-            before, once = name, tries == 1
+            created = await create_topic(self._client, name, 2, 3)
+            if created.made:
+                self._there[name] = None
+            if self.rounds and await self._delete(before) and once:
+                self._gone[before] = None
+            before, once = name, created.tries == 1
             self.rounds += 1
             await asyncio.sleep(PAUSE_S)
 
-    async def _delete(self, name: str) -> None:
-        del self._there[name]  # from the first try on nobody knows
+    async def _delete(self, name: str) -> bool:
+        """Whether an answer said that it is deleted now."""
+        self._there.pop(name, None)  # from the first try on nobody knows
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
         while True:
             try:
                 answer = await self._client.ask_any(request, DeleteTopicsResponse, DELETE_VERSION)
-                if answer.responses[0].error_code in DELETED:
-                    return
+                told = answer.responses[0].error_code
+                if told in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    return told == ErrorCode.NONE
             except Unreachable:
                 pass
             await asyncio.sleep(RETRY_S)
