@@ -5,7 +5,7 @@ from crc32c import crc32c
 from ottla.log.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, check_crc, read_header
 from ottla.log.cleaner_job import CleaningJob, Pace
 from ottla.log.cleaner_map import DirtySection, KeyMap
-from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces
+from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces, out_of_place
 from ottla.log.cleaner_transactions import TransactionTracker
 from ottla.log.cleaner_walk import RECORD_BYTES_MIN, note_keys
 from ottla.log.records import DECOMPRESSED_BYTES_MAX, read_end_marker, records_block
@@ -41,17 +41,18 @@ class Mapping:
         for segment in self._job.segments:
             if segment.next_offset <= first_dirty:
                 continue
-            pieces = Pieces(self._disk, self._job.path(segment), self._pace)
+            pieces = Pieces(self._disk, self._job, segment, self._pace)
             for piece in pieces:
-                pieces.used = self._note_batches(piece)
+                pieces.used = self._note_batches(piece, pieces)
                 if self._full_at >= 0:
                     return self._map.section(first_dirty, self._full_at), self._unreadable
             end_offset = segment.next_offset
         return self._map.section(first_dirty, end_offset), self._unreadable
 
-    def _note_batches(self, piece: bytes) -> int:
+    def _note_batches(self, piece: bytes, pieces: Pieces) -> int:
         """How many bytes of whole batches there were. Stops where the map is full."""
         keymap, first_dirty = self._map, self._job.first_dirty
+        next_offset, segment_end = pieces.next_offset, pieces.end_offset
         view, end, at = memoryview(piece), len(piece), 0
         while end - at >= HEADER_BYTES:
             base_offset, length, magic, crc, attributes, delta, _, _, count = FIELDS(piece, at)
@@ -62,7 +63,11 @@ class Mapping:
                 break
             if crc32c(view[at + CRC_START : following]) != crc:
                 check_crc(piece, read_header(piece, at), at)  # raises, and says more
-            if base_offset + delta >= first_dirty:
+            last_offset = base_offset + delta
+            if not next_offset <= base_offset <= last_offset < segment_end:
+                raise out_of_place(base_offset, last_offset, next_offset, segment_end, at)
+            next_offset = last_offset + 1
+            if last_offset >= first_dirty:
                 if count <= _COUNT_MAX and not keymap.has_room_for(count):
                     self._full_at = base_offset
                     break
@@ -75,6 +80,7 @@ class Mapping:
                         count = self._note_unreadable(base_offset, count, following - at - HEADER_BYTES)
                 keymap.ordinal += count
             at = following
+        pieces.next_offset = next_offset
         return at
 
     def _note(self, header: BatchHeader, batch: memoryview) -> int:

@@ -17,7 +17,8 @@ from ottla.log.batch import (
     CorruptBatchError,
     read_header,
 )
-from ottla.log.cleaner_job import Pace
+from ottla.log.cleaner_job import CleaningJob, Pace
+from ottla.log.cleaner_plan import SegmentInfo
 from ottla.runtime.disk import Disk
 
 PIECE_BYTES = 1 << 20
@@ -33,11 +34,18 @@ assert MAGIC == 2
 
 
 class Pieces:
-    """``for piece in pieces``: bytes that begin with a batch. The loop's body tells in ``used`` how many it went over."""
+    """``for piece in pieces``: bytes that begin with a batch. The loop's body tells in ``used`` how many it went over, and in
+    ``next_offset`` the offset after them.
 
-    def __init__(self, disk: Disk, path: str, pace: Pace) -> None:
-        self._file = disk.open(path, writable=False)
+    Both passes have to agree about which batches are of the dirty part, and go by offsets that no CRC vouches for, or none that was
+    checked yet. So every batch must be in its place: behind the one before, and before ``end_offset``, the next segment's first.
+    """
+
+    def __init__(self, disk: Disk, job: CleaningJob, segment: SegmentInfo, pace: Pace) -> None:
+        self._file = disk.open(job.path(segment), writable=False)
         self._pace = pace
+        self.next_offset = segment.base_offset
+        self.end_offset = segment.next_offset
         self.position = 0
         self.size = self._file.size()
         self.used = 0
@@ -67,3 +75,8 @@ class Pieces:
                 f"batch at {self.position} cut off: {self.size - self.position} of {size} bytes", self.position
             )
         return size
+
+
+def out_of_place(base_offset: int, last_offset: int, next_offset: int, end_offset: int, at: int) -> CorruptBatchError:
+    """Its offsets are not what was written."""
+    return CorruptBatchError(f"batch {base_offset}..{last_offset} where {next_offset}..{end_offset - 1} remain", at)

@@ -4,11 +4,8 @@ A batch of which all survives is copied as it is, one of which nothing survives 
 others are taken apart.
 """
 
-from crc32c import crc32c
-
 from ottla.log.batch import (
     COMPRESSION_MASK,
-    CRC_START,
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -20,7 +17,7 @@ from ottla.log.batch import (
 from ottla.log.cleaner_job import CleaningJob, Pace
 from ottla.log.cleaner_map import DEAD, TOMBSTONE, DirtySection
 from ottla.log.cleaner_output import CleanedSegment, SegmentWriter
-from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces
+from ottla.log.cleaner_pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces, out_of_place
 from ottla.log.cleaner_plan import SegmentInfo
 from ottla.log.cleaner_transactions import TransactionTracker
 from ottla.log.cleaner_walk import fates_by_key, surviving_bytes
@@ -64,10 +61,10 @@ class Rewriting:
         writer = SegmentWriter(self._disk, self._job.directory, base_offset, self._job.index_interval_bytes)
         try:
             for segment in group:
-                pieces = Pieces(self._disk, self._job.path(segment), self._pace)
+                pieces = Pieces(self._disk, self._job, segment, self._pace)
                 for piece in pieces:
                     end = pieces.size - pieces.position if segment.base_offset == last else -1
-                    pieces.used = self._copy_batches(piece, end, writer)
+                    pieces.used = self._copy_batches(piece, pieces, end, writer)
                     self.read_bytes += pieces.used
             writer.finish(self._transactions.take_still_needed())
         except BaseException:
@@ -76,22 +73,27 @@ class Rewriting:
         replaced = tuple(segment.base_offset for segment in group)
         return CleanedSegment(base_offset, replaced, writer.size_bytes, writer.largest_timestamp)
 
-    def _copy_batches(self, piece: bytes, log_end: int, writer: SegmentWriter) -> int:
+    def _copy_batches(self, piece: bytes, pieces: Pieces, log_end: int, writer: SegmentWriter) -> int:
         """How many bytes of whole batches there were. The batch that ends at ``log_end`` is the last one of all.
 
-        What the first pass has checked is not checked again: a batch that is copied whole takes its CRC along.
+        What the first pass has checked is not checked again: a batch that is copied whole takes its CRC along. It has checked
+        those of the dirty part: all are in their places, so the offsets tell which these are.
         """
         _, fates, first_offset, end_offset = self._section
         last_records = self._job.last_records
+        next_offset, segment_end = pieces.next_offset, pieces.end_offset
         view, end, at = memoryview(piece), len(piece), 0
         while end - at >= HEADER_BYTES:
-            base_offset, length, magic, crc, attributes, delta, max_timestamp, producer_id, count = FIELDS(piece, at)
+            base_offset, length, magic, _, attributes, delta, max_timestamp, producer_id, count = FIELDS(piece, at)
             following = at + LOG_OVERHEAD + length
             if length < LENGTH_MIN or magic != 2:
                 read_header(piece, at)  # raises, and says why
             if following > end:
                 break
             last_offset = base_offset + delta
+            if not next_offset <= base_offset <= last_offset < segment_end:
+                raise out_of_place(base_offset, last_offset, next_offset, segment_end, at)
+            next_offset = last_offset + 1
             ordinal = -1
             if last_offset >= first_offset and base_offset < end_offset:
                 ordinal = self._ordinal
@@ -105,18 +107,19 @@ class Rewriting:
                     if whole or (dead == count and following != log_end and producer_id not in last_records):
                         at = following
                         continue
-            elif crc32c(view[at + CRC_START : following]) != crc:
-                check_crc(piece, read_header(piece, at), at)  # raises, and says more
             header = read_header(piece, at)
             kept = self._cleaned(header, view[at:following], ordinal, is_last=following == log_end)
             if kept is not None:
                 writer.append(kept, last_offset, read_header(kept).max_timestamp)
             at = following
+        pieces.next_offset = next_offset
         return at
 
     def _cleaned(self, header: BatchHeader, batch: memoryview, ordinal: int, *, is_last: bool) -> Buffer | None:
         """What stays of a batch: itself, a smaller one, an empty one, nothing. ``ordinal``: of its first record, -1 outside of
-        the dirty part."""
+        the dirty part, where nobody has checked the CRC yet."""
+        if ordinal < 0:
+            check_crc(batch, header)
         if header.is_control:
             kept = self._cleaned_control(header, batch)
         else:

@@ -35,7 +35,7 @@ class SegmentScrub:
         self._position = position
         self._end = segment.size
         self._next_offset = offset
-        self._expected = Expectation(dense, segment.offset_limit)
+        self._expected = Expectation(dense, min(segment.offset_limit, following - 1))
         index, times = segment.offset_index(), segment.time_index()
         self._index = _Entries(index.positions, index.offsets, position)
         self._times = _Entries(times.offsets, times.timestamps, offset - segment.base_offset)

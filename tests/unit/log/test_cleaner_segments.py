@@ -185,6 +185,37 @@ def test_damage_in_the_clean_part_stops_the_cleaning_too(log: CompactedLog) -> N
         clean(DISK, log.job())
 
 
+CLEAN, DIRTY = 0, 1  # segments: their base offsets
+BASE_OFFSET_AT, LAST_OFFSET_DELTA_AT = 7, 26  # the lowest bytes
+
+
+@pytest.mark.parametrize(
+    ("segment", "position"), [(CLEAN, LAST_OFFSET_DELTA_AT), (CLEAN, BASE_OFFSET_AT), (DIRTY, BASE_OFFSET_AT)]
+)
+def test_a_batch_that_is_not_in_its_place_stops_the_cleaning_and_costs_no_other_record(
+    log: CompactedLog, segment: int, position: int
+) -> None:
+    log.append(("a", "1"))
+    log.clean()
+    for pair in (("b", "1"), ("c", "1"), ("b", "2")):
+        log.append(pair)
+    log.roll()
+    data = bytearray(Path(log.path(segment)).read_bytes())
+    data[position] ^= 0x40
+    Path(log.path(segment)).write_bytes(data)
+    with pytest.raises(CorruptBatchError):
+        clean(DISK, log.job())
+
+
+def test_batches_that_overlap_stop_the_cleaning(log: CompactedLog) -> None:
+    log.append(("a", "1"), ("b", "1"))
+    log.end -= 1
+    log.append(("c", "1"))
+    log.roll()
+    with pytest.raises(CorruptBatchError, match=r"batch 1\.\.1 where 2\.\.1 remain"):
+        clean(DISK, log.job())
+
+
 @pytest.mark.parametrize("cut", [1, 60, 61, 1000])
 def test_a_segment_that_is_cut_off_stops_the_cleaning(log: CompactedLog, cut: int) -> None:
     log.append(("a", "1"))

@@ -25,19 +25,19 @@ def platter() -> Platter:
     return Platter.seeded(1)
 
 
-def open_log(platter: Platter) -> Log:
+def open_log(platter: Platter, config: LogConfig = CONFIG) -> Log:
     disk = SimulatedDisk(platter)
     disk.make_directories(DIRECTORY)
-    return Log.open(disk, DIRECTORY, TopicPartition("flights", 0), CONFIG, now_ms=0, clean_shutdown=True)
+    return Log.open(disk, DIRECTORY, TopicPartition("flights", 0), config, now_ms=0, clean_shutdown=True)
 
 
-def written(platter: Platter) -> Log:
-    log = open_log(platter)
+def written(platter: Platter, config: LogConfig = CONFIG) -> Log:
+    log = open_log(platter, config)
     for offset in range(0, END, 2):
         records = [Record(offset + at, 1_000 + offset, None, b"x" * 70) for at in range(2)]
         log.append_as_follower(encode_batch(records, base_offset=offset))
     log.close()
-    return open_log(platter)
+    return open_log(platter, config)
 
 
 def scrub_all(log: Log, piece_bytes: int = PIECE_BYTES) -> list[SegmentScrub]:
@@ -78,6 +78,18 @@ def test_every_flipped_bit_of_a_batch_is_found_where_it_is(platter: Platter, see
         return  # the leader epoch lies outside the CRC, and nothing else bears witness to it
     suspect = scrub_all(open_log(platter))[-1].suspect
     assert segment.base_offset <= suspect <= offset + 2
+    with pytest.raises(DamagedLogError):
+        log.recheck(suspect, 1 << 20)
+
+
+def test_a_batch_that_reaches_into_the_next_segment_is_found_in_a_compacted_log_too(platter: Platter) -> None:
+    config = LogConfig(segment_bytes=6_000, index_interval_bytes=6_000, cleanup_policy=("compact",))
+    log = written(platter, config)
+    first, second = log.segments[:2]
+    platter.flip(first.path, first.find(second.base_offset - 2)[0] + 6, 0)  # the base offset, which no CRC covers
+    log = open_log(platter, config)
+    suspect = scrub_all(log)[-1].suspect
+    assert suspect == second.base_offset - 2
     with pytest.raises(DamagedLogError):
         log.recheck(suspect, 1 << 20)
 
