@@ -240,7 +240,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data = encode_batch(
             [Record(0, NOW, b"t", b"1")], producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True
         )
-        log.append_as_leader(memoryview(data), 3, NOW)
+        log.append_as_leader(memoryview(data), 3, NOW, verified=True)
         marker = end_marker_batch(EndMarker(committed, 4), producer_id=9, producer_epoch=0, timestamp=NOW)
         log.append_as_leader(memoryview(marker), 3, NOW, Origin.COORDINATOR)
     log.set_high_watermark(log.log_end_offset)
