@@ -17,6 +17,7 @@ from typing import cast
 from ottla.quorum.rpc.admission import KNOCK_S, KNOWN_FIRST_MESSAGE_S, UNKNOWN_BYTES_MAX, Admission, DoorLimits
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_TLS = b"\x16\x03"
 _COMPLAINTS_MAX = 1000
 
 _logger = logging.getLogger(__name__)
@@ -132,6 +133,13 @@ class _Pipe(asyncio.Protocol):
             self.other.transport.resume_reading()
 
 
+def _kind_of(first: bytes) -> str:
+    """What a stranger speaks: few kinds, or whoever sends other bytes each time would get a line each time."""
+    if first.startswith(_TLS):
+        return "TLS"
+    return repr(first[:3]) if first[:3].isupper() else f"bytes {first[0] >> 5}"
+
+
 class Visitor(_Pipe):
     """A connection from outside, not let in before it has shown the preface, and for a moment only before it has said something.
 
@@ -239,8 +247,12 @@ class Visitor(_Pipe):
         self._first = b""
         self.transport.resume_reading()
 
+    def complain(self, reason: str, kind: str) -> None:
+        """Why the connection is closed."""
+        self._gate.complain(self, reason, kind)
+
     def _refuse_stranger(self) -> None:
-        self._gate.complain(self, f"not a gRPC client: it began with {self._first[:32]!r}", repr(self._first[:4]))
+        self.complain(f"not a gRPC client: it began with {self._first[:32]!r}", _kind_of(self._first))
         self.abort()
 
     def abort(self) -> None:

@@ -172,7 +172,7 @@ async def _serve_stream(
 
     room = asyncio.Event()
     outbox = _Outbox(room.set)
-    session = Session(service, handler, visitor.address, outbox.put, room.set)
+    session = Session(service, handler, visitor.address, visitor.complain, outbox.put, room.set)
     writer: asyncio.Task[None] | None = None
     try:
         await context.send_initial_metadata(())  # tells the client that somebody is there

@@ -19,13 +19,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Session:
-    """The requests of one connection. ``send`` writes a response; ``on_room`` tells that reading may go on."""
+    """The requests of one connection. ``complain`` says why it is closed, and of which kind that is; ``send`` writes a
+    response; ``on_room`` tells that reading may go on."""
 
     def __init__(
         self,
         service: Service,
         handler: Handler | PerConnection,
         peer: str,
+        complain: Callable[[str, str], None],
         send: Callable[[bytes], None],
         on_room: Callable[[], None],
     ) -> None:
@@ -37,6 +39,7 @@ class Session:
         else:
             self._handler = handler
         self._peer = peer
+        self._complain = complain
         self._send = send
         self._on_room = on_room
         self._outstanding = 0
@@ -52,13 +55,13 @@ class Session:
         try:
             request = self._service.request_type.FromString(data)
         except DecodeError:
-            _logger.warning("%s: closing the connection: %s: not a request", self._peer, self._service.name)
+            self._complain(f"{self._service.name}: not a request", "not a request")
             return False
         self._outstanding += 1
         try:
             self._handler(request, self._replier(request.correlation_id))  # type: ignore[attr-defined]  # each service's messages have one
         except BadRequest as error:
-            _logger.warning("%s: closing the connection: %s: %s", self._peer, self._service.name, error)
+            self._complain(f"{self._service.name}: {error}", "bad request")
             return False
         except Exception:
             _logger.exception("%s: closing the connection: %s failed", self._peer, self._service.name)

@@ -163,10 +163,13 @@ class _ServerConnection(asyncio.Protocol):
                     self._transport.abort()
                     return
         except _FrameError as error:
-            _logger.warning("%s: closing the connection: %s", self._peer, error)
+            self._complain(str(error))
             self._transport.abort()
             return
         self._read_or_pause()
+
+    def _complain(self, reason: str, _kind: str = "") -> None:
+        _logger.warning("%s: closing the connection: %s", self._peer, reason)
 
     def _greet(self) -> bool:
         line = self._frames.line()
@@ -175,7 +178,7 @@ class _ServerConnection(asyncio.Protocol):
         known = self._handlers.get(line.decode("ascii", "replace"))
         if known is None:
             raise _FrameError(f"no such service: {line!r}")
-        self._session = Session(*known, self._peer, self._send, self._go_on_later)
+        self._session = Session(*known, self._peer, self._complain, self._send, self._go_on_later)
         return True
 
     def _has_room(self) -> bool:

@@ -192,6 +192,30 @@ def test_the_log_says_who_it_was_and_not_each_time(caplog: pytest.LogCaptureFixt
     assert lines[4] == f"{second}: closing the connection: ottla.controller.Controller: not a request"
 
 
+GARBAGE = (b"\0garbage", OPENING + frame(0, 0, 1, b"\0\0\0\0\2\xff\xff"))
+
+
+@pytest.mark.parametrize("opening", GARBAGE, ids=["no gRPC", "no request"])
+def test_who_sends_other_garbage_each_time_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, opening: bytes
+) -> None:
+    caplog.set_level(logging.DEBUG, "ottla.quorum.rpc")
+
+    def lines(level: int) -> list[str]:
+        found = [record.getMessage() for record in caplog.records if record.levelno >= level]
+        return [line for line in found if "closing the connection" in line]
+
+    async def scenario(bench: Bench) -> None:
+        for number in range(8):
+            data = bytes([0x80 + number]) + opening if opening is GARBAGE[0] else opening
+            _, writer = await bench.visit(data)
+            await until(lambda expected=number + 1: len(lines(logging.DEBUG)) == expected)  # type: ignore[misc]  # bound now
+            writer.close()
+
+    run(scenario)
+    assert len(lines(logging.WARNING)) == 4, caplog.text
+
+
 def test_who_comes_and_goes_is_no_news(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     """At whatever moment it leaves."""
     caplog.set_level(logging.INFO)
