@@ -29,6 +29,11 @@ class LeaderEpochCache:
     def entries(self) -> EpochEntries:
         return tuple(zip(self._epochs, self._starts, strict=True))
 
+    @property
+    def earliest_epoch(self) -> int:
+        """The oldest epoch that is known, or -1."""
+        return self._epochs[0] if self._epochs else -1
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Notes that ``epoch`` begins at ``start_offset``; nothing happens when that epoch already began there or before.
 

@@ -7,7 +7,7 @@ import msgspec
 
 from ottla.broker.replication.decisions.fetch_session import Wanted
 from ottla.broker.replication.decisions.replica import FollowerContact
-from ottla.broker.replication.decisions.truncation import Diverging, divergence
+from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.ports import Read
 from ottla.broker.wire.fetch_tuples import FetchedPartition
@@ -47,7 +47,7 @@ def locate(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | 
     log = partition.log
     end = log.log_end_offset
     if last_fetched_epoch >= 0 and not (last_fetched_epoch == log.epochs.latest_epoch and offset <= end):
-        diverging = divergence(offset, last_fetched_epoch, log.end_offset_for_epoch)
+        diverging = _divergence(partition, wanted, reader)
         if diverging is not None and diverging.epoch >= 0:
             return diverging
         if diverging is not None:
@@ -57,6 +57,16 @@ def locate(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | 
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} spans {log.log_start_offset}..{end}, not {offset}"
         )
     return None
+
+
+def _divergence(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | None:
+    _, _, offset, last_fetched_epoch, follower_start, _, _, _ = wanted
+    log, leader = partition.log, partition.leader
+    if reader.is_follower and leader is not None and last_fetched_epoch < log.epochs.earliest_epoch:
+        if leader.has_compared(reader.replica_id, reader.replica_epoch, offset):
+            return None
+        return divergence_from_deleted(offset, last_fetched_epoch, follower_start, log.log_start_offset)
+    return divergence(offset, last_fetched_epoch, log.end_offset_for_epoch)
 
 
 def limit_for(partition: Partition, reader: Reader) -> int:

@@ -13,6 +13,7 @@ import msgspec
 
 from ottla.broker.replication.decisions.follower import (
     Append,
+    BeginAt,
     Delay,
     Fail,
     FetchState,
@@ -316,6 +317,9 @@ class LeaderFetcher:
             case RestartAt():
                 logger.info("Restarting %s at %d", partition, instruction.offset)
                 self._cut(key, partition, follower, instruction)
+            case BeginAt():
+                partition.log.advance_log_start(instruction.offset)
+                self._moved(key, partition, follower)
             case FindOffsets():
                 self._session.remove(key)
                 self._find_offsets(key, partition, follower)
@@ -404,8 +408,9 @@ class LeaderFetcher:
                 self._delay(key, partition, follower, follower.delay())
                 return
             logger.info("%s is out of the leader's range %d..%d", partition, *offsets)
-            end = partition.log.log_end_offset
-            self._perform(key, partition, follower, follower.offsets_found(*offsets, end))
+            log = partition.log
+            instruction = follower.offsets_found(*offsets, log.log_end_offset, log.high_watermark)
+            self._perform(key, partition, follower, instruction)
 
         if self._link is None or not self._up:
             self._delay(key, partition, follower, follower.delay())

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ottla.broker.replication.deleting import delete_records
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.runtime.errors import ErrorCode
@@ -121,6 +122,88 @@ def test_a_follower_takes_over_where_the_leaders_log_starts() -> None:
         cluster.brokers[1].log().advance_log_start(3)
         await client.produce(b"five")
         await cluster.until(lambda: cluster.brokers[2].log().log_start_offset == 3)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_follower_keeps_nothing_of_an_epoch_of_which_the_leader_deleted_everything(lost: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for number in range(5):
+            await client.produce(b"%d" % number)
+        cluster.brokers[2].kill()
+        cluster.brokers[3].kill()
+        for _ in range(lost):
+            await client.produce(b"lost", acks=1)
+        cluster.brokers[1].kill()
+        await cluster.brokers[2].restart()
+        await cluster.brokers[3].restart()
+        cluster.elect(2, (2, 3))
+        other = await cluster.client(2)
+        assert (await other.produce(b"kept")).base_offset == 5
+        manager = cluster.brokers[2].manager
+        assert manager is not None
+        delete_records(manager.partitions[TOPIC_ID, 0], 6)
+        await cluster.brokers[1].restart()
+        await cluster.until(lambda: len(cluster.isr()) == 3, limit_s=5)
+        # From now on it may be elected, though it has perhaps not heard yet where the leader's log starts, ...
+        follower = cluster.brokers[1].log()
+        assert follower.log_end_offset == 6
+        assert b"lost" not in follower.read(follower.log_start_offset, 1 << 20).data
+        # ... or has not written it down.
+        await cluster.until(lambda: follower.log_start_offset == 6, limit_s=1)
+        cluster.brokers[1].kill()
+        await cluster.brokers[1].restart()
+        follower = cluster.brokers[1].log()
+        assert b"lost" not in follower.read(follower.log_start_offset, 1 << 20).data
+
+    run(scenario)
+
+
+def test_followers_that_were_found_to_agree_do_not_begin_anew_where_all_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for number in range(5):
+            await client.produce(b"%d" % number)
+        cluster.elect(2, (1, 2, 3))
+        leader = cluster.brokers[2]
+        assert leader.manager is not None
+        partition = leader.manager.partitions[TOPIC_ID, 0]
+        await cluster.until(lambda: partition.leader is not None and not partition.leader.has_silent_member())
+        delete_records(partition, 5)  # the leader knows its own epoch only, in which nobody wrote yet
+        await cluster.until(lambda: partition.low_watermark() == 5, limit_s=1)
+        for broker in cluster.brokers.values():
+            assert broker.log().segments[0].base_offset == 0
+
+    run(scenario)
+
+
+def test_followers_that_know_that_all_is_committed_do_not_begin_anew_where_all_is_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        for number in range(5):
+            await client.produce(b"%d" % number)
+        await cluster.until(lambda: all(each.log().high_watermark == 5 for each in cluster.brokers.values()))
+        # Broker 2 begins an epoch and deletes everything before the others hear of that.
+        change = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=0, leader=2)
+        record = pb.MetadataRecord(partition_change=change)
+        cluster.records.append(record)
+        cluster.image.apply(record, MetadataDelta())
+        leader = cluster.brokers[2]
+        leader.learn([record])
+        assert leader.manager is not None
+        partition = leader.manager.partitions[TOPIC_ID, 0]
+        await cluster.until(lambda: partition.leader is not None)
+        delete_records(partition, 5)
+        for each in (1, 3):
+            cluster.brokers[each].learn([record])
+        await cluster.until(lambda: partition.low_watermark() == 5, limit_s=1)
+        for broker in cluster.brokers.values():
+            assert broker.log().segments[0].base_offset == 0
 
     run(scenario)
 

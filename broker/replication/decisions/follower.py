@@ -39,6 +39,12 @@ class RestartAt(msgspec.Struct, frozen=True):
     offset: int
 
 
+class BeginAt(msgspec.Struct, frozen=True):
+    """The leader deleted all that we have, which is committed: the log begins at its end, and producers' numbers stay known."""
+
+    offset: int
+
+
 class FindOffsets(msgspec.Struct, frozen=True):
     """Ask the leader for its earliest and latest offsets, then call `offsets_found`."""
 
@@ -55,7 +61,7 @@ class Fail(msgspec.Struct, frozen=True):
     reason: str
 
 
-Instruction = Append | TruncateTo | RestartAt | FindOffsets | Delay | Fail
+Instruction = Append | TruncateTo | RestartAt | BeginAt | FindOffsets | Delay | Fail
 
 
 class PartitionFollower:
@@ -113,16 +119,20 @@ class PartitionFollower:
             return self.fail("the leader has a newer epoch")
         return self.delay()
 
-    def offsets_found(self, leader_start: int, leader_end: int, log_end_offset: int) -> Instruction:
+    def offsets_found(
+        self, leader_start: int, leader_end: int, log_end_offset: int, high_watermark: int
+    ) -> Instruction:
         """Out of range, and the leader's log reaches from ``leader_start`` to ``leader_end``.
 
-        If it ends before ours, ours has an uncommitted (or uncleanly lost) tail: cut it. Else ours lies below its start and
-        is of no use any more; or it lies within, and fetching there goes on.
+        If it ends before ours, ours has an uncommitted (or uncleanly lost) tail: cut it. Else ours lies below its start, is of
+        no use any more and perhaps never was the leader's; or it reaches further, and fetching there goes on.
         """
         self.state = FetchState.TRUNCATING
         if leader_end < log_end_offset:
             return TruncateTo(leader_end)
-        if leader_start > log_end_offset:
+        if leader_start == log_end_offset == high_watermark:
+            return BeginAt(leader_start)
+        if leader_start >= log_end_offset:
             return RestartAt(leader_start)
         return TruncateTo(log_end_offset)
 

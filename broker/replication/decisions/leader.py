@@ -200,6 +200,16 @@ class PartitionLeader:
         replica.contact = contact
         return replica
 
+    def has_compared(self, broker_id: int, broker_epoch: int, offset: int) -> bool:
+        """Whether what the follower holds below ``offset`` was found to be ours: it fetched from there, or beyond, in this epoch."""
+        replica = self.replicas.get(broker_id)
+        return (
+            replica is not None
+            and replica.last_fetch_ms > 0
+            and replica.broker_epoch == broker_epoch
+            and offset <= replica.log_end_offset
+        )
+
     def lost_contact(self, contact: FollowerContact) -> None:
         """A follower's session covers this partition no longer: what it says from now on is not about us."""
         for replica in self.replicas.values():

@@ -1,7 +1,8 @@
 """Where two logs part: the leader's answer to a follower that took another branch, and how far that follower cuts.
 
 A follower names the epoch of its last batch with each fetch (KIP-595, kraft.md 3.5). If the leader's log ends that epoch
-earlier, what the follower has beyond was never committed and must go, or the logs would differ below the high watermark.
+earlier, what the follower has beyond was never committed and must go, or the logs would differ below the high watermark. That
+an epoch is in the leader's log shows that both agree up to there; one that was deleted from it (DeleteRecords, retention) shows nothing.
 """
 
 from collections.abc import Callable
@@ -34,6 +35,19 @@ def divergence(fetch_offset: int, last_fetched_epoch: int, end_offset_for_epoch:
     if epoch < last_fetched_epoch or end_offset < fetch_offset:
         return Diverging(epoch, end_offset)
     return None
+
+
+def divergence_from_deleted(
+    fetch_offset: int, last_fetched_epoch: int, follower_start: int, log_start_offset: int
+) -> Diverging | None:
+    """Leader: `divergence` for a follower whose last batch is of an older epoch than all that our log still has.
+
+    We know that it had nothing from our log start on. Whether what it has below was ours, nobody can tell any more; it would
+    come to light if that follower led. So it begins anew where our log does, which Diverging(-1, -1) makes it find, unless it holds nothing.
+    """
+    if fetch_offset > log_start_offset:
+        return Diverging(last_fetched_epoch, log_start_offset)
+    return None if follower_start == fetch_offset else Diverging(UNDEFINED, UNDEFINED)
 
 
 def truncation_offset(

@@ -1,5 +1,6 @@
-"""What is believed of a log because of its name."""
+"""What is believed of a log because of its name, or of the offsets that it has."""
 
+from ottla.broker.replication import fetch_read
 from ottla.log.durable_log import DurableLog
 from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.root_checkpoints import Position, ReadPositions, RootCheckpoints
@@ -11,6 +12,15 @@ _OF = ReadPositions.of
 
 DEATHS = tuple(Fault(2_000 * number, "kill", (f"node-{node}",), 60) for number in range(1, 5) for node in (1, 2, 3))
 """All nodes in the same moment: what is on disk then is all there is."""
+
+LEADER, OTHER, CONTROLLER = "leader:flights:2", "third:flights:2", "controller"
+SUCCEEDED = (
+    Fault(467, "slow-link", (LEADER, CONTROLLER, 200, 250), 1_000),
+    Fault(567, "cut", (LEADER, OTHER), 2_800),
+    Fault(1_567, "slow-link", (CONTROLLER, OTHER, 100, 150), 3_000),
+    *(Fault(1_801, "kill", (f"node-{node}",), 192) for node in (1, 2, 3)),
+)
+"""A leader has records that nobody else has when all die; another leads, and writes others in their place, which are deleted."""
 
 
 def _key(log: DurableLog) -> TopicIdPartition:
@@ -34,6 +44,15 @@ NAMES = (
         1,
         DEATHS,
         ("when faults end, the cluster heals", "BrokenPromise", "users get answers a correct cluster gives"),
+        ("names",),
+    ),
+    PlantedBug(
+        "let a follower go on where its epoch was deleted",
+        "a log is compared with one that has its epoch, or begins anew (divergence_from_deleted)",
+        ((fetch_read, "divergence_from_deleted", lambda *_: None),),
+        127,
+        SUCCEEDED,
+        ("replicas are equal up to the high watermark",),
         ("names",),
     ),
 )

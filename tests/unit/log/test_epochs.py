@@ -146,3 +146,4 @@ def test_epochs_and_offsets_rise_strictly_after_any_history(steps: list[tuple[st
         entries = cache.entries()
         assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
         assert cache.latest_epoch == (entries[-1][0] if entries else -1)
+        assert cache.earliest_epoch == (entries[0][0] if entries else -1)

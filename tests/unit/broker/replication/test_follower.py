@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.replication.decisions.follower import (
     Append,
+    BeginAt,
     Delay,
     Fail,
     FetchState,
@@ -15,7 +16,12 @@ from ottla.broker.replication.decisions.follower import (
     RestartAt,
     TruncateTo,
 )
-from ottla.broker.replication.decisions.truncation import Diverging, divergence, truncation_offset
+from ottla.broker.replication.decisions.truncation import (
+    Diverging,
+    divergence,
+    divergence_from_deleted,
+    truncation_offset,
+)
 from ottla.log.epochs import LeaderEpochCache
 from ottla.runtime.errors import ErrorCode
 
@@ -73,15 +79,23 @@ def test_out_of_range_asks_for_the_leaders_offsets() -> None:
 
 
 def test_a_leader_that_ends_before_us_makes_us_cut() -> None:
-    assert follower().offsets_found(0, 70, log_end_offset=100) == TruncateTo(70)
+    assert follower().offsets_found(0, 70, log_end_offset=100, high_watermark=60) == TruncateTo(70)
 
 
 def test_a_leader_that_starts_after_us_makes_us_begin_anew() -> None:
-    assert follower().offsets_found(200, 300, log_end_offset=100) == RestartAt(200)
+    assert follower().offsets_found(200, 300, log_end_offset=100, high_watermark=100) == RestartAt(200)
+
+
+def test_a_leader_that_starts_where_we_end_has_nothing_that_we_have() -> None:
+    assert follower().offsets_found(100, 300, log_end_offset=100, high_watermark=99) == RestartAt(100)
+
+
+def test_what_is_committed_is_the_leaders_too_and_only_deleted() -> None:
+    assert follower().offsets_found(100, 300, log_end_offset=100, high_watermark=100) == BeginAt(100)
 
 
 def test_a_leader_that_reaches_past_us_lets_us_go_on() -> None:
-    assert follower().offsets_found(50, 300, log_end_offset=100) == TruncateTo(100)
+    assert follower().offsets_found(50, 300, log_end_offset=100, high_watermark=60) == TruncateTo(100)
 
 
 def test_a_fenced_epoch_waits_for_metadata() -> None:
@@ -167,3 +181,19 @@ def test_an_epoch_beyond_the_leaders_is_undefined() -> None:
 
 def test_a_client_that_names_no_epoch_is_not_checked() -> None:
     assert divergence(60, -1, ends((2, 0), (4, 50))) is None
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "follower_start", "expected", "why"),
+    [
+        (60, 0, Diverging(2, 50), "the leader has nothing of epoch 2 from 50 on"),
+        (60, 60, Diverging(2, 50), "nor has a follower whose log is empty a place in it"),
+        (50, 0, Diverging(-1, -1), "what lies before 50 may be anyone's"),
+        (40, 0, Diverging(-1, -1), "the same, and the leader could not go on from there"),
+        (50, 50, None, "a follower that holds nothing holds nothing wrong"),
+    ],
+)
+def test_a_leader_that_deleted_the_epoch_has_the_follower_begin_anew(
+    fetch_offset: int, follower_start: int, expected: Diverging | None, why: str
+) -> None:
+    assert divergence_from_deleted(fetch_offset, 2, follower_start, 50) == expected, why

@@ -341,3 +341,21 @@ def test_a_follower_asks_again_once_for_what_it_was_given() -> None:
     replica.served_offset = 40
     assert replica.asks_again(40)
     assert not replica.asks_again(40)
+
+
+def test_what_a_follower_fetched_behind_in_this_epoch_was_compared() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 90)
+    assert leader.has_compared(2, 20, 90)
+    assert leader.has_compared(2, 20, 80)
+    assert not leader.has_compared(2, 20, 91)
+    assert not leader.has_compared(2, 21, 90), "another life of the broker may hold something else"
+    assert not leader.has_compared(3, 30, 0), "it has not fetched yet"
+    assert not leader.has_compared(9, 90, 0), "no replica"
+
+
+def test_what_was_compared_in_an_earlier_epoch_is_compared_anew() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 90)
+    lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2, 3))
+    assert not leader.has_compared(2, 20, 90)
