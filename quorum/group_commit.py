@@ -1,6 +1,7 @@
 """Group commit: what this leader appends while the log is synced is gathered, and shares the next sync."""
 
 import asyncio
+import errno
 from collections.abc import Sequence
 
 from ottla.quorum.accumulator import BatchAccumulator
@@ -118,13 +119,20 @@ class GroupCommit:
     # --- syncs --------------------------------------------------------------------------------------------------------
 
     def sync(self, instruction: Sync) -> None:
+        self._sync(instruction.end_offset)
+
+    def _sync(self, end_offset: int) -> None:
         self._syncs += 1
-        self._sync_later.sync(self._log.active_file, lambda error: self._synced(instruction.end_offset, error))
+        self._sync_later.sync(self._log.active_file, lambda error: self._synced(end_offset, error))
 
     def _synced(self, end_offset: int, error: OSError | None) -> None:
         self._syncs -= 1
         if not self._driver.goes_on:
             return  # whoever owns the log may have closed it
+        if error is not None and error.errno == errno.EBADF:
+            # Its segment went while it waited its turn, with a snapshot or a cut. What the log is made of now has to be synced.
+            self._sync(end_offset)
+            return
         if error is not None:
             self._driver.fail(f"the metadata log cannot be synced: {with_advice(error)}", error)
             return

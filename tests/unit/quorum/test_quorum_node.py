@@ -1,6 +1,7 @@
 """The shell around the core: order, appends, commits, leadership, failures. Virtual time, no disk, no network."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -9,6 +10,7 @@ from ottla.quorum.metadata.image import UnreadableRecordError
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.testing.quorum.memory import MemoryFile
 from tests.unit.quorum.node_world import Member, World, run
 
 
@@ -53,6 +55,23 @@ def test_a_sync_that_ends_after_the_stop_touches_the_log_no_more(monkeypatch: py
         await leader.stop()
         await asyncio.sleep(1)
         assert len(marked) == before
+
+    run(scenario)
+
+
+def test_what_waits_for_a_sync_of_a_segment_that_went_is_synced_where_the_log_is_now() -> None:
+    """A snapshot may delete a segment, or a leader's log cut it off, while a slow disk has not come to its sync."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        closed = leader.log.active_file
+        closed.error = OSError(errno.EBADF, "sync of a closed file")
+        last, syncs = leader.node.append([b"a"], leader.node.leader.epoch), closed.syncs
+        await world.until(lambda: closed.syncs > syncs)
+        leader.log.active_file = MemoryFile()
+        await world.until(lambda: SyncedMark(leader.store).offset == last + 1)
+        assert leader.log.active_file.syncs > 0
+        assert not leader.failures
 
     run(scenario)
 
