@@ -119,15 +119,16 @@ def _limited(dimensions: Iterable[Dimension]) -> Iterator[None]:
 
 @contextmanager
 def _errors_noticed(invariants: Invariants) -> Iterator[None]:
-    """An error that the program logged with its traceback is a bug, though it went on."""
-    handler, logger = _ErrorHandler(invariants), logging.getLogger("ottla")
+    """An error that the program logged with its traceback is a bug, though it went on. What the loop would print, it keeps."""
+    handler, logger, loops = _ErrorHandler(invariants), logging.getLogger("ottla"), logging.getLogger("asyncio")
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.ERROR if level == logging.NOTSET else level)
-    logger.propagate = False
+    logger.propagate, loops.disabled = False, True
     try:
         yield
     finally:
+        loops.disabled = False
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
