@@ -78,12 +78,11 @@ class FetchHandler:
             request,
             session,
             reader,
-            named=named,
             full=full,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
         )
-        pending.start(max_wait_ms)
+        pending.start(named, max_wait_ms)
 
     def _open(self, session_id: int, session_epoch: int, topics: Topics, reader: Reader) -> FetchSession:
         """A session for a request that names everything; one with id 0, for this request only, if it wants or gets none."""

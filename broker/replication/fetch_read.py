@@ -141,15 +141,17 @@ def _past_empty_batches(
 
 def note_follower(
     partition: Partition, wanted: Wanted, reader: Reader, contact: FollowerContact | None, now_ms: int
-) -> None:
-    """A follower's request named this partition: takes in how far it is. Raises KafkaError if it may not fetch.
+) -> bool:
+    """A follower's request named this partition: takes in how far it is. False if its log has to be cut first.
 
-    Raises DamagedLogError if it asks again for records that it cannot have taken.
+    Raises KafkaError if it may not fetch, DamagedLogError if it asks again for records that it cannot have taken.
     """
-    if locate(partition, wanted, reader) is None:
-        partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms, wanted[4])
-        if partition.doubts(reader.replica_id, wanted[2]):
-            partition.log.recheck(wanted[2], wanted[5])
+    if locate(partition, wanted, reader) is not None:
+        return False
+    partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms, wanted[4])
+    if partition.doubts(reader.replica_id, wanted[2]):
+        partition.log.recheck(wanted[2], wanted[5])
+    return True
 
 
 def refused(index: int, error: int, leader: tuple[int, int] | None = None) -> FetchedPartition:

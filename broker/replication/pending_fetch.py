@@ -2,6 +2,9 @@
 
 It looks only at its session's dirty partitions. Answered when there are ``min_bytes``, or an error or divergence to tell, or
 more than the answer has room for, or the time is up; never twice. What had no room stays dirty and is first in line next time.
+
+A follower names a partition to say how far it is, and says it once. Where that could not be taken in, the answer to the same request
+tells it, whatever else has no room: a later one would find nothing wrong, and the follower would count as one that never fetched.
 """
 
 from collections.abc import Iterable
@@ -38,8 +41,8 @@ class PendingFetch:
         "_done",
         "_loading",
         "_manager",
-        "_named",
         "_timer",
+        "_unheard",
         "_warmed",
         "full",
         "max_bytes",
@@ -56,7 +59,6 @@ class PendingFetch:
         session: FetchSession,
         reader: Reader,
         *,
-        named: Iterable[SessionPartition],
         full: bool,
         min_bytes: int,
         max_bytes: int,
@@ -65,20 +67,20 @@ class PendingFetch:
         self.request = request
         self.session = session
         self.reader = reader
-        # A follower's position is noted for what its request names; what may not be fetched keeps its error here.
-        self._named: dict[SessionPartition, int] = dict.fromkeys(named, 0) if reader.is_follower else {}
         self.full = full
         self.min_bytes = min(min_bytes, max_bytes)
         self.max_bytes = max_bytes
         self._timer: Timer | None = None
+        # What a follower named and may not fetch, with the error; 0: its log has to be cut first.
+        self._unheard: dict[SessionPartition, int] = {}
         self._cold: Cold = []  # what the last look found not to be in the page cache
         self._warmed: set[SessionPartition] | None = None  # what was waited for
         self._loading = self._done = False
 
-    def start(self, max_wait_ms: int) -> None:
-        """Answers at once if it may, else parks."""
-        if self._named:
-            self._note_follower()
+    def start(self, named: Iterable[SessionPartition], max_wait_ms: int) -> None:
+        """Answers at once if it may, else parks. ``named``: by the request."""
+        if self.reader.is_follower:
+            self._note_follower(named)
         wait = max_wait_ms > 0 and bool(self.session.partitions)
         if wait and self.min_bytes > 1 and not self._enough():
             self._park(max_wait_ms)
@@ -166,25 +168,29 @@ class PendingFetch:
 
     # Looking.
 
-    def _note_follower(self) -> None:
+    def _note_follower(self, named: Iterable[SessionPartition]) -> None:
         """What the request says about the follower, before anything is read: the answer then tells what it changed."""
         now_ms = self._manager.timers.now_ms()
-        for entry in list(self._named):
+        for entry in named:
             # It moved, and ignores an answer to its old position that may still be on its way, with all it tells.
             entry.was_not_heard()
             partition = self._partition(entry)
             if partition is None:
+                self._unheard[entry] = self._manager.missing_error(entry.topic, entry.wanted[0])
                 continue
             try:
-                fetch_read.note_follower(partition, entry.wanted, self.reader, self.session.contact, now_ms)
+                if not fetch_read.note_follower(partition, entry.wanted, self.reader, self.session.contact, now_ms):
+                    self._unheard[entry] = 0
             except KafkaError as error:
-                self._named[entry] = error.code
+                self._unheard[entry] = error.code
                 self._manager.note_damage(partition, error)
 
     def _partition(self, entry: SessionPartition) -> Partition | None:
         return self._manager.partitions.get((entry.topic, entry.wanted[0]))
 
     def _enough(self) -> bool:
+        if self._unheard:
+            return True
         found = 0
         for entry in [*self.session.dirty]:
             partition = self._partition(entry)
@@ -205,7 +211,9 @@ class PendingFetch:
         """
         answers: Answers = []
         size, urgent = 0, False
-        for entry in [*self.session.dirty]:  # a disk that fails under a read dirties all that was on it
+        dirty = self.session.dirty
+        # A copy: a disk that fails under a read dirties all that was on it. What was not heard has no records, so it takes no room.
+        for entry in [*(self._unheard | dirty if self._unheard else dirty)]:
             if 0 < size >= self.max_bytes and not self.full:
                 break
             try:
@@ -225,7 +233,7 @@ class PendingFetch:
 
     def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> tuple[FetchedPartition, bool]:
         index = entry.wanted[0]
-        refusal = self._named.get(entry)
+        refusal = self._unheard.get(entry)
         if refusal:
             return self._refused(entry, refusal), False
         partition = self._partition(entry)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.replication import fetch_read
+from ottla.broker.wire.messages.fetch_request import FetchRequest
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
 from ottla.testing.replication.client import Client, batch, fetch_request, offsets
 from ottla.testing.replication.cluster import Cluster, run
@@ -87,6 +89,39 @@ def test_a_follower_gets_a_backlog_that_no_answer_holds() -> None:
         assert await cluster.until(lambda: all(3 in cluster.isr(index) for index in range(30))) < 2
 
     run(scenario, replica_fetch_response_max_bytes=str(ROOM))
+
+
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("index", "epoch", "error"),
+    [
+        pytest.param(2, 2, ErrorCode.UNKNOWN_LEADER_EPOCH, id="elected a moment ago"),
+        pytest.param(3, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="created a moment ago"),
+    ],
+)
+def test_a_follower_that_knew_before_its_leader_did_hears_so_in_an_answer_that_is_full(
+    index: int, epoch: int, error: ErrorCode, min_bytes: int
+) -> None:
+    """It names a partition once: were it told nothing, it would wait for records, and its leader for a first fetch."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(2, isr=(1,), partitions=3)
+        cluster.brokers[2].kill()
+        follower = await fill(cluster, (0, 1))
+
+        async def fetch(body: FetchRequest) -> FetchResponse:
+            follower.send("Fetch", 12, body)
+            return await follower.receive("Fetch", 12, FetchResponse)
+
+        limits = {"replica_id": 2, "max_bytes": len(VALUE) + 500, "max_wait_ms": 20_000, "min_bytes": min_bytes}
+        session = (await fetch(fetch_request([(0, 0), (1, 0)], session_epoch=0, **limits))).session_id
+        body = fetch_request([(index, 0)], session_id=session, session_epoch=1, **limits)
+        body.topics[0].partitions[0].current_leader_epoch = epoch
+        (topic,) = (await fetch(body)).responses
+        told = {each.partition_index: (each.error_code, bool(each.records)) for each in topic.partitions}
+        assert told == {index: (error, False), 1: (0, True)}
+
+    run(scenario)
 
 
 def test_two_batches_larger_than_a_partitions_limit_are_soon_replicated() -> None:
