@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.simulation.faults import Bundle
+from ottla.testing.simulation.hunt import Caught, hunt
 from ottla.testing.simulation.planted import BUGS, PlantedBug, planted
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, run_seed
@@ -29,3 +30,8 @@ def test_a_failing_seed_is_shrunk_written_down_and_explained(
     told = capsys.readouterr().out
     assert "python -m ottla.testing.simulation.run --seed 0" in told
     assert "only committed records are acknowledged" in told
+
+
+def test_a_hunt_tells_which_drawn_seed_catches_a_bug_first() -> None:
+    assert hunt(BUGS[0].name, 1) == Caught(BUGS[0].name, 0, "only committed records are acknowledged")
+    assert hunt("leave the recovery point above a cut", 1).seed == -1
