@@ -18,7 +18,8 @@ LOST_ITS_LOG = (
 
 HISTORY_GONE = (
     "the disk of a controller went back in time or was replaced, and the others may lack what was committed here. Started again, in the next "
-    "epoch at the latest, this node goes by their log, and what that lacks is lost; stop them and restore their disks if it must not be. See "
+    "epoch at the latest (where it ends again, restart the controller that leads), this node goes by their log, and what that lacks is "
+    "lost; stop them and restore their disks if it must not be. See "
     "docs/quorum.md, Lost disks"
 )
 
