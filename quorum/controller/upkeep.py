@@ -63,6 +63,7 @@ class Upkeep:
             return
         step = cluster.fence_first_expired(leadership.state, self._timers.now_ms())
         if step is None:
+            self._plan_chores()
             return
         if step.is_last:
             self._counters.fenced += 1

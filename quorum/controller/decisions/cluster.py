@@ -260,9 +260,14 @@ class Fencing(NamedTuple):
 
 
 def fence_first_expired(state: ControllerState, now_ms: int, changes_max: int = CHANGES_MAX) -> Fencing | None:
-    """The next step for the first broker whose session is over; None: there is none."""
+    """The next step for the first broker whose session is over; None: there is none, but `chores` may have to go on with one
+    that was heard from before its last step."""
     for broker in state.image.brokers.values():
-        if not broker.fenced and not state.sessions.is_alive(broker.id, broker.epoch, now_ms):
+        if broker.fenced:
+            continue
+        if state.sessions.is_alive(broker.id, broker.epoch, now_ms):
+            state.is_spared(broker)
+        else:
             records, is_last = take_out(state, broker.id, changes_max)
             conclusion = [_change(broker, fenced=True)] if is_last else []
             return Fencing(broker.id, state.sessions.why_over(broker.id), records + conclusion, is_last)

@@ -35,11 +35,15 @@ def change_builder(
 
 def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_MAX) -> Step:
     """Removes a broker from every ISR and finds other leaders, piece by piece: it is to be fenced, shuts down or is
-    unregistered. A fenced one has been taken out, and nobody takes it in again."""
+    unregistered. A fenced one has been taken out, and nobody takes it in again. What follows the last piece is that it is out of
+    service; when it is spared instead, `ControllerState.is_spared` has to be told."""
     broker = state.image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Step([], is_last=True)
-    return _leave(state, broker_id, ("take out", broker_id), lambda _: True, changes_max)
+    step = _leave(state, broker_id, ("take out", broker_id), lambda _: True, changes_max)
+    if not step.is_last:
+        state.half_out.add(broker_id)
+    return step
 
 
 def lose_directories(state: ControllerState, broker_id: int, lost: tuple[bytes, ...]) -> Step:

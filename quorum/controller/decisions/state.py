@@ -92,6 +92,7 @@ class ControllerState:
         brokers = self.image.brokers.values()
         self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
         self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
+        self.half_out: set[int] = set()  # brokers in service of which `take_out` has begun, and not ended
         self.reconsiders_leaderless = False
         self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
@@ -103,6 +104,8 @@ class ControllerState:
         self.names.update(delta)
         for broker_id, before in delta.brokers.items():
             now = self.image.brokers.get(broker_id)
+            if now is None or now.fenced:
+                self.half_out.discard(broker_id)
             if now is None:
                 self.sessions.remove(broker_id)
             elif now.in_controlled_shutdown:
@@ -117,6 +120,13 @@ class ControllerState:
         """Any live replica may be allowed to lead now where nobody does. A sweep under way went by the rule of before."""
         self.replicas.end(LEADERLESS_SWEEP)
         self.reconsiders_leaderless = True
+
+    def is_spared(self, broker: BrokerView) -> None:
+        """A broker in service lives. If it was being taken out, it was heard from between two pieces: what has lost its leader
+        may only have this one, and it will never come back into a service that it did not leave."""
+        if broker.id in self.half_out and broker.is_active:
+            self.half_out.discard(broker.id)
+            self._returns(broker.id)
 
     def _returns(self, broker_id: int) -> None:
         if len(self.returning) < 2:

@@ -148,6 +148,24 @@ def test_fencing_goes_on_under_another_controller(world: World) -> None:
     assert has_part(world, 1) == []
 
 
+def test_a_broker_that_is_heard_from_in_the_middle_of_its_fencing_leads_again_what_only_it_can_lead(
+    world: World,
+) -> None:
+    """Seed 1948 of the cluster's simulation: its partitions had no leader any more, and it never "came back"."""
+    world.create(new_topic("many", MANY, 1))
+    do_chores(world)
+    led = {index for index, each in partitions(world).items() if each.leader == 1}
+    world.state.sessions.gone(1, world.epoch(1))
+    step = fence_first_expired(world.state, world.now_ms, changes_max=10)
+    assert step is not None
+    world.replay(step.records)
+    assert {index for index, each in partitions(world).items() if each.leader == 1} != led
+    world.heartbeat(1)
+    assert fence_first_expired(world.state, world.now_ms) is None
+    do_chores(world)
+    assert {index for index, each in partitions(world).items() if each.leader == 1} == led
+
+
 def test_a_partition_is_looked_at_once_or_twice_however_many_pieces_there_are(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
