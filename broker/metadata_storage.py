@@ -14,7 +14,7 @@ from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import DamagedStoreError, KeyValueStore

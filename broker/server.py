@@ -27,7 +27,6 @@ from ottla.quorum.controller.controller import Controller
 from ottla.quorum.controller.decisions.state import ControllerSettings
 from ottla.quorum.controller.knocking import Knocker
 from ottla.quorum.controller.registration import ControllerRegistration
-from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.rack_mates import RackMates
@@ -36,6 +35,7 @@ from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTransport, Service
 from ottla.quorum.settings import QuorumSettings
+from ottla.quorum.snapshots.image_copies import ImageSnapshots
 from ottla.runtime.disk import Lock
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id

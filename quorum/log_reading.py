@@ -8,8 +8,8 @@ from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.messages_proto import place_from_proto, place_to_proto, response_to_proto
 from ottla.quorum.raft.messages import FetchSnapshotResponse
-from ottla.quorum.snapshot_files import SnapshotFiles
-from ottla.quorum.snapshotting import read_piece
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.taking import read_piece
 
 READ_BYTES_MAX = 1 << 20
 """Read in one go on the node's event loop."""

@@ -8,7 +8,7 @@ from ottla.quorum.batches import batch_mark, batch_voters
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.voters import VoterHistory, VoterSet
-from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotFiles
 from ottla.quorum.synced_mark import SyncedMark
 
 _READ_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from ottla.quorum.raft.roles.candidate import Candidate
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.serving import living_observers
 from ottla.quorum.raft.state import RaftState
-from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotFiles
 from ottla.runtime.metrics import Labels, Metric, counter, gauge
 
 NOBODY = -1

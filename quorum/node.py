@@ -15,7 +15,6 @@ from ottla.quorum.delivery import CommitDelivery
 from ottla.quorum.describe import describe_quorum, description_to_proto, quorum_members
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.group_commit import GroupCommit
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import (
     LeaderAndEpoch,
     QuorumDescription,
@@ -44,9 +43,10 @@ from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.transport import BadRequest, Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
-from ottla.quorum.snapshot_exchange import SnapshotExchange
-from ottla.quorum.snapshot_files import SnapshotFiles
-from ottla.quorum.snapshotting import SnapshotSource, SnapshotTaker
+from ottla.quorum.snapshots.exchange import SnapshotExchange
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.image_fit import BEGINNING
+from ottla.quorum.snapshots.taking import SnapshotSource, SnapshotTaker
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.quorum.voter_changes import OnChanged, VoterChanges
 from ottla.runtime.host import Host

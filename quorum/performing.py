@@ -17,8 +17,8 @@ from ottla.quorum.raft import instructions as do
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.state import RaftState
-from ottla.quorum.snapshot_exchange import SnapshotExchange
-from ottla.quorum.snapshotting import SnapshotTaker
+from ottla.quorum.snapshots.exchange import SnapshotExchange
+from ottla.quorum.snapshots.taking import SnapshotTaker
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.clock import Clock
 

@@ -4,7 +4,7 @@ import msgspec
 
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.quorum.snapshot_limits import SnapshotLimits
+from ottla.quorum.snapshots.limits import SnapshotLimits
 
 
 class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):

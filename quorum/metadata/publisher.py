@@ -6,7 +6,6 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.delta import MetadataDelta, differences
 from ottla.quorum.metadata.image import MetadataImage
@@ -14,6 +13,7 @@ from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.metadata.transactions import DraftedTransactions
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.snapshots.image_fit import BEGINNING
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.turns import on_thread, over_turns

@@ -17,7 +17,7 @@ from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.store import ImageStore
-from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotFiles
 from ottla.testing.simulation.invariants import Invariants
 
 After = Callable[..., None]

@@ -38,11 +38,11 @@ from ottla.broker.topic_config import LogConfigs
 from ottla.broker.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
-from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.image_copies import ImageSnapshots
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run
 from ottla.runtime.lmdb_store import LmdbStore

@@ -132,9 +132,9 @@ def prepare_node(home: Path, image: str) -> Path:
     """A formatted node that has the image, and the snapshot that the metadata log begins after."""
     from ottla.cli.storage import format_directories, new_cluster_id
     from ottla.quorum.election_store import ElectionStore
-    from ottla.quorum.image_snapshots import ImageSnapshots
     from ottla.quorum.raft.election_state import ElectionState
-    from ottla.quorum.snapshot_files import SnapshotFiles
+    from ottla.quorum.snapshots.files import SnapshotFiles
+    from ottla.quorum.snapshots.image_copies import ImageSnapshots
     from ottla.runtime.host import Host
 
     shutil.rmtree(home, ignore_errors=True)

@@ -12,7 +12,6 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.listener import NotLeaderError, QuorumFailure
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -21,8 +20,9 @@ from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.rpc.stream_transport import StreamTransport
 from ottla.quorum.settings import QuorumSettings
-from ottla.quorum.snapshot_files import SnapshotFiles
-from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.image_copies import ImageSnapshots
+from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
 from ottla.runtime.simulation.disk import SimulatedDisk

@@ -1,9 +1,9 @@
 """Bugs of a metadata log that was cut, or forgotten, behind what is committed."""
 
-from ottla.quorum import snapshot_exchange
-from ottla.quorum.image_fit import Fit
 from ottla.quorum.raft import rules
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
+from ottla.quorum.snapshots import exchange
+from ottla.quorum.snapshots.image_fit import Fit
 from ottla.testing.simulation.planted.bug import PlantedBug
 
 _DIVERGENCE = rules.divergence
@@ -22,7 +22,7 @@ DISKS = (
     PlantedBug(
         "keep an image whose log was cut",
         "image_fit.fit: the last record in the image is one of the log",
-        ((snapshot_exchange, "fit", _trusts_the_image),),
+        ((exchange, "fit", _trusts_the_image),),
         3,
         (),
         ("nothing fails unseen", "when faults end, the cluster heals"),

@@ -13,9 +13,9 @@ from ottla.broker.replication.pending_fetch import PendingFetch
 from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.log.cleaner_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import ElectionStore
-from ottla.quorum.image_snapshots import ImageSnapshots
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.snapshots.image_copies import ImageSnapshots
 from ottla.runtime.key_value import KeyValueStore, Pair
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.planted.bug import PlantedBug, split_off

@@ -21,7 +21,7 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.runtime.key_value import DamagedStoreError
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.loop import SimulationLoop

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, QuorumFailure
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.settings import QuorumSettings
+from ottla.quorum.snapshots.image_fit import BEGINNING
 from ottla.runtime.clock import Clock
 from ottla.runtime.host import Host
 from ottla.runtime.simulation.loop import SimulationLoop

@@ -7,8 +7,8 @@ import pytest
 from ottla.quorum import delivery as delivery_module
 from ottla.quorum.batches import encode_values
 from ottla.quorum.delivery import TURN_RECORDS, CommitDelivery
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
+from ottla.quorum.snapshots.image_fit import BEGINNING
 from ottla.testing.quorum.memory import MemoryLog
 
 

@@ -10,7 +10,7 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.instructions import AppendControl, LeaderChange, TruncateTo
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchResponse
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

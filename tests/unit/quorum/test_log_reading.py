@@ -8,7 +8,7 @@ from crc32c import crc32c
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.batches import encode_values
 from ottla.quorum.log_reading import READ_BYTES_MAX, answer_read
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.real_disk import RealDisk
 from ottla.testing.quorum.memory import MemoryLog

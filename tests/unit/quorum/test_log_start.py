@@ -10,7 +10,7 @@ from ottla.quorum.log_start import LogStartError, log_summary, voter_history
 from ottla.quorum.raft.instructions import AppendControl, Voters
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

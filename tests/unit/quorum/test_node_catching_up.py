@@ -8,12 +8,12 @@ from typing import Any
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse
-from ottla.quorum.snapshot_files import SnapshotFiles
-from ottla.quorum.snapshotting import read_piece
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.taking import read_piece
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
-from tests.unit.quorum.snapshot_world import DIRECTORY, OFTEN, Member, World, run, with_snapshots
+from tests.unit.quorum.snapshots.snapshot_world import DIRECTORY, OFTEN, Member, World, run, with_snapshots
 
 # --- catching up ------------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.store import ImageStore
+from ottla.quorum.snapshots.image_fit import BEGINNING
 from tests.unit.quorum.metadata.metadata_records import (
     SOME,
     DictStore,

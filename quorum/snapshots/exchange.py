@@ -9,7 +9,6 @@ from functools import partial
 from ottla.quorum import messages_proto
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
-from ottla.quorum.image_fit import BEGINNING, Fit, fit
 from ottla.quorum.listener import QuorumListener
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.log_start import LogStartError
@@ -17,8 +16,9 @@ from ottla.quorum.raft.events import SnapshotInstalled
 from ottla.quorum.raft.instructions import InstallSnapshot, ReadSnapshotAndRespond, StoreSnapshotChunk
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
-from ottla.quorum.snapshotting import read_piece
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.image_fit import BEGINNING, Fit, fit
+from ottla.quorum.snapshots.taking import read_piece
 from ottla.runtime.turns import on_thread
 
 _logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

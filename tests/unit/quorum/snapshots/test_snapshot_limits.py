@@ -1,6 +1,6 @@
 """Which snapshots may go (KIP-630, metadata.max.retention.*)."""
 
-from ottla.quorum.snapshot_limits import HeldSnapshot, RetentionLimits, expendable
+from ottla.quorum.snapshots.limits import HeldSnapshot, RetentionLimits, expendable
 
 NOBODY_MINDS = RetentionLimits(-1, -1)
 HELD = [HeldSnapshot(10, 100, 1_000), HeldSnapshot(20, 200, 2_000), HeldSnapshot(30, 300, 3_000)]

@@ -16,8 +16,8 @@ from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.messages import FetchSnapshotResponse
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.voters import VoterSet
-from ottla.quorum.snapshot_files import SnapshotDescription, SnapshotFiles
-from ottla.quorum.snapshot_limits import HeldSnapshot, SnapshotLimits, expendable
+from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
+from ottla.quorum.snapshots.limits import HeldSnapshot, SnapshotLimits, expendable
 from ottla.runtime.clock import Clock
 from ottla.runtime.clock_loop import loop_ms
 from ottla.runtime.errors import ErrorCode, KafkaError

@@ -10,19 +10,19 @@ from crc32c import crc32c
 from ottla.quorum.batches import encode_values
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.delivery import CommitDelivery
-from ottla.quorum.image_fit import BEGINNING
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.raft.events import SnapshotInstalled
 from ottla.quorum.raft.instructions import InstallSnapshot, LeaderChanged
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
-from ottla.quorum.snapshot_exchange import SnapshotExchange
-from ottla.quorum.snapshot_files import SnapshotFiles
+from ottla.quorum.snapshots.exchange import SnapshotExchange
+from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.quorum.snapshots.image_fit import BEGINNING
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.testing.quorum.memory import MemoryLog
 from ottla.testing.quorum.state_machine import StateMachine
-from tests.unit.quorum import snapshot_world
-from tests.unit.quorum.snapshot_world import World, run, with_snapshots
+from tests.unit.quorum.snapshots import snapshot_world
+from tests.unit.quorum.snapshots.snapshot_world import World, run, with_snapshots
 
 # --- in a node --------------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ import errno
 import pytest
 
 from ottla.quorum.log_start import LogStartError
-from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
-from ottla.quorum.snapshotting import CLEAN_INTERVAL_S
+from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.snapshots.taking import CLEAN_INTERVAL_S
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
-from tests.unit.quorum.snapshot_world import DIRECTORY, OFTEN, World, run, with_snapshots
+from tests.unit.quorum.snapshots.snapshot_world import DIRECTORY, OFTEN, World, run, with_snapshots
 
 # --- taking -----------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from ottla.quorum.node import QuorumNode
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.voters import Endpoint
 from ottla.quorum.settings import QuorumSettings
-from ottla.quorum.snapshot_limits import RetentionLimits, SnapshotLimits
+from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.runtime.host import Host
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop

@@ -6,14 +6,14 @@ import pytest
 
 from ottla.quorum.batches import encode_values
 from ottla.quorum.delivery import CommitDelivery
-from ottla.quorum.image_fit import BEGINNING, Fit, fit
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.raft.instructions import LeaderChanged
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
+from ottla.quorum.snapshots.image_fit import BEGINNING, Fit, fit
 from ottla.testing.quorum.memory import MemoryLog
-from tests.unit.quorum import snapshot_world
 from tests.unit.quorum.node_world import Member, World, run
-from tests.unit.quorum.snapshot_world import with_snapshots
+from tests.unit.quorum.snapshots import snapshot_world
+from tests.unit.quorum.snapshots.snapshot_world import with_snapshots
 
 # --- the decision -----------------------------------------------------------------------------------------------------
 
