@@ -20,9 +20,9 @@ from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.scrubbing import Scrubbing, ScrubSettings
 from ottla.broker.storage import Storage
-from ottla.log.cleaner_worker import CleanerProcess
+from ottla.log.compaction.worker import CleanerProcess
+from ottla.log.directories.roots import LogDirectoryError
 from ottla.log.names import TopicPartition
-from ottla.log.roots import LogDirectoryError
 from ottla.proto import controller_pb2
 from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.metadata.publisher import MetadataLoader

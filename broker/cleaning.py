@@ -1,6 +1,6 @@
 """The shell of compaction: starts workers when logs are due, takes in what they made, ends them when a log goes.
 
-What is due and what is done with a result is `ottla.log.cleaner_manager`'s; the work itself is a worker's, which in
+What is due and what is done with a result is `ottla.log.compaction.manager`'s; the work itself is a worker's, which in
 production is a process. Here are only the timer, the threads that wait for workers, and the end of it all.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from ottla.log.cleaner import CleaningJob
-from ottla.log.cleaner_manager import CleanableLog, CleanerSettings, CleaningTask, LogCleaner
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import CleaningJob
+from ottla.log.compaction.manager import CleanableLog, CleanerSettings, CleaningTask, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.names import TopicPartition
 from ottla.runtime.clock import Clock
 from ottla.runtime.errors import KafkaError

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
     from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.log.manager import LogManager
+    from ottla.log.directories.manager import LogManager
     from ottla.quorum.controller.channel import ControllerChannel
     from ottla.quorum.metadata.image import MetadataImage
     from ottla.quorum.node import QuorumNode

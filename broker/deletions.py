@@ -6,7 +6,7 @@ What is written about them at the root of their directories goes later, once for
 import logging
 from collections.abc import Callable
 
-from ottla.log.manager import LogManager
+from ottla.log.directories.manager import LogManager
 from ottla.log.names import TopicPartition
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.timers import LoopTimers

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.initial_voters import read_initial_voters
 from ottla.quorum.raft.voters import VoterSet
 from ottla.runtime.disk import Disk

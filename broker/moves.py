@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from ottla.log.directories.manager import LogManager
+from ottla.log.directories.moves import FutureLog
+from ottla.log.directories.moving import begin_move, end_move, finish_move
 from ottla.log.errors import StorageError
 from ottla.log.log import Log, SyncTicket
-from ottla.log.manager import LogManager
-from ottla.log.moves import FutureLog
-from ottla.log.moving import begin_move, end_move, finish_move
 from ottla.log.names import TopicPartition
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.sync_later import SyncLater

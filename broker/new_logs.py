@@ -6,9 +6,9 @@ milliseconds that this takes. One that does waits: the log is `must_sync` until 
 
 from functools import partial
 
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.names_sync import NamesSync
 from ottla.log.log import Log, SyncTicket
-from ottla.log.names_sync import NamesSync
 from ottla.runtime.disk import Disk
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers

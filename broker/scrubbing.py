@@ -13,7 +13,7 @@ import msgspec
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
-from ottla.log.scrub import NOTHING, SegmentScrub
+from ottla.log.segments.scrub import NOTHING, SegmentScrub
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer

@@ -17,9 +17,9 @@ from ottla.broker.metadata_storage import StoreSync, image_named, open_metadata_
 from ottla.broker.metrics.http import MetricsServer
 from ottla.broker.metrics.node import NodeMetrics
 from ottla.broker.metrics.scrape import Scraper
-from ottla.log.cleaner_worker import CleanerProcess
+from ottla.log.compaction.worker import CleanerProcess
+from ottla.log.directories.roots import lock
 from ottla.log.log import Log
-from ottla.log.roots import lock
 from ottla.quorum.begun_mark import BegunMark
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules

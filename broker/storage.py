@@ -11,16 +11,16 @@ from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
 from ottla.broker.replication.ports import PartitionLog
 from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, dynamic_texts
-from ottla.log.checkpoints import CleanShutdown
-from ottla.log.cleaner_manager import LogCleaner
-from ottla.log.cleaner_worker import CleanerProcess
+from ottla.log.compaction.manager import LogCleaner
+from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.config import LogConfig
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.checkpoints import CleanShutdown
+from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import StorageError
-from ottla.log.files import OPEN_FILES_MAX
 from ottla.log.log import Log, SyncTicket
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.segments.open_files import OPEN_FILES_MAX
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig

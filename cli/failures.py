@@ -7,8 +7,8 @@ class CommandError(Exception):
 
 def expected() -> tuple[type[Exception], ...]:
     """What any command may meet: the person can do something about it."""
-    from ottla.log.checkpoints import CheckpointError
-    from ottla.log.roots import LogDirectoryError
+    from ottla.log.directories.checkpoints import CheckpointError
+    from ottla.log.directories.roots import LogDirectoryError
     from ottla.runtime.errors import KafkaError
     from ottla.runtime.settings.definitions import SettingError
 

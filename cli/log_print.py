@@ -11,8 +11,8 @@ import msgspec
 from ottla.cli.failures import CommandError
 from ottla.cli.log_records import decoder_of
 from ottla.cli.output import cell
-from ottla.log.dump import Damage, Row, dump_file
-from ottla.log.verify import Finding, verify, verify_root
+from ottla.log.tools.dump import Damage, Row, dump_file
+from ottla.log.tools.verify import Finding, verify, verify_root
 from ottla.runtime.real_disk import RealDisk
 
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint", ".metadata", ".properties")

@@ -10,8 +10,8 @@ from ottla.broker.wire.codec import decoder
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.primitives import read_varint
 from ottla.broker.wire.schema import Message, blocks, message
-from ottla.log.dump import Decode
 from ottla.log.records import Record
+from ottla.log.tools.dump import Decode
 from ottla.runtime.identifiers import id_to_text
 
 _INT16 = Struct(">h")

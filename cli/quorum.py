@@ -14,7 +14,7 @@ from ottla.cli.failures import CommandError
 from ottla.cli.output import Row, bootstrap_option, output_option, show
 from ottla.cli.topics import refuse
 from ottla.cli.voter_change import add_voter, describe_quorum, kraft_version, remove_voter
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
 from ottla.runtime.real_disk import RealDisk

@@ -8,7 +8,7 @@ import click
 from ottla.cli.failures import CommandError
 from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.output import output_option, show
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.initial_voters import write_initial_voters
 from ottla.runtime.identifiers import id_from_text, id_to_text, random_id
 from ottla.runtime.real_disk import RealDisk

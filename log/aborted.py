@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.errors import DamagedLogError
-from ottla.log.producer_state import CompletedTransaction, ProducerStateManager
+from ottla.log.producers.state import CompletedTransaction, ProducerStateManager
 from ottla.log.records import RecordError
-from ottla.log.segment import Segment
-from ottla.log.soundness import batches_of_producers
-from ottla.log.transactions import AbortedTransaction
-from ottla.log.walk import pieces
+from ottla.log.segments.segment import Segment
+from ottla.log.segments.soundness import batches_of_producers
+from ottla.log.segments.transactions import AbortedTransaction
+from ottla.log.segments.walk import pieces
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

@@ -13,11 +13,11 @@ from ottla.log.batch import (
     read_header,
 )
 from ottla.log.config import LogConfig
-from ottla.log.producer_state import Origin
+from ottla.log.producers.state import Origin
 from ottla.log.records import RecordError, read_end_marker
 from ottla.log.results import AppendInfo
-from ottla.log.segment import Segment
-from ottla.log.segment_files import RELATIVE_OFFSET_MAX
+from ottla.log.segments.files import RELATIVE_OFFSET_MAX
+from ottla.log.segments.segment import Segment
 from ottla.log.validation import recompress, target_codec, validate_follower_batches
 from ottla.runtime.disk import Buffer
 from ottla.runtime.errors import ErrorCode, KafkaError

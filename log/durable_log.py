@@ -6,19 +6,19 @@ there would find again (indexes, producers, epochs) is made durable only before 
 
 from zlib import crc32
 
-from ottla.log import producer_snapshot
-from ottla.log.checkpoints import write_epochs
 from ottla.log.config import FOREVER, LogConfig
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.checkpoints import write_epochs
+from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.names_sync import EverythingSync, NamesSync, UnsyncedNames
+from ottla.log.directories.topic_id import sync_topic_id, write_topic_id
 from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.errors import StorageError
-from ottla.log.files import CachedFile, OpenFiles
 from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
-from ottla.log.names_sync import EverythingSync, NamesSync, UnsyncedNames
-from ottla.log.producer_state import ProducerStateManager
+from ottla.log.producers import snapshot as producer_snapshot
+from ottla.log.producers.state import ProducerStateManager
 from ottla.log.read import segment_before
-from ottla.log.segment import Segment
-from ottla.log.topic_id import sync_topic_id, write_topic_id
+from ottla.log.segments.open_files import CachedFile, OpenFiles
+from ottla.log.segments.segment import Segment
 from ottla.runtime.disk import File
 
 

@@ -6,21 +6,22 @@ Appending writes synchronously; what is on stable storage is another question (`
 
 from struct import Struct
 
-from ottla.log import aborted, append, cleaned, read, recovery, reopening, retention, times, truncation
+from ottla.log import aborted, append, read, recovery, reopening, retention, times, truncation
 from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader
-from ottla.log.cleaner_output import CleanedSegment
-from ottla.log.cleaner_plan import SegmentInfo
+from ottla.log.compaction import cleaned
+from ottla.log.compaction.output import CleanedSegment
+from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.config import FOREVER, LogConfig
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.durable_log import DurableLog, SyncTicket
 from ottla.log.errors import StorageError
-from ottla.log.files import OpenFiles
 from ottla.log.names import TopicPartition
-from ottla.log.producer_state import CompletedTransaction, Duplicate, Origin
+from ottla.log.producers.state import CompletedTransaction, Duplicate, Origin
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import AppendInfo, LogRead, LogSlice, TimestampAndOffset
-from ottla.log.scrub import SegmentScrub
-from ottla.log.transactions import AbortedTransaction
+from ottla.log.segments.open_files import OpenFiles
+from ottla.log.segments.scrub import SegmentScrub
+from ottla.log.segments.transactions import AbortedTransaction
 from ottla.log.validation import validate_client_batch
 from ottla.runtime.disk import Buffer, Disk
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -387,7 +388,7 @@ class Log(DurableLog):
         """The condemned files whose time has come, for the caller to unlink."""
         return retention.take_due(self, now_ms)
 
-    # For the cleaner (`ottla.log.cleaner_manager.CleanableLog`)
+    # For the cleaner (`ottla.log.compaction.manager.CleanableLog`)
 
     @property
     def active_base_offset(self) -> int:

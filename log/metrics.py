@@ -3,9 +3,9 @@
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from ottla.log.cleaner_manager import LogCleaner
+from ottla.log.compaction.manager import LogCleaner
+from ottla.log.directories.manager import LogManager
 from ottla.log.log import Log
-from ottla.log.manager import LogManager
 from ottla.log.names import TopicPartition
 from ottla.runtime.metrics import Labels, Metric, counter, gauge
 

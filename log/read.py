@@ -11,9 +11,9 @@ from ottla.log import aborted
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
 from ottla.log.results import ColdReadError, LogRead, LogSlice
-from ottla.log.scrub import SegmentScrub
-from ottla.log.segment import Segment
-from ottla.log.transactions import AbortedTransaction
+from ottla.log.segments.scrub import SegmentScrub
+from ottla.log.segments.segment import Segment
+from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.log import aborted, gaps, roots, truncation
+from ottla.log import aborted, gaps, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
-from ottla.log.checkpoints import CheckpointError, read_epochs
-from ottla.log.cleaner_output import CLEANED_SUFFIX
-from ottla.log.cleaner_swap import SWAP_SUFFIX, recover_swaps
+from ottla.log.compaction.output import CLEANED_SUFFIX
+from ottla.log.compaction.swap import SWAP_SUFFIX, recover_swaps
+from ottla.log.directories import roots
+from ottla.log.directories.checkpoints import CheckpointError, read_epochs
 from ottla.log.errors import DamagedLogError
-from ottla.log.index import IndexCorruptError
-from ottla.log.segment import Segment
-from ottla.log.segment_files import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, base_offset_of, segment_size
-from ottla.log.soundness import Expectation, sound_prefix
+from ottla.log.segments.files import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, base_offset_of, segment_size
+from ottla.log.segments.index import IndexCorruptError
+from ottla.log.segments.segment import Segment
+from ottla.log.segments.soundness import Expectation, sound_prefix
 from ottla.runtime.disk import Disk
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ottla.log.files import CachedFile
+from ottla.log.segments.open_files import CachedFile
 
 
 class AppendInfo(msgspec.Struct, gc=False):

@@ -7,8 +7,9 @@ from one reads on, and then finds that the log begins later.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log import append, producer_snapshot, reopening
+from ottla.log import append, reopening
 from ottla.log.config import LogConfig
+from ottla.log.producers import snapshot as producer_snapshot
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

@@ -18,7 +18,7 @@ from ottla.log.compression import NONE, DecompressionError, inflate
 from ottla.log.record_times import first_at_or_after
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import ColdReadError, TimestampAndOffset
-from ottla.log.segment import Segment
+from ottla.log.segments.segment import Segment
 from ottla.log.validation import COMPRESSED_RECORDS_MAX, LIGHT_BYTES_MAX
 from ottla.runtime.errors import KafkaError
 

@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from ottla.log import aborted, producer_snapshot, reopening
+from ottla.log import aborted, reopening
 from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.config import FOREVER
 from ottla.log.errors import DamagedLogError
+from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.records import RecordError
-from ottla.log.segment import Segment
-from ottla.log.soundness import batches_of_producers
-from ottla.log.walk import pieces
+from ottla.log.segments.segment import Segment
+from ottla.log.segments.soundness import batches_of_producers
+from ottla.log.segments.walk import pieces
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

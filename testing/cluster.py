@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import uvloop
 
 from ottla.broker.server import Server
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.rpc.stream_transport import StreamTransport
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import id_to_text, random_id

@@ -14,7 +14,7 @@ from ottla.broker.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.log import Log
 from ottla.runtime.errors import ErrorCode
 

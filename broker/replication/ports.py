@@ -1,16 +1,16 @@
-"""What replication needs of the log, as it needs it. `ottla.log.log` and `ottla.log.manager` are the real ones."""
+"""What replication needs of the log, as it needs it. `ottla.log.log` and `ottla.log.directories.manager` are the real ones."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.names_sync import EverythingSync
 from ottla.log.log import SyncTicket
 from ottla.log.names import TopicIdPartition, TopicPartition
-from ottla.log.names_sync import EverythingSync
+from ottla.log.segments.transactions import AbortedTransaction
 from ottla.log.times import Search
-from ottla.log.transactions import AbortedTransaction
 from ottla.runtime.disk import Buffer
 
 __all__ = ["Appended", "Epochs", "LogStore", "PartitionLog", "Read", "SyncTicket"]

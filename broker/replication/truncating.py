@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.ports import PartitionLog
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.names import TopicIdPartition
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.timers import LoopTimers

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from ottla.log.batch import BatchHeader, CorruptBatchError, check_crc
-from ottla.log.scan import scan_batches
+from ottla.log.segments.scan import scan_batches
 from ottla.quorum.batches import committed_batches
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.image import MetadataImage

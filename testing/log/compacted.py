@@ -7,14 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ottla.log.batch import BatchHeader, read_header
-from ottla.log.cleaner import CleaningJob, CleaningResult, clean
-from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_swap import swap_files
-from ottla.log.dump import RecordRow, dump_file
-from ottla.log.producer_state import ProducerStateManager
+from ottla.log.compaction.cleaner import CleaningJob, CleaningResult, clean
+from ottla.log.compaction.plan import SegmentInfo
+from ottla.log.compaction.swap import swap_files
+from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import EndMarker, Record, decode_records, encode_batch, end_marker_batch
-from ottla.log.scan import scan_batches
-from ottla.log.transactions import AbortedTransaction, TransactionIndex
+from ottla.log.segments.scan import scan_batches
+from ottla.log.segments.transactions import AbortedTransaction, TransactionIndex
+from ottla.log.tools.dump import RecordRow, dump_file
 from ottla.runtime.real_disk import RealDisk
 
 DISK = RealDisk()

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import CLEANER_OFFSETS, MetaProperties, OffsetCheckpoint
-from ottla.log.cleaner import clean
-from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import clean
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties, OffsetCheckpoint
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
-from ottla.log.verify import verify
+from ottla.log.tools.verify import verify
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

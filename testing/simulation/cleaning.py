@@ -1,14 +1,14 @@
 """Log cleaning without processes: the work is done on the simulated disk, in one moment, when it is waited for."""
 
 from ottla.log.batch import CorruptBatchError
-from ottla.log.cleaner import CleaningJob, clean
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import CleaningJob, clean
+from ottla.log.compaction.worker import Outcome
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
 
 
 class SimulatedWorker:
-    """Stands for `ottla.log.cleaner_worker.CleanerProcess`. Killed before it is waited for, it does nothing."""
+    """Stands for `ottla.log.compaction.worker.CleanerProcess`. Killed before it is waited for, it does nothing."""
 
     def __init__(self, disk: Disk, job: CleaningJob, bytes_per_second: int = 0) -> None:
         """``bytes_per_second`` means nothing here: the disk has its own time."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.worker import Outcome
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.proto.metadata_pb2 import MetadataRecord

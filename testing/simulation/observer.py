@@ -8,9 +8,9 @@ from unittest.mock import patch
 from ottla.broker.directories import METADATA_DIRECTORY
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.log.cleaner_manager import LogCleaner
+from ottla.log.compaction.manager import LogCleaner
 from ottla.log.log import Log
-from ottla.log.segment import Segment
+from ottla.log.segments.segment import Segment
 from ottla.quorum.core_driver import CoreDriver
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.metadata.delta import MetadataDelta

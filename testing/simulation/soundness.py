@@ -2,7 +2,7 @@
 
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
-from ottla.log.scrub import NOTHING
+from ottla.log.segments.scrub import NOTHING
 from ottla.runtime.errors import KafkaError
 
 PIECE_BYTES = 1 << 20

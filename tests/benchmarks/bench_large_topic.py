@@ -20,7 +20,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from ottla.broker.server import Server
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.features import supported_ranges

@@ -18,10 +18,10 @@ from time import perf_counter, perf_counter_ns, process_time
 from tracemalloc import get_traced_memory, start, stop
 from typing import NamedTuple
 
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.real_disk import RealDisk

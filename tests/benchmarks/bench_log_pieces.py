@@ -14,11 +14,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from ottla.log.batch import read_header
-from ottla.log.cleaner import CleaningJob
-from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_worker import CleanerProcess
+from ottla.log.compaction.cleaner import CleaningJob
+from ottla.log.compaction.plan import SegmentInfo
+from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.config import LogConfig
-from ottla.log.producer_state import ProducerStateManager
+from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import Record, encode_batch
 from ottla.log.validation import validate_client_batch
 

@@ -30,9 +30,9 @@ from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.headers import encode_request_header
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
-from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.records import Record, encode_batch
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.delta import MetadataDelta

@@ -13,19 +13,19 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import MetaProperties, OffsetCheckpoint, PartitionMetadata, write_epochs
-from ottla.log.cleaner import CleaningJob, clean
-from ottla.log.cleaner_plan import SegmentInfo
-from ottla.log.cleaner_swap import swap_files
+from ottla.log.compaction.cleaner import CleaningJob, clean
+from ottla.log.compaction.plan import SegmentInfo
+from ottla.log.compaction.swap import swap_files
 from ottla.log.config import LogConfig
-from ottla.log.dump import BatchRow, Damage, OffsetIndexRow, RecordRow, Row, TransactionRow, dump_file
-from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.directories.checkpoints import MetaProperties, OffsetCheckpoint, PartitionMetadata, write_epochs
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
-from ottla.log.producer_snapshot import decode, encode
-from ottla.log.producer_state import Origin, ProducerStateManager
+from ottla.log.producers.snapshot import decode, encode
+from ottla.log.producers.state import Origin, ProducerStateManager
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
-from ottla.log.transactions import AbortedTransaction, TransactionIndex
-from ottla.log.verify import verify, verify_root
+from ottla.log.segments.transactions import AbortedTransaction, TransactionIndex
+from ottla.log.tools.dump import BatchRow, Damage, OffsetIndexRow, RecordRow, Row, TransactionRow, dump_file
+from ottla.log.tools.verify import verify, verify_root
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.log.verify import verify
+from ottla.log.tools.verify import verify
 from ottla.runtime.real_disk import RealDisk
 from ottla.testing.processes import ProcessCluster, wait_for
 

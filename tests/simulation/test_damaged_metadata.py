@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.runtime.simulation.disk import SimulatedDisk

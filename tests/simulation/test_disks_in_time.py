@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.metadata.archive import DirectoryArchive
 from ottla.quorum.metadata.history import at
 from ottla.quorum.metadata.image import MetadataImage

@@ -8,7 +8,7 @@ from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.log.batch import read_header
 from ottla.log.log import Log
-from ottla.log.producer_state import Origin
+from ottla.log.producers.state import Origin
 from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.simulation.backup import Backup, back_up, put_back

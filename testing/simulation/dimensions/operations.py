@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from random import Random
 
 from ottla.broker.process import FAILURES
-from ottla.log.roots import LogDirectoryError
+from ottla.log.directories.roots import LogDirectoryError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.definitions import SettingError
 from ottla.runtime.simulation.faults import KINDS, Fault, repair

@@ -11,7 +11,7 @@ from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.pending_fetch import PendingFetch
 from ottla.broker.wire.fetch_tuples import FetchedPartition
-from ottla.log.cleaner_map import DEAD, DirtySection, KeyMap
+from ottla.log.compaction.key_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import OffsetAndEpoch

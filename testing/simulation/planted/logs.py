@@ -3,15 +3,16 @@
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ottla.log import recovery, soundness, truncation
+from ottla.log import recovery, truncation
 from ottla.log.batch import BatchHeader
+from ottla.log.directories.manager import LogManager
 from ottla.log.epochs import LeaderEpochCache
-from ottla.log.index import OffsetIndex
 from ottla.log.log import Log
-from ottla.log.manager import LogManager
 from ottla.log.names import TopicPartition
-from ottla.log.producer_state import Duplicate, Origin, ProducerStateManager
+from ottla.log.producers.state import Duplicate, Origin, ProducerStateManager
 from ottla.log.results import AppendInfo
+from ottla.log.segments import soundness
+from ottla.log.segments.index import OffsetIndex
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.planted.bug import PlantedBug, split_off
 

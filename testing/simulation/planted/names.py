@@ -1,9 +1,9 @@
 """What is believed of a log because of its name, or of the offsets that it has."""
 
 from ottla.broker.replication import fetch_read
+from ottla.log.directories.root_checkpoints import Position, ReadPositions, RootCheckpoints
 from ottla.log.durable_log import DurableLog
 from ottla.log.names import TopicIdPartition, TopicPartition
-from ottla.log.root_checkpoints import Position, ReadPositions, RootCheckpoints
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.planted.bug import PlantedBug
 

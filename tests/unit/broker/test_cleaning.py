@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.cleaning import Cleaning, Worker, cleaner_settings
-from ottla.log.cleaner import CleaningJob, CleaningResult
-from ottla.log.cleaner_manager import CleanerSettings
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import CleaningJob, CleaningResult
+from ottla.log.compaction.manager import CleanerSettings
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.names import TopicPartition
 from ottla.runtime.clock import SystemClock

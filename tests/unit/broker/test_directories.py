@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.directories import read_identity
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.runtime.settings.definitions import SettingError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

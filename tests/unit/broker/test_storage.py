@@ -12,8 +12,8 @@ from ottla.broker import storage as storage_module
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.storage import Storage
 from ottla.broker.topic_config import LogConfigs
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.quorum import described_controller
 from ottla.cli.storage import format_command, format_directories
-from ottla.log.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.initial_voters import INITIAL_VOTERS, InitialVotersError, read_initial_voters
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 from ottla.runtime.identifiers import id_from_text, id_to_text

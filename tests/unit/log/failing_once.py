@@ -12,18 +12,18 @@ from random import Random
 import msgspec
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import MetaProperties
-from ottla.log.cleaner import clean
-from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import clean
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
+from ottla.log.directories.roots import LogDirectoryError
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, decode_records, encode_batch, end_marker_batch
-from ottla.log.roots import LogDirectoryError
-from ottla.log.transactions import AbortedTransaction
+from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import FAILS_WITH, Platter
 

@@ -8,7 +8,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
-from ottla.log.transactions import ENTRY_BYTES, AbortedTransaction, decode
+from ottla.log.segments.transactions import ENTRY_BYTES, AbortedTransaction, decode
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 

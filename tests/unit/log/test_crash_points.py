@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import CLEANER_OFFSETS, MetaProperties
-from ottla.log.cleaner import clean
-from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.cleaner import clean
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
+from ottla.log.directories.owned_offsets import read_owned
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
-from ottla.log.owned_offsets import read_owned
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk

@@ -4,13 +4,13 @@ import errno
 
 import pytest
 
-from ottla.log import index
+from ottla.log.segments import index
 from tests.unit.log.failing_once import Scenario, Trial, fail_every_operation, with_settings
 
 
 @pytest.fixture(autouse=True)
 def _indexes_are_written_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.log.segment_files.ENTRIES_PER_WRITE", 1)
+    monkeypatch.setattr("ottla.log.segments.files.ENTRIES_PER_WRITE", 1)
     assert index.ENTRIES_PER_WRITE > 1
 
 

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

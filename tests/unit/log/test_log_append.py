@@ -8,9 +8,9 @@ import pytest
 
 from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.config import LogConfig
-from ottla.log.directory import DirectoryState
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.log import Log
-from ottla.log.producer_state import Origin
+from ottla.log.producers.state import Origin
 from ottla.log.records import EndMarker, decode_records, end_marker_batch
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError

@@ -6,7 +6,9 @@ from random import Random
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import (
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -14,11 +16,9 @@ from ottla.log.checkpoints import (
     MetaProperties,
     OffsetCheckpoint,
 )
-from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
-from ottla.log.config import LogConfig
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.runtime.errors import KafkaError

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from ottla.log import metrics
-from ottla.log.checkpoints import MetaProperties
-from ottla.log.cleaner_manager import CleanerSettings, LogCleaner
-from ottla.log.cleaner_worker import Outcome
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.runtime.metrics import Registry
 from ottla.runtime.simulation.disk import SimulatedDisk

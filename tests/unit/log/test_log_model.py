@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.log.cleaner_offsets import CleanedOffsets
+from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.names import TopicIdPartition
 from ottla.testing.log.machine import COMPACTING, DELETING, Machine
 from ottla.testing.log.run import HistoryFailure, main, run_history, run_many, run_steps, steps_of

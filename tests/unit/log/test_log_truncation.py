@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.log import Log
-from ottla.log.verify import verify
+from ottla.log.tools.verify import verify
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter

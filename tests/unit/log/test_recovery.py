@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.checkpoints import LEADER_EPOCHS
+from ottla.log.directories.checkpoints import LEADER_EPOCHS
 from ottla.log.log import Log
 from ottla.log.records import decode_records
 from ottla.runtime.simulation.disk import SimulatedDisk

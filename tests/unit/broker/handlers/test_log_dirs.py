@@ -7,9 +7,9 @@ import pytest
 
 from ottla.broker.wire.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.broker.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
-from ottla.log.manager import LogManager, ManagerSettings
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import ErrorCode

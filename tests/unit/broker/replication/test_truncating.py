@@ -9,10 +9,10 @@ import pytest
 
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.truncating import CUT_PER_TURN, MANY, SYNCED_PER_TURN, Truncations
-from ottla.log.checkpoints import MetaProperties
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.log import Log
-from ottla.log.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.simulation.disk import SimulatedDisk

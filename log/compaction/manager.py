@@ -1,0 +1,195 @@
+"""Which log is compacted next, and what is done with the result. No process, no loop, no clock: a shell drives it.
+
+task = cleaner.next_task(logs, now_ms)     on the loop, every back-off; None: nothing is due
+outcome = CleanerProcess(task.job).wait()  on a thread
+cleaner.install(task, outcome)             on the loop: renames and swaps in memory
+cleaner.record(task)                       on a thread, one at a time: syncs, moves the checkpoint
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from ottla.log.compaction.cleaner import CleaningJob, CleaningResult, remove_cleaned
+from ottla.log.compaction.offsets import CleanedOffsets
+from ottla.log.compaction.output import CleanedSegment
+from ottla.log.compaction.plan import DirtyRange, LogState, SegmentInfo, choose, dirty_range
+from ottla.log.compaction.worker import Outcome
+from ottla.log.config import LogConfig
+from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.producers.state import ProducerStateManager
+from ottla.log.records import DECOMPRESSED_BYTES_MAX
+from ottla.runtime.disk import Disk
+
+
+class CleanableLog(Protocol):
+    """What compaction asks of a log."""
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def key(self) -> TopicIdPartition: ...
+    @property
+    def directory(self) -> str: ...
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def producers(self) -> ProducerStateManager: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def active_base_offset(self) -> int: ...
+
+    def closed_segments(self) -> list[SegmentInfo]:
+        """All but the active one, in order."""
+        ...
+
+    def ensure_aborted(self) -> None:
+        """Makes sure that the transaction indexes can be believed: a worker reads their files."""
+        ...
+
+    def install_cleaned(self, cleaned: CleanedSegment) -> None:
+        """Runs `cleaner_swap.swap_files` and takes the new segment in place of ``replaced``; the old ones are unlinked
+        after ``file.delete.delay.ms``, as if retention had removed them."""
+        ...
+
+
+class CleanerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``log.cleaner.*``; bytes, ``io_bytes_per_second`` 0 for no limit (divided among the workers)."""
+
+    threads: int = 1
+    dedupe_buffer_bytes: int = 128 << 20
+    io_bytes_per_second: int = 0
+    backoff_ms: int = 15_000
+    inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+
+class CleaningTask(msgspec.Struct):
+    """A log being cleaned. ``end_offset`` is set once the result is installed."""
+
+    log: CleanableLog
+    job: CleaningJob
+    dirty: DirtyRange
+    end_offset: int = -1
+
+
+class LogCleaner:
+    """``uncleanable`` names damaged logs and the damage: they wait for an operator, or for the replica to be healed."""
+
+    def __init__(self, disk: Disk, settings: CleanerSettings, cleaned: CleanedOffsets) -> None:
+        self._disk = disk
+        self._settings = settings
+        self._cleaned = cleaned
+        self._installed: dict[
+            TopicPartition, CleaningTask
+        ] = {}  # the last one of each log that was not forgotten since
+        self._running: dict[TopicPartition, CleaningTask] = {}
+        self.uncleanable: dict[TopicPartition, str] = {}
+        self.looked_ms: int | None = None  # when it was last asked for something to do
+        self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """For the tasks from now on."""
+        self._settings = settings
+
+    @property
+    def worker_bytes_per_second(self) -> int:
+        return self._settings.io_bytes_per_second // max(self._settings.threads, 1)
+
+    def next_task(self, logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
+        """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news."""
+        self.looked_ms = now_ms
+        if len(self._running) >= self._settings.threads:
+            return None
+        due: list[tuple[CleanableLog, DirtyRange, LogConfig]] = []
+        for log in logs:
+            checkpoint = self._first_dirty(log)
+            if log.active_base_offset > checkpoint and self._may_clean(log):
+                due.append((log, dirty_range(_state_of(log), checkpoint, now_ms), log.config))
+        self.dirtiest_ratio = max((dirty.ratio for _, dirty, _ in due), default=0.0)
+        log_to_clean = choose(due)
+        if log_to_clean is None:
+            return None
+        dirty = next(dirty for log, dirty, _ in due if log is log_to_clean)
+        task = CleaningTask(log_to_clean, self._job(log_to_clean, dirty, now_ms), dirty)
+        self._running[log_to_clean.partition] = task
+        return task
+
+    def install(self, task: CleaningTask, outcome: Outcome) -> bool:
+        """Puts the result in place; False when there is none, or the log changed under the worker. Ends the task."""
+        partition = task.log.partition
+        if self._running.pop(partition, None) is not task:
+            return False  # forgotten meanwhile: the log is gone
+        if outcome.damage is not None:
+            self.uncleanable[partition] = outcome.damage
+        result = outcome.result
+        if result is None or not _unchanged(task, result):
+            remove_cleaned(self._disk, task.job.directory)
+            return False
+        for cleaned in result.cleaned:
+            task.log.install_cleaned(cleaned)
+        task.end_offset = result.end_offset
+        self._installed[partition] = task
+        return True
+
+    def record(self, task: CleaningTask) -> None:
+        """Makes an installed result durable and moves the checkpoint. Blocks for the disk: put it on a thread, one at a time.
+
+        OSError passes through.
+        """
+        assert task.end_offset >= 0
+        self._disk.sync_directory(task.job.directory)
+        partition = task.log.partition
+        self._cleaned.record(
+            _root_of(task.log), task.log.key, task.end_offset, unless=lambda: self._installed.get(partition) is not task
+        )
+
+    def cancel(self, partition: TopicPartition) -> None:
+        """The log is deleted, about to be cut, or lost: a running cleaning no longer counts, nor does the damage it may have
+        met. What was cleaned before is `CleanedOffsets`' to forget."""
+        self._running.pop(partition, None)
+        self._installed.pop(partition, None)
+        self.uncleanable.pop(partition, None)
+
+    def _may_clean(self, log: CleanableLog) -> bool:
+        return log.config.compacted and log.partition not in self._running and log.partition not in self.uncleanable
+
+    def _first_dirty(self, log: CleanableLog) -> int:
+        return self._cleaned.of(_root_of(log), log.key)
+
+    def _job(self, log: CleanableLog, dirty: DirtyRange, now_ms: int) -> CleaningJob:
+        config = log.config
+        log.ensure_aborted()
+        return CleaningJob(
+            directory=log.directory,
+            segments=[segment for segment in log.closed_segments() if segment.base_offset < dirty.first_uncleanable],
+            first_dirty=dirty.first_dirty,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            dedupe_buffer_bytes=self._settings.dedupe_buffer_bytes // self._settings.threads,
+            last_records=log.producers.last_records(),
+            inflated_bytes_max=self._settings.inflated_bytes_max,
+        )
+
+
+def _state_of(log: CleanableLog) -> LogState:
+    return LogState(
+        log.closed_segments(), log.active_base_offset, log.log_start_offset, log.last_stable_offset, log.config
+    )
+
+
+def _unchanged(task: CleaningTask, result: CleaningResult) -> bool:
+    """Whether every source is still there as it was. Truncation and retention go on while a worker reads."""
+    now = {segment.base_offset: segment.size_bytes for segment in task.log.closed_segments()}
+    then = {segment.base_offset: segment.size_bytes for segment in task.job.segments}
+    return all(now.get(base) == then[base] for cleaned in result.cleaned for base in cleaned.replaced)
+
+
+def _root_of(log: CleanableLog) -> str:
+    return log.directory.rpartition("/")[0]

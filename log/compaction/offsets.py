@@ -1,0 +1,99 @@
+"""Up to which offset each log is clean, in the ``cleaner-offset-checkpoint`` of each log directory.
+
+It must never run ahead of the log it stands for. What a clean part may hold is taken on trust: a tombstone in it goes when its
+horizon has passed, because no older value of its key can be there. So what is said of a log is said of its topic
+(`ottla.log.directories.owned_offsets`), and goes from the file before the log is cut into its clean part. When the log is deleted, it
+counts no more at once and goes from the file with that of all logs deleted with it; before, should the log come back.
+Rows that do not say whose they are count for nothing: that costs a cleaning from the start.
+"""
+
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, CheckpointError
+from ottla.log.directories.owned_offsets import OwnedOffsets, owned_table, read_owned
+from ottla.log.names import NO_TOPIC_ID, TopicIdPartition
+from ottla.runtime.disk import Disk
+
+
+class CleanedOffsets:
+    """Read and dropped on the loop, recorded on a thread. Files are written one at a time, each as the table is by then."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._tables: dict[str, OwnedOffsets] = {}
+        self._gone: dict[str, dict[TopicIdPartition, None]] = {}  # not in the table any more; in the file, who knows
+        self._going: dict[TopicIdPartition, None] = {}  # being taken out of a file just now
+        self._changing = Lock()  # never held while the disk works
+        self._writing = Lock()
+
+    def take_up(self, root: str) -> None:
+        """Reads a directory's file. OSError passes through."""
+        self._tables.pop(root, None)
+        self._table(root)
+
+    def of(self, root: str, key: TopicIdPartition) -> int:
+        """The first dirty offset; -1 when nothing is clean."""
+        return self._table(root).get(key, -1)
+
+    def record(
+        self, root: str, key: TopicIdPartition, offset: int, *, unless: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Everything below ``offset`` is clean, durably; ``unless`` it was forgotten meanwhile. OSError passes through."""
+        with self._changing:
+            if unless():
+                return
+            self._table(root)[key] = offset
+        self._write(root)
+
+    def forget(self, root: str, keys: Iterable[TopicIdPartition]) -> None:
+        """Nothing of these logs is clean, durably. OSError passes through."""
+        for key in keys:
+            self.drop(root, key)
+        self.write_dropped(root)
+
+    def drop(self, root: str, key: TopicIdPartition) -> None:
+        """The log is gone. The file may still say otherwise, until `write_dropped`."""
+        with self._changing:
+            if self._table(root).pop(key, None) is not None:
+                self._gone.setdefault(root, {})[key] = None
+
+    def make_way(self, root: str, key: TopicIdPartition) -> None:
+        """A log of that key begins in this directory: nothing of an earlier one counts, durably. OSError passes through."""
+        self.drop(root, key)
+        if key in self._gone.get(root, ()) or key in self._going:
+            self._write(root)
+
+    def has_dropped(self, root: str) -> bool:
+        """Whether there is anything for `write_dropped`."""
+        return bool(self._gone.get(root))
+
+    def write_dropped(self, root: str) -> None:
+        """On any thread. OSError passes through."""
+        if self.has_dropped(root):
+            self._write(root)
+
+    def _write(self, root: str) -> None:
+        with self._writing:
+            with self._changing:
+                table, gone = dict(self._table(root)), self._gone.pop(root, {})
+                self._going = gone
+            try:
+                self._disk.write_atomically(f"{root}/{CLEANER_OFFSETS}", owned_table(table))
+            except OSError:
+                with self._changing:
+                    self._gone[root] = {**gone, **self._gone.get(root, {})}
+                raise
+            finally:
+                self._going = {}
+
+    def _table(self, root: str) -> OwnedOffsets:
+        table = self._tables.get(root)
+        if table is None:
+            try:
+                read = read_owned(self._disk, f"{root}/{CLEANER_OFFSETS}")
+            except CheckpointError:
+                read = {}  # costs a cleaning from the start, nothing else
+            table = {key: offset for key, offset in read.items() if key.topic_id != NO_TOPIC_ID}
+            self._tables[root] = table
+        return table

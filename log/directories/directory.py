@@ -1,0 +1,99 @@
+"""A log directory's condition, shared by all logs in it: whether it takes data, whether it failed, what must be saved."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.log.config import FOREVER
+from ottla.log.errors import NO_ROOM, NOT_THE_DISK, StorageError
+from ottla.log.names import TopicIdPartition
+
+if TYPE_CHECKING:
+    from ottla.log.directories.saved_offsets import SavedOffsets
+    from ottla.log.durable_log import DurableLog
+
+
+class DirectoryState:
+    """One of ``log.dirs``. ``writable`` is one attribute, because every append reads it."""
+
+    __slots__ = (
+        "cleaned_to",
+        "condemned",
+        "directory_id",
+        "failure",
+        "flushed",
+        "free_bytes",
+        "full",
+        "gone",
+        "lower_points",
+        "on_failure",
+        "partitions",
+        "path",
+        "recovery_points",
+        "rolled",
+        "start_offsets",
+        "watermarks_moved",
+        "writable",
+    )
+
+    def __init__(self, path: str, directory_id: bytes = bytes(16)) -> None:
+        self.path = path
+        self.directory_id = directory_id
+        self.partitions = 0
+        self.writable = True
+        self.full = False
+        self.free_bytes = -1  # as the last look at the space found it
+        self.failure: OSError | None = None
+        self.on_failure: Callable[[DirectoryState], None] | None = None
+        self.watermarks_moved = False
+        self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
+        self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms
+        self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
+        self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
+        self.start_offsets: SavedOffsets | None = None
+        self.lower_points: Callable[[Mapping[TopicIdPartition, int]], None] | None = None  # on disk
+        self.cleaned_to: Callable[[TopicIdPartition], int] | None = None
+        self.gone: dict[TopicIdPartition, None] = {}  # logs that went; the checkpoints may still name them
+
+    def refuse(self) -> NoReturn:
+        """Raises the StorageError that tells why the directory takes nothing."""
+        if self.failure is not None:
+            raise StorageError(f"{self.path}: failed: {self.failure}")
+        raise StorageError(f"{self.path}: no space left above the floor")
+
+    def failed(self, error: OSError) -> StorageError:
+        """Notes an error of the disk; returns what to raise. Without room the directory is full, otherwise it is lost.
+
+        Running out of descriptors or memory is no fault of the directory's.
+        """
+        if error.errno in NO_ROOM:
+            self.full, self.writable = True, False
+            return StorageError(f"{self.path}: no space left: {error}")
+        if self.failure is None and error.errno not in NOT_THE_DISK:
+            self.failure, self.writable = error, False
+            if self.on_failure is not None:
+                self.on_failure(self)
+        return StorageError(f"{self.path}: {error}")
+
+    def forget(self, log: "DurableLog") -> None:
+        """The log goes from this directory."""
+        self.partitions -= 1
+        self.rolled.pop(log, None)
+        self.flushed.pop(log, None)
+        self.condemned.pop(log, None)
+
+    def set_full(self, full: bool) -> None:
+        self.full = full
+        self.writable = not full and self.failure is None
+
+    def saved_recovery_point(self, key: TopicIdPartition) -> int:
+        """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
+        return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(key, 0)
+
+    def before_truncation(self, offsets: Mapping[TopicIdPartition, int]) -> None:
+        """Makes sure that a crash after the truncations does not find a recovery point or a log start above these offsets."""
+        files = [file for file in (self.recovery_points, self.start_offsets) if file is not None]
+        lower = {key: to for key, to in offsets.items() if any(file.highest(key) > to for file in files)}
+        if self.cleaned_to is not None:
+            lower.update({key: to for key, to in offsets.items() if self.cleaned_to(key) > to})
+        if lower and self.lower_points is not None:
+            self.lower_points(lower)

@@ -1,0 +1,95 @@
+"""Moving a log to another directory: a copy grows beside it, catches up, and takes its place (KIP-113).
+
+The copy lies in ``<topic>-<partition>.<unique>-future``. When it is complete and durable the old directory is marked; from then on a
+crash leaves the copy as the log, before it the old one. Nothing is appended between the mark and the exchange.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from ottla.log.directories import roots
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.runtime.disk import Disk
+
+MARK = "moved"
+"""A file in the old directory: the copy's path and, in a second line, where it goes."""
+
+_logger = logging.getLogger(__name__)
+
+
+class FutureLog:
+    """A log's copy in another directory, until it has everything."""
+
+    def __init__(self, source: Log, copy: Log) -> None:
+        self.source = source
+        self.copy = copy
+        self._generation = source.generation
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the copy does not have yet."""
+        return self.source.log_end_offset - self.copy.log_end_offset
+
+    def copy_some(self, max_bytes: int) -> bool:
+        """Copies up to about ``max_bytes``; True when there is nothing more. Raises KafkaError of either directory."""
+        source, copy = self.source, self.copy
+        if source.generation != self._generation:  # it was truncated: what was copied may not be in it any more
+            self._generation = source.generation
+            copy.truncate_fully_and_start_at(source.log_start_offset)
+        if copy.log_end_offset < source.log_start_offset:
+            copy.truncate_fully_and_start_at(source.log_start_offset)
+        if copy.log_end_offset >= source.log_end_offset:
+            return True
+        data = source.read(copy.log_end_offset, max_bytes).data
+        if not data:
+            return True
+        copy.append_as_follower(data)
+        return False
+
+    def complete(self) -> None:
+        """What the batches do not tell; then the copy is closed, durably. Raises StorageError."""
+        self.copy.adopt_epochs(self.source.epochs.entries())
+        self.copy.close()
+
+
+def mark(disk: Disk, source: str, copy: str, target: str) -> None:
+    """From here on the copy is the log. OSError passes through."""
+    disk.write_atomically(f"{source}/{MARK}", f"{copy}\n{target}\n".encode())
+
+
+def unmark(disk: Disk, source: str) -> None:
+    disk.unlink(f"{source}/{MARK}")
+    disk.sync_directory(source)
+
+
+def settle(disk: Disk, directories: Sequence[str]) -> None:
+    """At start: ends the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn."""
+    partitions: dict[TopicPartition, list[str]] = {}
+    moving = False
+    for root in directories:
+        try:
+            names = disk.list_directory(root)
+            moving = moving or any(name.endswith(roots.FUTURE_SUFFIX) for name in names)
+            for partition, path in roots.find(disk, root).partitions.items():
+                partitions.setdefault(partition, []).append(path)
+        except OSError:
+            continue  # whoever opens it is told
+    for paths in partitions.values():
+        if moving or len(paths) > 1:
+            for path in paths:
+                _settle_one(disk, path)
+
+
+def _settle_one(disk: Disk, source: str) -> None:
+    if not disk.exists(f"{source}/{MARK}"):
+        return
+    copy, target = disk.read_bytes(f"{source}/{MARK}").decode().splitlines()
+    if disk.exists(copy):
+        disk.rename(copy, target)
+        disk.sync_directory(target.rpartition("/")[0])
+    if not disk.exists(target):
+        unmark(disk, source)  # its disk is gone, and this is as good as it was
+        return
+    _logger.info("%s was moved to %s", source, target)
+    disk.rename(source, f"{source}.{'0' * 32}{roots.DELETE_SUFFIX}")

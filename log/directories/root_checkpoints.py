@@ -1,0 +1,195 @@
+"""What is written about all logs of a directory at its root: recovery points, log starts, high watermarks, what is clean.
+
+All of it stands for one log of one topic, and must not outlive that log. What is said of another topic's log nobody believes
+(`ottla.log.directories.owned_offsets`). A partition that went and comes back to the same directory is of the same topic: so what the files
+may say of a log is gone from them, durably, before another one begins under its name (`make_way`). Until then its rows wait
+for the next write, of which a shell asks for one after any number of deletions (`drop_gone`).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ottla.log.compaction.offsets import CleanedOffsets
+from ottla.log.directories import roots
+from ottla.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.owned_offsets import OwnedOffsets, claim, owned_table
+from ottla.log.directories.saved_offsets import SavedOffsets
+from ottla.log.log import Log
+from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.runtime.disk import Disk
+from ottla.runtime.replaced_files import ReplacedFiles
+from ottla.runtime.work_later import Later, Work
+
+
+class Position(NamedTuple):
+    """What is known of one log."""
+
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    recovery_point: int = 0
+
+
+class ReadPositions(NamedTuple):
+    """As a directory's last process saved them."""
+
+    start_offsets: OwnedOffsets
+    high_watermarks: OwnedOffsets
+    recovery_points: OwnedOffsets
+
+    def of(self, partition: TopicPartition, topic_id: bytes | None) -> Position:
+        """Nothing of what was said of another topic of that name, or of who knows which."""
+        if topic_id is None:
+            return Position()
+        key = TopicIdPartition(partition, topic_id)
+        return Position(*(offsets.get(key, 0) for offsets in self))
+
+
+_FILES = (LOG_START_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS)
+
+
+class RootCheckpoints:
+    """Of all directories of a broker. ``logs`` are the manager's, as they are at the time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[DirectoryState],
+        logs: Mapping[TopicPartition, Log],
+        write_later: Later,
+    ) -> None:
+        self._disk = disk
+        self._directories = directories
+        self._logs = logs
+        self._write_later = write_later
+        self._replaced = ReplacedFiles(disk)
+        self.cleaned = CleanedOffsets(disk)
+
+    def claim(self, root: DirectoryState) -> None:
+        """After a clean stop of an older node, before its mark is taken: what it wrote is of the logs that lie there."""
+        topic_ids: dict[TopicPartition, bytes] = {}
+        for partition, path in roots.find(self._disk, root.path).partitions.items():
+            topic_id = roots.read_topic_id(self._disk, path)
+            if topic_id is not None:
+                topic_ids[partition] = topic_id
+        for name in _FILES:
+            claim(self._disk, f"{root.path}/{name}", topic_ids)
+
+    def take_up(self, root: DirectoryState) -> ReadPositions:
+        """Reads the checkpoints and keeps them from here on. OSError passes through."""
+        read = ReadPositions(*(roots.read_checkpoint(self._disk, root.path, name) for name in _FILES))
+        root.recovery_points = SavedOffsets(self._replaced, f"{root.path}/{RECOVERY_POINTS}", read.recovery_points)
+        root.start_offsets = SavedOffsets(self._replaced, f"{root.path}/{LOG_START_OFFSETS}", read.start_offsets)
+        self.cleaned.take_up(root.path)
+        root.cleaned_to = partial(self.cleaned.of, root.path)
+        root.lower_points = partial(self._lower_points, root)
+        return read
+
+    def save_points(self) -> None:
+        """Writes ``recovery-point-offset-checkpoint`` and ``log-start-offset-checkpoint`` where they changed, later."""
+        for root in self._directories:
+            roots.guarded(self._disk, root, partial(self._save_points, root))
+
+    def save_high_watermarks(self) -> None:
+        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time, later."""
+        for root in self._directories:
+            if root.watermarks_moved and root.failure is None:
+                root.watermarks_moved = False
+                self._write_later(self._high_watermarks(root), partial(self._watermarks_saved, root))
+
+    def make_way(self, root: DirectoryState, key: TopicIdPartition) -> None:
+        """A log begins in this directory: of an earlier one, of which this is another replica, nothing may be left.
+
+        Writes only where something may be, which a `drop_gone` after the deletion has mostly seen to. OSError passes through.
+        """
+        if any(file.highest(key) >= 0 for file in _kept(root)):
+            gone = {**root.gone, key: None}
+            for file in _kept(root):
+                file.replace(_without(file.latest, gone))
+            root.gone.clear()
+        self.cleaned.make_way(root.path, key)
+
+    def went(self, log: Log) -> None:
+        """The log is not in its directory any more, under its name."""
+        log.root.gone[log.key] = None
+        self.cleaned.drop(log.root.path, log.key)
+
+    def drop_gone(self) -> bool:
+        """Has the rows of logs that went removed, later. False: a write was under way, and this must be asked again."""
+        working = [root for root in self._directories if root.gone and root.failure is None]
+        left = [root for root in working if not self._drop_gone(root)]
+        return not left
+
+    def _drop_gone(self, root: DirectoryState) -> bool:
+        if any(file.is_under_way for file in _kept(root)):
+            return False
+        gone, root.gone = root.gone, {}
+        on_done = partial(roots.note_failure, root)
+        for file in _kept(root):
+            file.replace_later(_without(file.latest, gone), self._write_later, on_done)
+        if self.cleaned.has_dropped(root.path):
+            self._write_later(partial(self.cleaned.write_dropped, root.path), on_done)
+        return True
+
+    def save_at_close(self, root: DirectoryState, logs: Sequence[Log]) -> None:
+        """Now, and all of ``logs`` is durable."""
+        assert root.recovery_points is not None
+        assert root.start_offsets is not None
+        root.recovery_points.replace({log.key: log.log_end_offset for log in logs})
+        root.start_offsets.replace(_start_offsets(logs))
+        self.cleaned.write_dropped(root.path)
+        self._high_watermarks(root)()
+
+    def _watermarks_saved(self, root: DirectoryState, error: OSError | None) -> None:
+        if error is not None:
+            root.watermarks_moved = True
+            root.failed(error)
+
+    def _save_points(self, root: DirectoryState) -> None:
+        """Nothing while the last ones are being written: the next time will do."""
+        points, start_offsets = root.recovery_points, root.start_offsets
+        if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
+            return
+        now = {}
+        for log in self._logs_of(root):
+            # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
+            moved = log.recovery_point > points.saved.get(log.key, 0)
+            now[log.key] = log.settle() if moved else log.recovery_point
+        on_done = partial(roots.note_failure, root)
+        points.replace_later(now, self._write_later, on_done)
+        start_offsets.replace_later(_start_offsets(self._logs_of(root)), self._write_later, on_done)
+
+    def _lower_points(self, root: DirectoryState, offsets: Mapping[TopicIdPartition, int]) -> None:
+        """Before truncations: these logs' points go down to their offsets, the others stay as they were saved.
+
+        Nothing of these logs is clean any more: what is lay below the saved recovery point.
+        """
+        self.cleaned.forget(root.path, offsets)
+        points, start_offsets = root.recovery_points, root.start_offsets
+        assert points is not None
+        assert start_offsets is not None
+        points.replace({**points.latest, **{key: min(points.latest.get(key, 0), to) for key, to in offsets.items()}})
+        lower = {key: to for key, to in offsets.items() if start_offsets.highest(key) > to}
+        if lower:
+            start_offsets.replace({**start_offsets.latest, **lower})
+
+    def _high_watermarks(self, root: DirectoryState) -> Work:
+        offsets = {log.key: log.high_watermark for log in self._logs_of(root)}
+        return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: owned_table(offsets))
+
+    def _logs_of(self, root: DirectoryState) -> list[Log]:
+        return [log for log in self._logs.values() if log.root is root]
+
+
+def _without(offsets: OwnedOffsets, gone: Mapping[TopicIdPartition, None]) -> OwnedOffsets:
+    return {key: offset for key, offset in offsets.items() if key not in gone}
+
+
+def _kept(root: DirectoryState) -> list[SavedOffsets]:
+    return [file for file in (root.recovery_points, root.start_offsets) if file is not None]
+
+
+def _start_offsets(logs: Sequence[Log]) -> OwnedOffsets:
+    """Where it is not the first segment's base offset."""
+    return {log.key: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset}

@@ -1,0 +1,87 @@
+"""Proof that a transaction is known to its coordinator before its first batch enters a partition (KIP-890).
+
+A delayed batch could otherwise arrive behind its transaction's marker and hold the last stable offset back for ever. The
+leader makes a guard, asks the coordinator, and appends only while that same guard stands: an end marker that was written
+meanwhile has removed it. One object per partition, made when the first transactional batch comes.
+"""
+
+import msgspec
+
+from ottla.log.batch import BatchHeader
+from ottla.log.producers.state import ProducerStateManager
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+NOT_NEEDED = 0
+"""The guard of a batch whose transaction is open here already."""
+
+
+class _Verification(msgspec.Struct, gc=False):
+    guard: int
+    epoch: int
+    lowest_sequence: int
+    started_ms: int
+    from_zero: bool
+
+
+class VerificationGuards:
+    """Guards are numbers, never given twice. Call `verify` right before the append, on the thread that appends."""
+
+    __slots__ = ("_last_guard", "_producers", "_verifications")
+
+    def __init__(self, producers: ProducerStateManager) -> None:
+        self._producers = producers
+        self._verifications: dict[int, _Verification] = {}
+        self._last_guard = NOT_NEEDED
+
+    def begin(self, header: BatchHeader, now_ms: int, transaction_version: int = 0) -> int:
+        """The guard to hold while the coordinator is asked about a transactional batch; NOT_NEEDED: append at once.
+
+        Retries of a producer share a guard; a later epoch gets a new one.
+        """
+        if self._is_open(header):
+            return NOT_NEEDED
+        found = self._verifications.get(header.producer_id)
+        if found is None or header.producer_epoch > found.epoch:
+            self._last_guard += 1
+            from_zero = transaction_version >= 2
+            found = _Verification(self._last_guard, header.producer_epoch, header.base_sequence, now_ms, from_zero)
+            self._verifications[header.producer_id] = found
+        elif header.producer_epoch == found.epoch:
+            # An earlier batch may come second; appending the later one first would lose it.
+            found.lowest_sequence = min(found.lowest_sequence, header.base_sequence)
+        return found.guard
+
+    def verify(self, header: BatchHeader, guard: int) -> None:
+        """Raises KafkaError unless the batch may be appended with what was learned under ``guard``.
+
+        INVALID_TXN_STATE: the guard no longer stands. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
+        verified, or a transaction of version 2 does not begin at 0 in a partition that does not know its producer.
+        """
+        if self._is_open(header):
+            return
+        found = self._verifications.get(header.producer_id)
+        if found is None or found.guard != guard:
+            message = f"producer {header.producer_id}: the transaction was not verified, or ended meanwhile"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
+        unknown = self._producers.entry(header.producer_id) is None
+        if header.base_sequence > found.lowest_sequence or (found.from_zero and unknown and header.base_sequence != 0):
+            lowest = 0 if found.from_zero and unknown else found.lowest_sequence
+            message = (
+                f"producer {header.producer_id}: sequence {header.base_sequence} where {lowest} was expected first"
+            )
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+    def appended(self, producer_id: int) -> None:
+        """A transactional batch or an end marker of the producer is in the log: guards made before are void."""
+        self._verifications.pop(producer_id, None)
+
+    def expire(self, now_ms: int, idle_ms_max: int) -> int:
+        """Forgets guards that nobody came back with; returns how many."""
+        gone = [pid for pid, found in self._verifications.items() if now_ms - found.started_ms >= idle_ms_max]
+        for producer_id in gone:
+            del self._verifications[producer_id]
+        return len(gone)
+
+    def _is_open(self, header: BatchHeader) -> bool:
+        entry = self._producers.entry(header.producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == header.producer_epoch

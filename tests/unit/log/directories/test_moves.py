@@ -1,0 +1,197 @@
+"""A log moves to another directory: everything goes with it, and a crash at any moment leaves one whole log."""
+
+from random import Random
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager, ManagerSettings
+from ottla.log.directories.moves import FutureLog
+from ottla.log.directories.moving import begin_move, end_move, finish_move
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.errors import KafkaError
+from ottla.runtime.simulation.crash import SimulatedCrash
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from tests.unit.log.conftest import NOW_MS
+
+TOPIC_ID = bytes(range(16))
+NAME = TopicPartition("flights", 0)
+CONFIG = LogConfig(segment_bytes=2_000, retention_ms=-1, file_delete_delay_ms=0)
+BATCHES = 30
+
+
+def manager_on(platter: Platter) -> LogManager:
+    settings = ManagerSettings(cluster_id="c", node_id=1)
+    manager = LogManager(SimulatedDisk(platter), ["/a", "/b"], CONFIG, settings, Random(1))
+    manager.open_all(NOW_MS)
+    return manager
+
+
+def formatted(seed: int) -> Platter:
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    for number, path in enumerate(("/a", "/b")):
+        disk.make_directories(path)
+        disk.sync_directory("/")
+        MetaProperties("c", 1, bytes([number + 1]) * 16).write(disk, path)
+    return platter
+
+
+def append(log: Log, count: int = 1, epoch: int = 0) -> None:
+    for _ in range(count):
+        offset = log.log_end_offset
+        batch = encode_batch(
+            [Record(0, NOW_MS, b"k", b"%06d" % offset * 20)], producer_id=7, producer_epoch=0, base_sequence=offset
+        )
+        log.append_as_leader(batch, epoch, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+
+
+def content(log: Log) -> bytes:
+    parts, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20)
+        parts.append(read.data)
+        offset = read.next_offset
+    return b"".join(parts)
+
+
+def filled(manager: LogManager) -> Log:
+    log = manager.get_or_create(NAME, CONFIG, TOPIC_ID, manager.roots[0].directory_id, now_ms=NOW_MS)
+    append(log, BATCHES // 2)
+    append(log, BATCHES // 2, epoch=3)
+    return log
+
+
+def copied(manager: LogManager, log: Log) -> FutureLog:
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
+    while not move.copy_some(500):
+        pass
+    return move
+
+
+@pytest.fixture
+def platter() -> Platter:
+    return formatted(1)
+
+
+def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    before, epochs = content(log), log.epochs.entries()
+    moved = finish_move(manager, copied(manager, log), NOW_MS)
+    assert manager.logs == {NAME: moved}
+    assert (moved.directory, moved.topic_id, moved.root) == ("/b/flights-0", TOPIC_ID, manager.roots[1])
+    assert content(moved) == before
+    assert moved.epochs.entries() == epochs
+    assert (moved.high_watermark, moved.recovery_point) == (BATCHES, BATCHES)
+    assert [root.partitions for root in manager.roots] == [0, 1]
+    append(moved, epoch=3)  # its producers came along: the next sequence is taken
+    manager.purge(NOW_MS)
+    assert not [name for name in SimulatedDisk(platter).list_directory("/a") if name.startswith("flights")]
+    manager.close()
+    platter.close_sessions()
+    again = manager_on(platter)
+    assert again.logs[NAME].directory == "/b/flights-0"
+    assert again.logs[NAME].log_end_offset == BATCHES + 1
+
+
+def test_what_is_appended_meanwhile_is_copied_too(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
+    assert move.lag == BATCHES
+    while not move.copy_some(500):
+        if log.log_end_offset < 2 * BATCHES:
+            append(log, epoch=3)
+    assert move.lag == 0
+    before = content(log)
+    assert content(finish_move(manager, move, NOW_MS)) == before
+
+
+def test_what_is_truncated_meanwhile_does_not_come_along(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = copied(manager, log)
+    log.truncate_to(20)
+    append(log, 20, epoch=4)
+    while not move.copy_some(500):
+        pass
+    before, epochs = content(log), log.epochs.entries()
+    moved = finish_move(manager, move, NOW_MS)
+    assert (content(moved), moved.epochs.entries()) == (before, epochs)
+
+
+def test_a_log_that_begins_later_begins_there(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    log.advance_log_start(17)
+    log.delete_old_segments(NOW_MS)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
+    move.copy_some(500)
+    append(log, epoch=3)
+    log.advance_log_start(25)
+    log.delete_old_segments(NOW_MS)
+    while not move.copy_some(500):
+        pass
+    assert finish_move(manager, move, NOW_MS).log_start_offset == 25
+
+
+def test_a_move_that_is_given_up_leaves_nothing(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = copied(manager, log)
+    end_move(manager, move, NOW_MS)
+    manager.purge(NOW_MS)
+    assert not [name for name in SimulatedDisk(platter).list_directory("/b") if name.startswith("flights")]
+    assert [root.partitions for root in manager.roots] == [1, 0]
+    append(log, epoch=3)
+
+
+def test_a_failed_target_leaves_the_log_where_it_was(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = begin_move(manager, log, manager.roots[1], NOW_MS)
+    platter.fail("/b")
+    with pytest.raises(KafkaError):
+        move.copy_some(500)
+    end_move(manager, move, NOW_MS)
+    append(log, epoch=3)
+    assert manager.logs == {NAME: log}
+
+
+def move_all(manager: LogManager, log: Log) -> None:
+    finish_move(manager, copied(manager, log), NOW_MS)
+    manager.purge(NOW_MS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
+    whole = formatted(seed)
+    manager = manager_on(whole)
+    filled(manager).flush()
+    manager.checkpoints.save_points()
+    before = whole.operations
+    move_all(manager, manager.logs[NAME])
+    for number in range(1, whole.operations - before + 1):
+        platter = formatted(seed)
+        manager = manager_on(platter)
+        log = filled(manager)
+        log.flush()
+        expected = content(log)
+        manager.checkpoints.save_points()
+        platter.crash_at_operation(number)
+        with pytest.raises(SimulatedCrash):
+            move_all(manager, log)
+        again = manager_on(platter)
+        assert list(again.logs) == [NAME], f"operation {number}"
+        assert content(again.logs[NAME]) == expected, f"operation {number}"
+        assert again.logs[NAME].topic_id == TOPIC_ID
+        again.purge(NOW_MS)
+        again.close()
+        platter.close_sessions()
+        assert content(manager_on(platter).logs[NAME]) == expected
