@@ -8,7 +8,9 @@ from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
 from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
+from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
+from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
@@ -82,6 +84,7 @@ class Broker:
             on_fatal=on_fatal,
         )
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
+        cold_reads = ColdReads()
         self.context = BrokerContext(
             config=self._config,
             host=host,
@@ -90,6 +93,8 @@ class Broker:
             controller=channel,
             quorum=quorum,
             replicas=self.replicas,
+            cold_reads=cold_reads,
+            time_searches=TimeSearches(cold_reads),
             producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
@@ -160,6 +165,8 @@ class Broker:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.network.stop()
         self.replicas.stop()
+        self.context.time_searches.close()
+        self.context.cold_reads.close()
         self._quorum_view.close()
         await self._scrubbing.stop()
         await self.storage.close(self.lifecycle.broker_epoch)

@@ -8,6 +8,8 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 
 if TYPE_CHECKING:
+    from ottla.broker.handlers.fetching.cold_reads import ColdReads
+    from ottla.broker.handlers.time_searches import TimeSearches
     from ottla.broker.moves import DirectoryMoves
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
@@ -29,6 +31,8 @@ class BrokerContext:
     controller: "ControllerChannel"
     quorum: "QuorumNode"
     replicas: "ReplicaManager"
+    cold_reads: "ColdReads"
+    time_searches: "TimeSearches"
     producer_ids: "ProducerIds"
     quorum_view: "QuorumView"
     logs: "LogManager"

@@ -10,6 +10,7 @@ from ottla.log.topic_names import is_valid_topic_name
 from ottla.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.wire.produce_fast import NodeEndpoint
     from ottla.quorum.metadata.image import BrokerView, MetadataImage, PartitionView
 
 NO_LEADER = -1
@@ -32,6 +33,17 @@ def address_on(broker: "BrokerView", listener_name: str) -> tuple[str, int] | No
         if endpoint.name == listener_name:
             return endpoint.host, endpoint.port
     return None
+
+
+def node_endpoints(image: "MetadataImage", broker_ids: Iterable[int], listener_name: str) -> "list[NodeEndpoint]":
+    """Where clients of a listener find these brokers, fenced ones too."""
+    found: dict[int, NodeEndpoint] = {}
+    for broker_id in broker_ids:
+        broker = image.brokers.get(broker_id)
+        address = address_on(broker, listener_name) if broker is not None else None
+        if broker is not None and address is not None:
+            found[broker_id] = (broker_id, *address, broker.rack)
+    return list(found.values())
 
 
 def reachable_brokers(image: "MetadataImage", listener_name: str) -> "dict[int, BrokerView]":

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
+from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.partition import Partition
@@ -43,7 +44,7 @@ def routes(broker: BrokerContext) -> list[Route]:
     replicas = broker.replicas
 
     def answer(request: RequestContext, body: ListOffsetsRequest) -> None:
-        answering = ListOffsets(replicas, body, request.version)
+        answering = ListOffsets(replicas, broker.time_searches, body, request.version)
         if not answering.slow:
             request.respond_message(answering.response)
             return
@@ -79,8 +80,11 @@ class _Slow(NamedTuple):
 class ListOffsets:
     """The answer to one request. What is ``slow`` is in the ``response`` after `finish`."""
 
-    def __init__(self, replicas: ReplicaManager, body: ListOffsetsRequest, version: int) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, searches: TimeSearches, body: ListOffsetsRequest, version: int
+    ) -> None:
         self._replicas = replicas
+        self._searches = searches
         self._version = version
         self._isolation = body.isolation_level
         self._is_follower = body.replica_id >= 0
@@ -108,7 +112,7 @@ class ListOffsets:
         """Goes on with what is slow, one after another."""
         for entry, partition, search, step in self.slow:
             try:
-                found = await self._replicas.time_searches.finish(search, step)
+                found = await self._searches.finish(search, step)
                 if partition.leader is None:  # it changed hands meanwhile, and the log with it
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {partition.leader_id}")
                 self._tell(entry, partition, _found(found))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
+from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS, node_endpoints
 from ottla.broker.handlers.common import raw_route
 from ottla.broker.handlers.produce_many import ProduceMany
 from ottla.broker.network.request import RequestContext
@@ -46,6 +46,7 @@ class ProduceHandler:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._replicas = broker.replicas
+        self._image = broker.image
         self._partitions = broker.replicas.partitions
         self.traffic = broker.replicas.traffic
         self.wall_ms = broker.host.clock.wall_ms
@@ -152,7 +153,7 @@ class ProduceHandler:
         request.count_errors(ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1])
         if acks != ACKS_NONE:
             leaders = [ack[7][0] for _, acks_of_topic in answer for ack in acks_of_topic if ack[7] is not None]
-            endpoints = self._replicas.endpoints(leaders, request.connection.listener_name) if leaders else ()
+            endpoints = node_endpoints(self._image, leaders, request.connection.listener_name) if leaders else ()
             request.respond([encode_produce_response(request.version, answer, 0, endpoints)])
             return
         failed = [ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1]]

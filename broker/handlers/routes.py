@@ -16,7 +16,6 @@ from ottla.broker.handlers import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
-    fetch,
     find_coordinator,
     groups,
     init_producer_id,
@@ -31,6 +30,7 @@ from ottla.broker.handlers import (
     update_features,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
+from ottla.broker.handlers.fetching import fetch
 from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.wire.apis import API_VERSIONS
 

@@ -11,28 +11,25 @@ from random import Random
 import msgspec
 
 from ottla.broker.controller_errand import Controller
-from ottla.broker.replication.alter_partition import AlterPartitionQueue
-from ottla.broker.replication.assignments import AssignmentQueue
-from ottla.broker.replication.cold_reads import ColdReads
 from ottla.broker.replication.decisions.fetch_session import SessionCache
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.fetchers import Fetchers
-from ottla.broker.replication.healing import Healing
+from ottla.broker.replication.following.fetchers import Fetchers
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.joining import consider_shrink, retry_joins
-from ottla.broker.replication.offline import RETRY_MS as OFFLINE_RETRY_MS
-from ottla.broker.replication.offline import OfflineReplicas, is_expected
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.ports import LogStore, PartitionLog
 from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
+from ottla.broker.replication.reports.assignments import AssignmentQueue
+from ottla.broker.replication.reports.healing import Healing
+from ottla.broker.replication.reports.offline import RETRY_MS as OFFLINE_RETRY_MS
+from ottla.broker.replication.reports.offline import OfflineReplicas, is_expected
 from ottla.broker.replication.settings import ReplicationSettings
-from ottla.broker.replication.time_searches import TimeSearches
 from ottla.broker.replication.traffic import Traffic
 from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
-from ottla.broker.wire.produce_fast import NodeEndpoint
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.names import TopicPartition
@@ -87,8 +84,6 @@ class ReplicaManager:
         self.sessions = SessionCache(
             self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
         )
-        self.cold_reads = ColdReads()
-        self.time_searches = TimeSearches(self.cold_reads)
         self.traffic = Traffic()
         self._configs = LogConfigs(config)
         self._logs = logs
@@ -121,8 +116,6 @@ class ReplicaManager:
         self._hosting.clear()
         self._fetchers.close()
         self.isr_changes.close()
-        self.time_searches.close()
-        self.cold_reads.close()
         self._assignments.close()
         self._events.preparers.close()
         self.healing.close()
@@ -144,16 +137,6 @@ class ReplicaManager:
         """(leader id, leader epoch) for a client that came to the wrong broker (KIP-951)."""
         view = self._view(topic, index)
         return (view.leader, view.leader_epoch) if view is not None else None
-
-    def endpoints(self, broker_ids: Iterable[int], listener_name: str) -> list[NodeEndpoint]:
-        """Where clients of a listener find these brokers."""
-        found: dict[int, NodeEndpoint] = {}
-        for broker_id in broker_ids:
-            broker = self._image.brokers.get(broker_id) if self._image is not None else None
-            address = _address(broker, listener_name) if broker is not None else None
-            if broker is not None and address is not None:
-                found[broker_id] = (broker_id, *address, broker.rack)
-        return list(found.values())
 
     def _view(self, topic: str | bytes, index: int) -> PartitionView | None:
         if self._image is None:

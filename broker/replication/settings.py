@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ottla.broker.replication.fetcher import FetcherSettings
+from ottla.broker.replication.following.fetcher import FetcherSettings
 from ottla.runtime.settings.server import ServerConfig
 
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 
-from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.fetch_fast import DIVERGING, HEAD_V15, PARTITION_V12, SNAPSHOT, read_tags
-from ottla.broker.wire.fetch_old import HEAD_V7
-from ottla.broker.wire.fetch_tuples import (
+from ottla.broker.fetch_tuples import (
     FIRST_WITH_TOPIC_ID,
     NO_HIGH_WATERMARK,
     EpochPair,
     FetchedPartition,
     FetchPartition,
 )
+from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.fetch_fast import DIVERGING, HEAD_V15, PARTITION_V12, SNAPSHOT, read_tags
+from ottla.broker.wire.fetch_old import HEAD_V7
 from ottla.broker.wire.primitives import (
     INT32,
     compact_count,

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 
-from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.fetch_old import FETCHED_V5, HEAD_V7, encode_old_response, walk_old
-from ottla.broker.wire.fetch_tuples import (
+from ottla.broker.fetch_tuples import (
     FIRST_FLEXIBLE,
     FIRST_VERSION,
     FIRST_WITH_TOPIC_ID,
@@ -23,6 +21,8 @@ from ottla.broker.wire.fetch_tuples import (
     Forgotten,
     Topics,
 )
+from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.fetch_old import FETCHED_V5, HEAD_V7, encode_old_response, walk_old
 from ottla.broker.wire.primitives import (
     INT32,
     UNCOPIED_MIN,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from struct import Struct
 
-from ottla.broker.wire.fetch_tuples import (
+from ottla.broker.fetch_tuples import (
     NO_HIGH_WATERMARK,
     FetchedPartition,
     FetchPartition,

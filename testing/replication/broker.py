@@ -6,7 +6,10 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers import fetch, list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.handlers.fetching import fetch
+from ottla.broker.handlers.fetching.cold_reads import ColdReads
+from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.network.routing import RouteTable
 from ottla.broker.network.server import NetworkServer
 from ottla.broker.replication.purgatory import WakeQueue
@@ -107,7 +110,16 @@ class Broker:
         self.image = MetadataImage()
         logs = Logs(host, lambda: self.lost_directory)
         self.manager = ReplicaManager(config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later)
-        context: Any = SimpleNamespace(config=config, host=host, timers=timers, replicas=self.manager)
+        cold_reads = ColdReads()
+        context: Any = SimpleNamespace(
+            config=config,
+            host=host,
+            timers=timers,
+            image=self.image,
+            replicas=self.manager,
+            cold_reads=cold_reads,
+            time_searches=TimeSearches(cold_reads),
+        )
         broker: BrokerContext = context
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
         routes = RouteTable([route for module in modules for route in module.routes(broker)])

@@ -8,10 +8,10 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.fetch_tuples import NO_HIGH_WATERMARK, FetchPartition
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
 from ottla.broker.wire.fetch_fast import encode_fetch_response, walk_fetch
-from ottla.broker.wire.fetch_tuples import NO_HIGH_WATERMARK, FetchPartition
 from ottla.broker.wire.headers import encode_request_header, read_request_header
 from ottla.broker.wire.messages import fetch_request as fetch
 from ottla.broker.wire.messages import metadata_response as metadata

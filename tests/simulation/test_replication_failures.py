@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.replication.decisions.follower import FetchState
 from ottla.broker.replication.deleting import delete_records
-from ottla.broker.replication.leader_link import LeaderLink
+from ottla.broker.replication.following.leader_link import LeaderLink
 from ottla.log.log import Log
 from ottla.testing.replication.broker import TOPIC_ID, Broker
 from ottla.testing.replication.cluster import Cluster, run

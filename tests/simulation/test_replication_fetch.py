@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from ottla.broker.replication import fetch_read
-from ottla.broker.replication.fetch_read import Reader
+from ottla.broker.handlers.fetching import fetch_read
+from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.log.batch import read_header

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication import fetch_read
+from ottla.broker.handlers.fetching import fetch_read
 from ottla.broker.wire.messages.fetch_request import FetchRequest
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData

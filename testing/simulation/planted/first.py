@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ottla.broker.replication import fetch_read
+from ottla.broker.fetch_tuples import FetchedPartition
+from ottla.broker.handlers.fetching import fetch_read
+from ottla.broker.handlers.fetching.pending_fetch import PendingFetch
 from ottla.broker.replication.decisions import follower, leader
 from ottla.broker.replication.decisions.fetch_session import FetchSession, SessionCache, SessionPartition
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.pending_fetch import PendingFetch
-from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.log.compaction.key_map import DEAD, DirtySection, KeyMap
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.raft.election_state import ElectionState

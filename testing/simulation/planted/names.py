@@ -1,6 +1,6 @@
 """What is believed of a log because of its name, or of the offsets that it has."""
 
-from ottla.broker.replication import fetch_read
+from ottla.broker.handlers.fetching import fetch_read
 from ottla.log.directories.root_checkpoints import Position, ReadPositions, RootCheckpoints
 from ottla.log.durable_log import DurableLog
 from ottla.log.names import TopicIdPartition, TopicPartition

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.broker.replication import fetch_read
+from ottla.broker.handlers.fetching import fetch_read
+from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.replication.decisions.leader import PartitionLeader
-from ottla.broker.replication.fetch_read import Reader
 from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata import delta
 from ottla.quorum.metadata.delta import MetadataDelta

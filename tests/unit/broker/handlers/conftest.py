@@ -111,6 +111,8 @@ class Site:
             quorum=cast(Any, SimpleNamespace(kraft_version=0)),
             # The data path has its own tests.
             replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None, traffic=Traffic())),
+            cold_reads=cast(Any, None),
+            time_searches=cast(Any, None),
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
             logs=cast(Any, None),

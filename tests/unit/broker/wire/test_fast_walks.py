@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.fetch_tuples import FetchedPartition
 from ottla.broker.wire import fetch_client_fast, fetch_fast, produce_fast
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import ProduceRequest

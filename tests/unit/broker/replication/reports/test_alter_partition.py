@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.alter_partition import AlterPartitionQueue
 from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers

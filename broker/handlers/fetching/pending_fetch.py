@@ -10,20 +10,19 @@ tells it, whatever else has no room: a later one would find nothing wrong, and t
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.fetch_tuples import FetchedPartition, Topic
+from ottla.broker.handlers.fetching import fetch_read
+from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.network.request import RequestContext
-from ottla.broker.replication import fetch_read
 from ottla.broker.replication.decisions.fetch_session import NO_SESSION, FetchSession, SessionPartition
-from ottla.broker.replication.fetch_read import Reader
 from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.fetch_fast import encode_fetch_response
-from ottla.broker.wire.fetch_tuples import FetchedPartition
-from ottla.broker.wire.produce_fast import Topic
 from ottla.log.results import ColdReadError
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import Timer
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.handlers.fetching.fetch import FetchHandler
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -39,6 +38,7 @@ class PendingFetch:
     __slots__ = (
         "_cold",
         "_done",
+        "_handler",
         "_loading",
         "_manager",
         "_timer",
@@ -54,7 +54,7 @@ class PendingFetch:
 
     def __init__(
         self,
-        manager: "ReplicaManager",
+        handler: "FetchHandler",
         request: RequestContext,
         session: FetchSession,
         reader: Reader,
@@ -63,7 +63,8 @@ class PendingFetch:
         min_bytes: int,
         max_bytes: int,
     ) -> None:
-        self._manager = manager
+        self._handler = handler
+        self._manager = handler.replicas
         self.request = request
         self.session = session
         self.reader = reader
@@ -128,7 +129,7 @@ class PendingFetch:
         if self.session.parked is not self:
             self.session.parked = self
             self.request.on_close(self._drop)
-        self._manager.cold_reads.load([each for _, each in cold], lambda: self._loaded(cold, wait_ms))
+        self._handler.cold_reads.load([each for _, each in cold], lambda: self._loaded(cold, wait_ms))
 
     def _loaded(self, cold: Cold, wait_ms: int) -> None:
         self._loading = False
@@ -267,7 +268,7 @@ class PendingFetch:
                     self.request.count_errors((answer[1],))
                 if answer[9] is not None:
                     leaders.append(answer[9][0])
-        endpoints = self._manager.endpoints(leaders, self.request.connection.listener_name) if leaders else ()
+        endpoints = self._handler.endpoints(leaders, self.request.connection.listener_name) if leaders else ()
         self.request.respond(
             encode_fetch_response(
                 self.request.version, list(topics.items()), session_id=session.id, node_endpoints=endpoints

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.fetcher import FetcherSettings, LeaderFetcher
+from ottla.broker.replication.following.fetcher import FetcherSettings, LeaderFetcher
+from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.replication.truncating import Truncations
 from ottla.runtime.timers import LoopTimers
 
 

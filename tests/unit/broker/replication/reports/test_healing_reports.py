@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.replication.decisions.healing import REPORT_AGAIN_MAX_MS, REPORT_AGAIN_MS
-from ottla.broker.replication.healing import Healing
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.reports.healing import Healing
 from ottla.log.errors import DamagedLogError
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode

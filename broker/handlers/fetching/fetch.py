@@ -3,8 +3,14 @@
 Here the request finds its session (KIP-227); `PendingFetch` does the rest. Consumers get at most ``fetch.max.bytes``.
 """
 
+from functools import partial
+
 from ottla.broker.context import BrokerContext
+from ottla.broker.fetch_tuples import Forgotten, Topics
+from ottla.broker.handlers.cluster_view import node_endpoints
 from ottla.broker.handlers.common import raw_route
+from ottla.broker.handlers.fetching.fetch_read import Reader
+from ottla.broker.handlers.fetching.pending_fetch import PendingFetch, stop_watching
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.decisions.fetch_session import (
@@ -14,10 +20,7 @@ from ottla.broker.replication.decisions.fetch_session import (
     FetchSession,
     SessionPartition,
 )
-from ottla.broker.replication.fetch_read import Reader
-from ottla.broker.replication.pending_fetch import PendingFetch, stop_watching
 from ottla.broker.wire.fetch_fast import encode_fetch_response, walk_fetch
-from ottla.broker.wire.fetch_tuples import Forgotten, Topics
 from ottla.runtime.errors import KafkaError
 
 FIRST_WITH_TOPIC_ID = 13
@@ -33,7 +36,9 @@ class FetchHandler:
     """What the handler needs, bound once."""
 
     def __init__(self, broker: BrokerContext) -> None:
-        self._replicas = broker.replicas
+        self.replicas = broker.replicas
+        self.cold_reads = broker.cold_reads
+        self.endpoints = partial(node_endpoints, broker.image)
         self._sessions = broker.replicas.sessions
         self._now_ms = broker.timers.now_ms
         self._consumer_bytes_max = broker.config.integer("fetch.max.bytes")
@@ -74,7 +79,7 @@ class FetchHandler:
             max_bytes = min(max_bytes, FOLLOWER_BYTES if reader.is_follower else CONSUMER_BYTES)
             min_bytes = min(min_bytes, max_bytes)
         pending = PendingFetch(
-            self._replicas,
+            self,
             request,
             session,
             reader,
@@ -120,7 +125,7 @@ class FetchHandler:
             return
         if entry.hosted is not None:
             entry.hosted.unwatch(entry)
-        partition = self._replicas.partitions.get((entry.topic, entry.wanted[0]))
+        partition = self.replicas.partitions.get((entry.topic, entry.wanted[0]))
         if partition is not None and partition.leader is not None and session.privileged:
             partition.leader.lost_contact(session.contact)
 

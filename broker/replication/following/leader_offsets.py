@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ottla.broker.replication.leader_link import LeaderLink
+from ottla.broker.replication.following.leader_link import LeaderLink
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

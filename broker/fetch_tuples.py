@@ -1,9 +1,11 @@
-"""The tuples that the Fetch walks make and take, both ends; kept apart so that the walks can share them."""
+"""What a Fetch asks and what it is answered, as tuples: the wire walks them, handlers and followers work on them."""
 
 from collections.abc import Sequence
 
-from ottla.broker.wire.primitives import Buffer
-from ottla.broker.wire.produce_fast import Topic
+from ottla.runtime.disk import Buffer
+
+Topic = str | bytes
+"""Name or 16-byte topic id, as the client names it."""
 
 FetchPartition = tuple[int, int, int, int, int, int, bytes, int]
 """(partition, current leader epoch or -1, fetch offset, last fetched epoch or -1, the follower's log start offset or

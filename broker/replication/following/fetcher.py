@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.follower import (
     Append,
     BeginAt,
@@ -26,15 +27,14 @@ from ottla.broker.replication.decisions.follower import (
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.leader_link import LeaderLink
-from ottla.broker.replication.leader_offsets import find_offsets
+from ottla.broker.replication.following.leader_link import LeaderLink
+from ottla.broker.replication.following.leader_offsets import find_offsets
+from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.replication.truncating import Truncations
 from ottla.broker.wire.apis import FETCH
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
-from ottla.broker.wire.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.seldom import is_told

@@ -5,12 +5,12 @@ Source: ReplicaManager.readFromLog and Partition.fetchRecords; kraft.md 3.4.
 
 import msgspec
 
+from ottla.broker.fetch_tuples import FetchedPartition
 from ottla.broker.replication.decisions.fetch_session import Wanted
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.ports import Read
-from ottla.broker.wire.fetch_tuples import FetchedPartition
 from ottla.log.batch import holds_records
 from ottla.runtime.errors import ErrorCode, KafkaError
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.truncating import CUT_PER_TURN, MANY, SYNCED_PER_TURN, Truncations
+from ottla.broker.replication.following.truncating import CUT_PER_TURN, MANY, SYNCED_PER_TURN, Truncations
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.replication import assignments
-from ottla.broker.replication.assignments import RETRY_MS, AssignmentQueue
+from ottla.broker.replication.reports import assignments
+from ottla.broker.replication.reports.assignments import RETRY_MS, AssignmentQueue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers

@@ -3,7 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from ottla.broker.replication.cold_reads import ColdReads
+from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.log.results import ColdReadError, TimestampAndOffset
 from ottla.log.times import Found, Look, Search, Unclear
 
