@@ -10,7 +10,7 @@ import msgspec
 
 from ottla.cli.failures import CommandError
 from ottla.cli.log_records import decoder_of
-from ottla.cli.output import cell
+from ottla.cli.output import WHOLE_WIDTH, cell
 from ottla.log.tools.dump import Damage, Row, dump_file
 from ottla.log.tools.verify import Finding, verify, verify_root
 from ottla.runtime.real_disk import RealDisk
@@ -55,7 +55,8 @@ def _table(rows: list[Row]) -> None:
     table = Table(*names, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(_cell(getattr(row, name)) for name in names))
-    Console(highlight=False, soft_wrap=True).print(table)
+    # A batch has more columns than a terminal has room: lines that wrap can be read, columns of no width cannot.
+    Console(highlight=False, width=WHOLE_WIDTH).print(table, soft_wrap=True)
 
 
 def _cell(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from ottla.cli.failures import CommandError
+from ottla.cli.output import with_ports
 from ottla.quorum.metadata.archive import Archive, ArchiveError, DirectoryArchive, RawBatch
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.real_disk import RealDisk
@@ -49,6 +50,7 @@ def source_options(command: Command) -> Command:
         default="localhost:9092",
         envvar="OTTLA_BOOTSTRAP_SERVER",
         show_default=True,
+        callback=with_ports,
         help="Online: any broker, which names the controllers.",
     )
     @wraps(command)

@@ -7,9 +7,27 @@ from typing import Any
 
 import click
 
+BROKER_PORT = 9092
+
+# A pipe has no width: what is cut into lines for it, no program can put together again.
+WHOLE_WIDTH = 1 << 20
+
 output_option = click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What to print."
 )
+
+
+def with_ports(_context: click.Context, option: click.Parameter, text: str) -> str:
+    """``a,b:9093`` with a port for each, Kafka's own where none is given: what takes it from here is never asked again."""
+    from ottla.runtime.settings.definitions import SettingError
+    from ottla.runtime.settings.endpoints import parse_endpoint
+
+    try:
+        return ",".join(str(parse_endpoint(each.strip(), option.opts[0], BROKER_PORT)) for each in text.split(","))
+    except SettingError as error:
+        raise click.UsageError(str(error)) from None
+
+
 bootstrap_option = click.option(
     "--bootstrap-server",
     "-b",
@@ -17,10 +35,9 @@ bootstrap_option = click.option(
     default="localhost:9092",
     envvar="OTTLA_BOOTSTRAP_SERVER",
     show_default=True,
-    help="Any broker of the cluster, host:port; several by comma.",
+    callback=with_ports,
+    help=f"Any broker of the cluster, host[:port]; several by comma. Without a port it is {BROKER_PORT}.",
 )
-
-_PIPE_WIDTH = 1000
 
 Row = dict[str, Any]
 Command = Callable[..., Any]
@@ -41,8 +58,7 @@ def show(rows: Sequence[Row], columns: Iterable[str], output: str, title: str | 
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(cell(row.get(name)) for name in names))
-    # A pipe has no width: what is cut into lines for it, no program can put together again.
-    Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else WHOLE_WIDTH).print(table)
 
 
 def cell(value: object) -> str:

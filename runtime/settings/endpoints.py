@@ -27,9 +27,12 @@ class Listener(NamedTuple):
         return Endpoint(self.host, self.port)
 
 
-def parse_endpoint(text: str, setting: str) -> Endpoint:
+def parse_endpoint(text: str, setting: str, default_port: int | None = None) -> Endpoint:
+    """``host:port``, ``[::1]:port``; with a ``default_port`` also ``host`` and ``[::1]``. Raises SettingError."""
+    if default_port is not None and text and (":" not in text or text.endswith("]")):
+        text = f"{text}:{default_port}"
     host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
+    if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise SettingError(f"{setting}: {text!r} is not host:port")
     return Endpoint(host.strip("[]"), int(port))
 

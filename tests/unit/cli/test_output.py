@@ -1,0 +1,60 @@
+"""What commands print where there is no terminal, and how they read addresses."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ottla.cli.log_print import print_all
+from ottla.cli.main import main
+from ottla.cli.output import bootstrap_option, show
+from ottla.log.records import Record, encode_batch
+
+
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
+    """Exit code, and what went to standard error."""
+    monkeypatch.setattr(sys, "argv", ["ottla", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code, capsys.readouterr().err
+
+
+def test_a_dump_into_a_pipe_has_every_column_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    value = b"long " * 500
+    (tmp_path / f"{0:020}.log").write_bytes(encode_batch([Record(0, 1_700_000_000_000, b"key", value)], base_offset=0))
+
+    print_all((tmp_path,), "table", records=True)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5  # the file; the batch and its record, each below its names
+    assert "base_offset" in lines[1]
+    assert "last_offset" in lines[1]
+    assert value.decode() in lines[4]
+
+
+def test_a_table_into_a_pipe_is_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"replicas": list(range(1000))}], ["replicas"], "table")
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("somewhere", "somewhere:9092"), ("a,b:9093, c", "a:9092,b:9093,c:9092"), ("[::1]", "[::1]:9092")],
+)
+def test_a_broker_without_a_port_listens_on_kafkas(given: str, taken: str) -> None:
+    @click.command()
+    @bootstrap_option
+    def command(bootstrap: str) -> None:
+        assert bootstrap == taken
+
+    command(["-b", given], standalone_mode=False)
+
+
+def test_an_address_that_is_none_is_refused_before_anyone_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["topics", "list"], ["consume", "topic"], ["metadata", "dump"]):
+        code, line = told(monkeypatch, capsys, *words, "-b", "somewhere:x")
+        assert code == 2
+        assert "--bootstrap-server: 'somewhere:x' is not host:port" in line
