@@ -1,9 +1,10 @@
 """Reads ``server.properties`` and the ``KAFKA_*`` environment of Kafka's image into one mapping of text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from ottla.runtime.settings.definitions import SettingError, server_settings
+from ottla.runtime.settings.retired import instead
 from ottla.runtime.settings.security import missing_promise
 
 # Variables of Kafka's image that are no settings (docker/README of Apache Kafka).
@@ -21,11 +22,20 @@ _NOT_SETTINGS = (
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
+    """As `read_properties`. Raises SettingError that names each line that is none."""
+    found, wrong = read_properties(text, source)
+    if wrong:
+        raise SettingError("\n".join(wrong))
+    return found
+
+
+def read_properties(text: str, source: str) -> tuple[dict[str, str], list[str]]:
     """Java properties as people write them: ``name=value`` lines, ``#`` and ``!`` comments, a backslash joins lines.
 
-    Raises SettingError that names the line.
+    Also what to say of each line that is none.
     """
     found: dict[str, str] = {}
+    wrong: list[str] = []
     pending = ""
     for number, raw in enumerate(text.splitlines(), 1):
         line = pending + raw.strip()
@@ -34,10 +44,11 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
             pending = line[:-1]
         elif line and line[0] not in "#!":
             name, separator, value = line.partition("=")
-            if not separator:
-                raise SettingError(f"{source}, line {number}: expected name=value, found {raw.strip()!r}")
-            found[name.strip()] = value.strip()
-    return found
+            if separator:
+                found[name.strip()] = value.strip()
+            else:
+                wrong.append(f"{source}, line {number}: expected name=value, found {raw.strip()!r}")
+    return found, wrong
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -50,13 +61,19 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def unknown_settings(names: Mapping[str, str], source: str) -> list[str]:
-    """A line for each name nobody knows, with the nearest one that exists."""
+def unknown_settings(names: Iterable[str], source: str) -> list[str]:
+    """A line for each name nobody knows, with what to write instead or the nearest one that exists."""
     known = server_settings()
-    lines = []
-    for name in names:
-        if name not in known and not name.startswith("listener.name.") and missing_promise(name) is None:
-            near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            lines.append(f"{source}: unknown setting {name}{hint}")
-    return lines
+    return [
+        f"{source}: {_about(name)}"
+        for name in names
+        if name not in known and not name.startswith("listener.name.") and missing_promise(name) is None
+    ]
+
+
+def _about(name: str) -> str:
+    retired = instead(name)
+    if retired is not None:
+        return f"{name} is a setting of older Kafka: {retired}"
+    near = get_close_matches(name, server_settings(), 1)
+    return f"unknown setting {name}" + (f"; did you mean {near[0]}?" if near else "")

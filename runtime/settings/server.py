@@ -2,19 +2,23 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
 from ottla.runtime.settings.definitions import SettingError, Value, server_settings
 from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint, parse_listeners, parse_voters
-from ottla.runtime.settings.properties import from_environment, parse_properties, unknown_settings
+from ottla.runtime.settings.problems import Problems
+from ottla.runtime.settings.properties import from_environment, read_properties, unknown_settings
 from ottla.runtime.settings.security import INTER_BROKER_PROTOCOL, broken_promises
 
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
 
 METRICS_LISTENER = "ottla.metrics.listener"
+LISTENERS = "listeners"
+ADVERTISED = "advertised.listeners"
+VOTERS = "controller.quorum.voters"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - listened on, not bound here
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -23,23 +27,24 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ServerConfig:
     """Typed reading of settings by Kafka's names; what a node derives from several of them stands as a property."""
 
-    def __init__(self, texts: Mapping[str, str], source: str = "settings") -> None:
-        """Raises SettingError: a line for each unknown name, impossible value and promise that cannot be kept, or one line
-        when settings contradict each other."""
+    def __init__(self, texts: Mapping[str, str], source: str = "settings", unread: Iterable[str] = ()) -> None:
+        """Raises SettingError with a line for each unknown name, impossible value, promise that cannot be kept, and setting
+        that is missing or contradicts another. ``unread``: such lines of reading the texts, which are told with them."""
         self.texts = dict(texts)
-        self._values = _parse(texts, source)
-        self.voters: dict[int, Endpoint] = parse_voters(self.strings("controller.quorum.voters"))
-        self.bootstrap_controllers: tuple[Endpoint, ...] = tuple(
-            parse_endpoint(each, BOOTSTRAP_SERVERS) for each in self.strings(BOOTSTRAP_SERVERS)
-        )
-        self.listeners: tuple[Listener, ...] = parse_listeners(self.strings("listeners"), "listeners")
-        self._advertised = parse_listeners(self.strings("advertised.listeners"), "advertised.listeners")
+        problems = Problems([*unread, *broken_promises(texts), *unknown_settings(texts, source)])
+        self._values = _parse(texts, problems)
+        self.voters: dict[int, Endpoint] = problems.read(VOTERS, parse_voters, self.strings(VOTERS)) or {}
+        self.bootstrap_controllers = problems.read(BOOTSTRAP_SERVERS, self._endpoints, BOOTSTRAP_SERVERS) or ()
+        self.listeners = problems.read(LISTENERS, self._listeners, LISTENERS) or ()
+        self._advertised = problems.read(ADVERTISED, self._listeners, ADVERTISED) or ()
         clients = tuple(each for each in self._advertised if each.name not in self.controller_listener_names)
         self.advertised_listeners = clients or self.client_listeners
         self.metrics_listener: Endpoint | None = None
         if self.string(METRICS_LISTENER):
-            self.metrics_listener = parse_endpoint(self.string(METRICS_LISTENER), METRICS_LISTENER)
-        self._check()
+            text = self.string(METRICS_LISTENER)
+            self.metrics_listener = problems.read(METRICS_LISTENER, parse_endpoint, text, METRICS_LISTENER)
+        self._check(problems)
+        problems.refuse()
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> "ServerConfig":
@@ -48,9 +53,9 @@ class ServerConfig:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise SettingError(f"cannot read {path}: {error.strerror}") from error
-        texts = parse_properties(text, str(path))
+        texts, unread = read_properties(text, str(path))
         texts.update(from_environment(os.environ if environment is None else environment))
-        return cls(texts, str(path))
+        return cls(texts, str(path), unread)
 
     def changed(self, values: Mapping[str, Value]) -> "ServerConfig":
         """As this one, with settings that changed while the node runs."""
@@ -148,45 +153,56 @@ class ServerConfig:
         wanted = self.string("inter.broker.listener.name").upper() or self.string(INTER_BROKER_PROTOCOL)
         return next((each for each in self.advertised_listeners if each.name == wanted), self.advertised_listeners[0])
 
-    def _check(self) -> None:
-        if not self.is_set("node.id"):
-            raise SettingError("node.id is not set: give each node a number of its own")
-        if not self.strings("process.roles"):
-            raise SettingError("process.roles is not set: write broker, controller or broker,controller")
-        if not self.voters and not self.bootstrap_controllers:
-            raise SettingError(
-                f"neither {BOOTSTRAP_SERVERS} nor controller.quorum.voters is set: write host:port of the controllers"
-            )
-        if self.is_controller:
-            self._check_controller()
-        if self.is_broker and not self.client_listeners:
-            raise SettingError("listeners has none for clients: add PLAINTEXT://host:port")
-        wanted = self.string("inter.broker.listener.name").upper()
-        if self.is_broker and wanted and wanted != self.inter_broker_listener.name:
-            names = ", ".join(each.name for each in self.advertised_listeners)
-            raise SettingError(f"inter.broker.listener.name={wanted}: write one that is advertised: {names}")
+    def _endpoints(self, name: str) -> tuple[Endpoint, ...]:
+        return tuple(parse_endpoint(each, name) for each in self.strings(name))
 
-    def _check_controller(self) -> None:
-        if self.voters and self.node_id not in self.voters:
-            raise SettingError(
-                f"controller.quorum.voters does not name this node's id {self.node_id}: to join a quorum that runs, write "
+    def _listeners(self, name: str) -> tuple[Listener, ...]:
+        return parse_listeners(self.strings(name), name)
+
+    def _check(self, problems: Problems) -> None:
+        """What is missing, and what contradicts what."""
+        if not self.is_set("node.id"):
+            before = self.texts.get("broker.id")
+            write = f"write node.id={before} in place of broker.id" if before else "give each node a number of its own"
+            problems.contradicts(f"node.id is not set: {write}", "node.id")
+        if not self.strings("process.roles"):
+            line = "process.roles is not set: write broker, controller or broker,controller"
+            problems.contradicts(line, "process.roles")
+        if not self.voters and not self.bootstrap_controllers:
+            line = f"neither {BOOTSTRAP_SERVERS} nor {VOTERS} is set: write host:port of the controllers"
+            problems.contradicts(line, BOOTSTRAP_SERVERS, VOTERS)
+        if self.is_controller:
+            self._check_controller(problems)
+        if self.is_broker:
+            self._check_broker(problems)
+
+    def _check_controller(self, problems: Problems) -> None:
+        if self.is_set("node.id") and self.voters and self.node_id not in self.voters:
+            problems.contradicts(
+                f"{VOTERS} does not name this node's id {self.node_id}: to join a quorum that runs, write "
                 f"{BOOTSTRAP_SERVERS} instead, and use ottla quorum add-controller"
             )
         if self.controller_listener is None:
-            raise SettingError("a controller needs controller.listener.names, and that name among its listeners")
+            line = "a controller needs controller.listener.names, and that name among its listeners"
+            problems.contradicts(line, LISTENERS)
+
+    def _check_broker(self, problems: Problems) -> None:
+        if not self.client_listeners:
+            problems.contradicts(f"{LISTENERS} has none for clients: add PLAINTEXT://host:port", LISTENERS)
+            return
+        wanted = self.string("inter.broker.listener.name").upper()
+        if wanted and wanted != self.inter_broker_listener.name:
+            names = ", ".join(each.name for each in self.advertised_listeners)
+            line = f"inter.broker.listener.name={wanted}: write one that is advertised: {names}"
+            problems.contradicts(line, LISTENERS, ADVERTISED)
 
 
-def _parse(texts: Mapping[str, str], source: str) -> dict[str, Value]:
-    """The values of the settings that are known. Raises SettingError with a line for each that cannot be."""
+def _parse(texts: Mapping[str, str], problems: Problems) -> dict[str, Value]:
+    """The values of the settings that are known."""
     known = server_settings()
     values: dict[str, Value] = {}
-    problems = broken_promises(texts) + unknown_settings(texts, source)
     for name, text in texts.items():
-        try:
-            if name in known:
-                values[name] = known[name].parse(text)
-        except SettingError as error:
-            problems.append(str(error))
-    if problems:
-        raise SettingError("\n".join(problems))
+        value = problems.read(name, known[name].parse, text) if name in known else None
+        if value is not None:
+            values[name] = value
     return values

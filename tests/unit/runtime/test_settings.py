@@ -1,10 +1,13 @@
 """Settings: what is refused, and what a value resolves to."""
 
+from pathlib import Path
+
 import pytest
 
 from ottla.runtime.settings.definitions import SettingError, server_settings, topic_settings
-from ottla.runtime.settings.endpoints import Endpoint, parse_voters
+from ottla.runtime.settings.endpoints import Endpoint, parse_endpoint, parse_voters
 from ottla.runtime.settings.properties import from_environment, parse_properties
+from ottla.runtime.settings.retired import RETIRED
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import check_topic_setting, resolve_topic
 
@@ -52,6 +55,99 @@ def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words
         ServerConfig(NODE | change)
 
     assert "\n" not in str(caught.value)
+
+
+def refusal(texts: dict[str, str]) -> list[str]:
+    with pytest.raises(SettingError) as caught:
+        ServerConfig(texts)
+    return str(caught.value).splitlines()
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    """Names, values, addresses, what is missing, what contradicts what."""
+    lines = refusal(
+        {
+            "process.roles": "broker,controller",
+            "log.dir.s": "/x",
+            "num.partitions": "many",
+            "advertised.listeners": "PLAINTEXT://here",
+            "controller.quorum.voters": "1@localhost",
+            "ottla.metrics.listener": "here",
+            "listeners": "CONTROLLER://localhost:9192",
+            "controller.listener.names": "CONTROLLER",
+        }
+    )
+    assert [line.split()[0] for line in lines] == [
+        "settings:",
+        "num.partitions=many:",
+        "controller.quorum.voters:",
+        "advertised.listeners:",
+        "ottla.metrics.listener:",
+        "node.id",
+        "listeners",
+    ]
+
+
+def test_what_cannot_be_read_is_not_told_twice() -> None:
+    unreadable = {
+        "process.roles": "broker,zookeeper",
+        "node.id": "one",
+        "listeners": "PLAINTEXT:localhost",
+        "controller.quorum.voters": "1@localhost",
+    }
+    assert len(refusal(NODE | unreadable)) == len(unreadable)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("zookeeper.connect", "there is no ZooKeeper"),
+        ("zookeeper.session.timeout.ms", "there is no ZooKeeper"),
+        ("advertised.host.name", "write advertised.listeners"),
+        ("inter.broker.protocol.version", "ottla features upgrade"),
+    ],
+)
+def test_a_setting_of_the_years_with_zookeeper_has_a_hint(name: str, words: str) -> None:
+    [line] = refusal(NODE | {name: "x"})
+    assert f"{name} is a setting of older Kafka: " in line
+    assert words in line
+
+
+def test_no_setting_that_there_is_has_been_retired() -> None:
+    assert RETIRED.keys() & server_settings().keys() == set()
+
+
+def test_a_broker_id_alone_is_told_where_it_goes() -> None:
+    texts = {name: text for name, text in NODE.items() if name != "node.id"}
+    assert refusal(texts | {"broker.id": "4"}) == ["node.id is not set: write node.id=4 in place of broker.id"]
+
+
+def test_a_line_that_is_none_is_told_with_the_rest(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("node.id\nprocess.roles: broker\nlog.dir.s=/x\n")
+    with pytest.raises(SettingError) as caught:
+        ServerConfig.load(properties, {})
+    lines = str(caught.value).splitlines()
+    assert ["line 1" in lines[0], "line 2" in lines[1], "log.dir.s" in lines[2]] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("host", ("host", 9092)),
+        ("host:9093", ("host", 9093)),
+        ("[::1]", ("::1", 9092)),
+        ("[::1]:9093", ("::1", 9093)),
+    ],
+)
+def test_an_endpoint_without_a_port_has_the_one_it_is_given(text: str, endpoint: tuple[str, int]) -> None:
+    assert parse_endpoint(text, "-b", default_port=9092) == endpoint
+
+
+@pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:65536", "host:٣"])
+def test_what_is_no_endpoint_is_refused_also_where_the_port_may_be_left_out(text: str) -> None:
+    with pytest.raises(SettingError, match="is not host:port"):
+        parse_endpoint(text, "-b", default_port=9092)
 
 
 def test_a_missing_setting_says_what_to_write() -> None:
