@@ -1,17 +1,42 @@
 # The two commands: `make run` and `make test`. Both set up everything they need, once.
 PYTHON ?= python3
+export PYTHON
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test setup test-tools lint types imports generated unit consensus simulation integration chaos conformance wheel bench bench-quorum bench-log simulate log-model model proto clean
+.PHONY: run test test-deep setup test-tools lint types imports generated unit consensus simulation integration chaos conformance \
+  wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-quorum bench-log simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
 
-test: lint types imports generated unit consensus simulation integration chaos conformance wheel ## everything CI runs
+test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
+	@$(PYTHON) tools/run_stages.py --first setup \
+	  "unit consensus simulation" "test-tools conformance integration chaos" "lint imports generated types wheel"
+
+test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
+	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-core deep-log deep-model deep-hunt deep-hostile"
+
+deep-cluster: setup
+	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),20000)
+
+deep-core: setup
+	$(BIN)/python -m ottla.testing.raft.run --seeds $(or $(SEEDS),10000)
+
+deep-log: setup
+	$(BIN)/python -m ottla.testing.log.run --steps $(or $(STEPS),1000000)
+
+deep-model: setup ## a million states of each scope
+	$(BIN)/python -m ottla.testing.model.run
+
+deep-hunt: setup ## which drawn seed catches each planted bug
+	$(BIN)/python -m ottla.testing.simulation.hunt
+
+deep-hostile: setup
+	$(BIN)/python -m ottla.testing.hostile.run --seeds $(or $(SEEDS),200)
 
 setup: $(VENV)/.ready
 
@@ -69,9 +94,7 @@ bench-quorum: test-tools ## controller failover, committed metadata changes besi
 	$(BIN)/python -m tests.benchmarks.metadata_rates
 	$(BIN)/python -m tests.benchmarks.observers
 
-simulate: setup ## many seeds of the quorum core and of the whole cluster; SEEDS=10000
-	$(BIN)/python -m ottla.testing.raft.run --seeds $(or $(SEEDS),10000)
-	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),1000)
+simulate: deep-core deep-cluster ## many seeds of the quorum core and of the whole cluster; SEEDS=10000
 
 consensus: setup ## the model checker and the planted bugs
 	pytest -q -n auto tests/model
@@ -80,11 +103,9 @@ bench-log: setup ## the log's figures beside their goals, and what cleaning does
 	$(BIN)/python -m tests.benchmarks.bench_log
 	$(BIN)/python -m tests.benchmarks.bench_cleaning
 
-log-model: setup ## a million random steps of logs against a list; a failure prints the command that replays it
-	$(BIN)/python -m ottla.testing.log.run --steps $(or $(STEPS),1000000)
+log-model: deep-log ## a million random steps of logs against a list, or STEPS; a failure prints the command that replays it
 
-model: setup ## walks further: a million states of each scope
-	$(BIN)/python -m ottla.testing.model.run
+model: deep-model ## walks further: a million states of each scope
 
 proto: setup
 	tools/generate-proto
