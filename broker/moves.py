@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.log.directories.manager import LogManager
-from ottla.log.directories.moves import FutureLog
-from ottla.log.directories.moving import begin_move, end_move, finish_move
+from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
 from ottla.log.errors import StorageError
 from ottla.log.log import Log, SyncTicket
 from ottla.log.names import TopicPartition

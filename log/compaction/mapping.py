@@ -1,20 +1,61 @@
-"""The first pass of compaction: reads the dirty part and notes the last occurrence of each key."""
+"""The first pass of compaction: the last occurrence of each key in the dirty part of a log, in bounded memory.
+
+Kafka keeps a 16-byte hash of each key; a Python dict of the keys themselves costs about 160 bytes an entry but is exact,
+three times faster to fill, and never takes two keys for one. Only keys longer than 32 bytes are replaced (`walk.map_key`).
+
+What is kept with a key is its record's *ordinal*: its number among all records read in the dirty part. So the second pass
+over the same batches knows which records survive without reading their keys again.
+"""
+
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from ottla.log.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, check_crc, read_header
 from ottla.log.compaction.job import CleaningJob, Pace
-from ottla.log.compaction.key_map import DirtySection, KeyMap
 from ottla.log.compaction.pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces, out_of_place
 from ottla.log.compaction.transactions import TransactionTracker
-from ottla.log.compaction.walk import RECORD_BYTES_MIN, note_keys
+from ottla.log.compaction.walk import ALIVE, RECORD_BYTES_MIN, TOMBSTONE, note_keys
 from ottla.log.records import DECOMPRESSED_BYTES_MAX, read_end_marker, records_block
 from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
 
+ENTRY_BYTES = 160
 _UNLIKE = UNLIKE | COMPRESSION_MASK
 _COUNT_MAX = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN  # what claims more is not read, and needs no room
+
+
+class DirtySection(NamedTuple):
+    """What the first pass found: the keys, each record's fate by ordinal, and where the map ends (exclusive offset)."""
+
+    keys: dict[bytes, int]
+    fates: bytes
+    first_offset: int
+    end_offset: int
+
+
+class KeyMap:
+    """Filled batch by batch; `full` is asked before each. Memory is bounded by ``buffer_bytes`` (about)."""
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self.capacity = max(buffer_bytes // ENTRY_BYTES, 1)
+        self.keys: dict[bytes, int] = {}
+        self.tombstones: list[int] = []
+        self.ordinal = 0  # of the next record; moved on behind each batch, whether its keys were noted or not
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether ``count`` more keys fit. One batch always fits an empty map: otherwise nothing would ever be cleaned."""
+        return not self.keys or len(self.keys) + count <= self.capacity
+
+    def section(self, first_offset: int, end_offset: int) -> DirtySection:
+        fates = bytearray(self.ordinal)
+        for ordinal in self.keys.values():
+            fates[ordinal] = ALIVE
+        for ordinal in self.tombstones:
+            if fates[ordinal]:
+                fates[ordinal] = TOMBSTONE
+        return DirtySection(self.keys, bytes(fates), first_offset, end_offset)
 
 
 class Mapping:

@@ -15,12 +15,12 @@ from ottla.log.batch import (
     read_header,
 )
 from ottla.log.compaction.job import CleaningJob, Pace
-from ottla.log.compaction.key_map import DEAD, TOMBSTONE, DirtySection
+from ottla.log.compaction.mapping import DirtySection
 from ottla.log.compaction.output import CleanedSegment, SegmentWriter
 from ottla.log.compaction.pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces, out_of_place
 from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.compaction.transactions import TransactionTracker
-from ottla.log.compaction.walk import fates_by_key, surviving_bytes
+from ottla.log.compaction.walk import DEAD, TOMBSTONE, fates_by_key, surviving_bytes
 from ottla.log.compression import NONE, compress
 from ottla.log.records import assemble_batch, decode_records, encode_records, read_end_marker, records_block
 from ottla.log.segments.transactions import AbortedTransaction

@@ -5,11 +5,26 @@ for a record that can be a slice of the batch. Varints are decoded in place.
 All raise RecordError when the bytes are not ``count`` records: such a batch is kept as it is.
 """
 
-from ottla.log.compaction.key_map import ALIVE, DEAD, KEY_BYTES_MAX, TOMBSTONE, KeyMap, map_key
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
 from ottla.log.records import RecordError, read_varint
 
+if TYPE_CHECKING:
+    from ottla.log.compaction.mapping import KeyMap
+
+DEAD, ALIVE, TOMBSTONE = 0, 1, 2
+"""What becomes of a record: dropped, kept, kept while the delete horizon lies ahead."""
+
 RECORD_BYTES_MIN = 7
+KEY_BYTES_MAX = 32
+DIGEST_BYTES = 40  # longer than any key kept as it is, so the two kinds cannot meet
 _SHIFT_END = 35  # a length is an int32: five bytes
+
+
+def map_key(key: bytes) -> bytes:
+    """The key as the map holds it: itself, or the digest of a long one."""
+    return key if len(key) <= KEY_BYTES_MAX else blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 def require_room(count: int, size: int) -> None:
@@ -18,7 +33,7 @@ def require_room(count: int, size: int) -> None:
         raise RecordError(f"{count} records cannot be in {size} bytes")
 
 
-def note_keys(block: bytes, count: int, keymap: KeyMap, at: int, size: int) -> None:
+def note_keys(block: bytes, count: int, keymap: "KeyMap", at: int, size: int) -> None:
     """Puts the key of each record of ``block[at:size]`` into the map with its ordinal (the caller then moves that on).
 
     Keyless records are passed over: they do not survive.

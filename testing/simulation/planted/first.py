@@ -11,7 +11,8 @@ from ottla.broker.replication.decisions.fetch_session import FetchSession, Sessi
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.partition import Partition
-from ottla.log.compaction.key_map import DEAD, DirtySection, KeyMap
+from ottla.log.compaction.mapping import DirtySection, KeyMap
+from ottla.log.compaction.walk import DEAD
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import OffsetAndEpoch

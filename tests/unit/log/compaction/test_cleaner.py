@@ -7,7 +7,7 @@ import pytest
 
 from ottla.log.batch import DELETE_HORIZON
 from ottla.log.compaction.cleaner import clean
-from ottla.log.compaction.key_map import map_key
+from ottla.log.compaction.walk import map_key
 from ottla.log.records import decode_records
 from ottla.log.tools.verify import verify
 from ottla.testing.log.compacted import DISK, NOW, RETENTION, CompactedLog, compacted_log

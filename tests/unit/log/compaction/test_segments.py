@@ -10,7 +10,7 @@ import pytest
 
 from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.compaction.cleaner import CleaningJob, CleaningResult, clean
-from ottla.log.compaction.key_map import KeyMap
+from ottla.log.compaction.mapping import KeyMap
 from ottla.log.compaction.pieces import PIECE_BYTES
 from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.log.tools.verify import verify

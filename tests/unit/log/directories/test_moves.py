@@ -7,8 +7,7 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
-from ottla.log.directories.moves import FutureLog
-from ottla.log.directories.moving import begin_move, end_move, finish_move
+from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch

@@ -10,7 +10,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import checkpoints
 from ottla.log.directories.checkpoints import OffsetCheckpoint, PartitionMetadata
 from ottla.log.directories.manager import LogManager, ManagerSettings
-from ottla.log.directories.moving import begin_move, finish_move
+from ottla.log.directories.moves import begin_move, finish_move
 from ottla.log.directories.owned_offsets import read_owned
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
