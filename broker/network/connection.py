@@ -15,9 +15,11 @@ from typing import cast
 
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ConnectionLimits
+from ottla.broker.network.reading import BOUND, STARVED, TURN, Reading
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
+from ottla.broker.network.turn import Turn
 from ottla.broker.wire.apis import APIS, PRODUCE
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import read_request_header
@@ -43,7 +45,6 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection; runs on uvloop, asyncio and the simulated loop alike."""
 
     __slots__ = (
-        "_blocked",
         "_budget",
         "_client_id",
         "_client_length",
@@ -63,11 +64,10 @@ class Connection(asyncio.BufferedProtocol):
         "_queue",
         "_reading",
         "_request_bytes_max",
-        "_resuming",
         "_routes",
-        "_starved",
         "_targets",
         "_transport",
+        "_turn",
         "_unsent_bytes",
         "_unsent_bytes_max",
         "_write_buffer_bytes",
@@ -87,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         on_made: "Callable[[Connection], None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
         counters: ListenerCounters | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self.counters = counters or ListenerCounters(listener_name)
         self.listener_name = listener_name
@@ -102,13 +103,13 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._inbox = ReceiveBuffer(pool)
         self._budget = pool.budget
+        self._turn = turn or Turn()
         self._queue: deque[RequestContext] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = self._held_bytes = self._unsent_bytes = 0
         self._large: dict[RequestContext, int] = {}  # that wait, and what they hold
-        self._handling = self._blocked = self._write_paused = self._resuming = self._starved = False
-        self._reading = True
-        self._closed = False
+        self._handling = self._write_paused = self._closed = False
+        self._reading = Reading()
         self._client_id: str | None = None
         self._learn_client(-1, b"")
 
@@ -116,6 +117,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._reading.begin(transport)
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         address = transport.get_extra_info("peername")
         if address:
@@ -127,10 +129,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._inbox.end += nbytes
+        inbox = self._inbox
+        inbox.end = end = inbox.end + nbytes
+        is_full = end == inbox.given
         self.counters.bytes_in += nbytes
         self.active = True
         self._handle_frames()
+        if is_full:
+            self._resume_soon()  # there may be more, of which libuv would read 31 times as much: the others come first
 
     def eof_received(self) -> None:
         """Closes: nobody reads the answers to what is parked."""
@@ -182,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_paused:
             return "does not take its answers", self._transport.get_write_buffer_size()
         partial = self._inbox.end - self._inbox.start
-        if partial > LARGE_BYTES and not self._blocked and not self._starved and not self._resuming:
+        if partial > LARGE_BYTES and not self._reading.stopped:
             return "does not send the rest of its request", partial
         return None
 
@@ -190,12 +196,22 @@ class Connection(asyncio.BufferedProtocol):
         """There may be room for more of the request."""
         if self._closed:
             return
-        self._starved = False
-        if in_any_case and not self._blocked:
+        self._reading.lift(STARVED)
+        if in_any_case and not self._reading.stopped & BOUND:
             self._inbox.settle(self._needed(), in_any_case=True)
-            self._set_reading(not self._resuming)
+            self._reading.go_on()
         else:
             self._resume_soon()
+
+    def resume(self) -> None:
+        """Its turn comes again: first what was read before, then the socket."""
+        reading = self._reading
+        reading.lift(TURN)
+        if self._closed:
+            return
+        if not reading.stopped & BOUND:
+            self._handle_frames()
+        reading.go_on()
 
     def deliver(self, request: RequestContext, response: list[Buffer]) -> None:
         """A request has its response: writes it, and those that waited behind it, unless it waits itself."""
@@ -214,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             self._collect()
         if not self._handling:
             self._flush()
-            if self._blocked:
+            if self._reading.stopped & BOUND:
                 self._adjust()
 
     def hold(self, size: int) -> None:
@@ -223,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             return  # all that it held is given back
         self._held_bytes += size
         self._budget.add(size)
-        if self._blocked or self._held_bytes > self._unsent_bytes_max:
+        if self._held_bytes > self._unsent_bytes_max or self._reading.stopped & BOUND:
             self._adjust()
 
     def count_error(self, api_key: int, code: int) -> None:
@@ -261,14 +277,16 @@ class Connection(asyncio.BufferedProtocol):
     # Frames.
 
     def _handle_frames(self) -> None:
-        inbox = self._inbox
+        inbox, reading = self._inbox, self._reading
         view, start, end = inbox.view, inbox.start, inbox.end
         needed = 4
         left = FRAMES_PER_TURN
+        unseen = False  # whether there are whole frames, perhaps
         self._handling = True
-        while end - start >= 4 and not self._blocked:
+        while end - start >= 4 and not reading.stopped & BOUND:
             if not left or self._out_bytes > self._write_buffer_bytes:
                 self._resume_soon()
+                unseen = True
                 break
             size = _read_size(view, start)[0]
             needed = size + 4
@@ -286,16 +304,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._out:
             self._flush()
         inbox.start = end if self._closed else start
-        if self._blocked or self._resuming:
+        if unseen or reading.stopped & BOUND:
             inbox.keep()
         elif inbox.settle(needed):
-            if self._starved:
-                self._starved = False
+            if reading.stopped & STARVED:
+                reading.lift(STARVED)
                 self._budget.forget(self)
         else:
-            self._starved = True
+            reading.stop(STARVED)
             self._budget.wait(self)
-            self._set_reading(False)
 
     def _needed(self) -> int:
         """The size of the frame that began to come."""
@@ -378,46 +395,26 @@ class Connection(asyncio.BufferedProtocol):
         """Stops taking requests when a bound is reached, and starts again well below it."""
         if self._closed:
             return
-        waiting, held = len(self._queue), self._held_bytes
-        if not self._blocked:
+        waiting, held, reading = len(self._queue), self._held_bytes, self._reading
+        if not reading.stopped & BOUND:
             if self._write_paused or waiting >= self._in_flight_max or held > self._unsent_bytes_max:
-                self._blocked = True
-                self._set_reading(False)
+                reading.stop(BOUND)
         elif not self._write_paused and waiting <= self._in_flight_max // 2 and held <= self._unsent_bytes_max // 2:
-            self._blocked = False
+            reading.lift(BOUND)
             self._resume_soon()
 
     def _resume_soon(self) -> None:
         """Not from here: this may run inside a handler of the very frames that would be handled next."""
-        if not self._resuming:
-            self._resuming = True
-            self._set_reading(False)
-            asyncio.get_running_loop().call_soon(self._resume)
-
-    def _resume(self) -> None:
-        self._resuming = False
-        if self._closed:
-            return
-        if not self._blocked:
-            self._handle_frames()
-        if not (self._blocked or self._resuming or self._starved):
-            self._set_reading(True)
-
-    def _set_reading(self, wanted: bool) -> None:
-        if wanted == self._reading or self._transport.is_closing():
-            return
-        self._reading = wanted
-        if wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        if not self._reading.stopped & TURN:
+            self._reading.stop(TURN)
+            self._turn.again(self)
 
     # The way out.
 
     def _end_turn(self) -> None:
         self._handling = False
         self._flush()
-        if self._blocked:
+        if self._reading.stopped & BOUND:
             self._adjust()
 
     def _flush(self) -> None:
@@ -456,7 +453,8 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.add(-total)
 
     def _drop_requests(self) -> None:
-        self._closed = self._blocked = True
+        self._closed = True
+        self._reading.stop(BOUND)
         self._budget.add(-self._held_bytes)
         self._held_bytes = 0
         self._large.clear()

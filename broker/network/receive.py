@@ -10,7 +10,7 @@ from ottla.broker.network.budget import MemoryBudget
 
 KILOBYTE = 1 << 10
 CHUNK_BYTES = 256 * KILOBYTE
-"""The most one read takes from a connection that owns no larger buffer."""
+"""The most one read takes, and the most that a connection takes in one turn of the loop."""
 
 # The odd 64 KB: a frame of 1 MB of records has a header, and should not need the next class.
 CLASSES = (16 * KILOBYTE, 64 * KILOBYTE, CHUNK_BYTES, 1088 * KILOBYTE, 4160 * KILOBYTE)
@@ -63,14 +63,14 @@ class ReceivePool:
 class ReceiveBuffer:
     """The unread bytes of one connection: ``view[start:end]``. The connection moves both."""
 
-    __slots__ = ("_limit", "_own", "_pool", "end", "start", "view")
+    __slots__ = ("_limit", "_own", "_pool", "end", "given", "start", "view")
 
     def __init__(self, pool: ReceivePool) -> None:
         self._pool = pool
         self._own: OwnBuffer | None = None
         self.view = pool.shared
         self.start = self.end = 0
-        self._limit = len(pool.shared)
+        self.given = self._limit = len(pool.shared)
 
     @property
     def owned_bytes(self) -> int:
@@ -78,10 +78,14 @@ class ReceiveBuffer:
         return 0 if self._own is None else len(self._own)
 
     def space(self) -> memoryview:
-        """Where the next bytes go; never empty. While memory is short nobody begins with more than a little."""
+        """Where the next bytes go, up to ``given``; never empty. While memory is short nobody begins with more than a little."""
         if self._own is not None:
-            return self.view[self.end : self._limit]
-        return self._pool.small if self._pool.budget.is_crowded else self.view
+            end = self.end
+            self.given = given = min(self._limit, end + CHUNK_BYTES)
+            return self.view[end:given]
+        space = self._pool.small if self._pool.budget.is_crowded else self.view
+        self.given = len(space)
+        return space
 
     def keep(self) -> None:
         """Keeps ``view[start:end]`` until it is the connection's turn again; nothing is read before that."""

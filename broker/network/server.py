@@ -13,6 +13,7 @@ from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
+from ottla.broker.network.turn import Turn
 from ottla.runtime.seldom import Seldom
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class NetworkServer:
         self.limits = limits or ServerLimits()
         self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
         self._pool = ReceivePool(self.budget)
+        self._turn = Turn()
         self._servers: list[asyncio.Server] = []
         self._visitors: dict[Connection, _Visitor] = {}
         self._per_address: dict[str, int] = {}
@@ -128,6 +130,7 @@ class NetworkServer:
             on_made=self._admit,
             on_lost=self._forget,
             counters=counters,
+            turn=self._turn,
         )
 
     def _admit(self, connection: Connection) -> None:

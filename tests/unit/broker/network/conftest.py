@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
+from ottla.broker.network.turn import Turn
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.headers import encode_request_header
 
@@ -30,6 +31,7 @@ class FakeTransport(asyncio.Transport):
         self.written = bytearray()
         self.writes: list[list[bytes]] = []
         self.reading = True
+        self.pauses = 0
         self.closing = False
         self.aborted = False
         self.high = 0
@@ -50,9 +52,14 @@ class FakeTransport(asyncio.Transport):
             self.on_written(len(self.written))
 
     def pause_reading(self) -> None:
+        assert self.reading, "paused twice"
+        assert not self.closing
         self.reading = False
+        self.pauses += 1
 
     def resume_reading(self) -> None:
+        assert not self.reading, "resumed twice"
+        assert not self.closing
         self.reading = True
 
     def get_write_buffer_size(self) -> int:
@@ -85,10 +92,35 @@ def responses(data: bytes | bytearray) -> list[tuple[int, bytes]]:
     return found
 
 
+class Turns:
+    """The end of the loop's turn, when a test says so."""
+
+    def __init__(self) -> None:
+        self._planned: list[Callable[[], None]] = []
+        self.turn = Turn(self._planned.append)
+
+    def end(self) -> bool:
+        """False: nothing was left for it."""
+        planned, self._planned[:] = self._planned[:], []
+        for each in planned:
+            each()
+        return bool(planned)
+
+    def end_all(self) -> None:
+        """As many turns as it takes until nobody has anything left."""
+        while self.end():
+            pass
+
+
 class Peer:
     """A connection, its transport, and the requests that its handlers parked."""
 
-    def __init__(self, limits: ConnectionLimits | None = None, pool: ReceivePool | None = None) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits | None = None,
+        pool: ReceivePool | None = None,
+        turns: Turns | None = None,
+    ) -> None:
         self.parked: list[RequestContext] = []
         self.seen: list[bytes] = []
         self.large_bytes = 1_000_000
@@ -104,7 +136,10 @@ class Peer:
         )
         self.pool = pool or ReceivePool()
         self.lost: list[Connection] = []
-        self.connection = Connection(routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append)
+        self.turns = turns or Turns()
+        self.connection = Connection(
+            routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append, turn=self.turns.turn
+        )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
         self.full_bytes = 1 << 62
@@ -136,17 +171,20 @@ class Peer:
         request.respond([bytes(self.large_bytes)])
 
     def receive(self, data: bytes, chunk: int = 1 << 30) -> None:
-        """Delivers bytes as a transport does: at most what the connection has room for, nothing while it is paused."""
-        position = 0
-        while position < len(data):
-            if not self.transport.reading or self.transport.closing:
-                self.unread = data[position:]
-                return
+        """Delivers bytes in as many turns of the loop as it takes, or as are possible."""
+        self.unread = data
+        self.read(chunk)
+        while self.turns.end():
+            self.read(chunk)
+
+    def read(self, chunk: int = 1 << 30) -> None:
+        """What a transport reads of ``unread`` in one turn: nothing while it is paused."""
+        while self.unread and self.transport.reading and not self.transport.closing:
             space = self.connection.get_buffer(-1)
-            count = min(len(space), len(data) - position, chunk)
+            count = min(len(space), len(self.unread), chunk)
             assert count > 0
-            space[:count] = data[position : position + count]
-            position += count
+            space[:count] = self.unread[:count]
+            self.unread = self.unread[count:]
             self.connection.buffer_updated(count)
 
     @property
@@ -162,20 +200,3 @@ def peer() -> Peer:
 @pytest.fixture
 def make_peer() -> Callable[..., Peer]:
     return Peer
-
-
-@pytest.fixture
-def run_soon() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Runs a function inside a loop, and what it planned for the next rounds."""
-    loop = asyncio.new_event_loop()
-
-    def run(action: Callable[[], None]) -> None:
-        async def main() -> None:
-            action()
-            for _ in range(30):
-                await asyncio.sleep(0)
-
-        loop.run_until_complete(main())
-
-    yield run
-    loop.close()

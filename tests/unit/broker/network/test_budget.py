@@ -1,16 +1,14 @@
 """What all connections hold together: where it is bounded, who waits, and who is served all the same."""
 
 import struct
-from collections.abc import Callable
 
 import pytest
 
 from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import CLASSES, ReceivePool
-from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, PRODUCE, Peer, frame
+from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, PRODUCE, Peer, Turns, frame
 
-RunSoon = Callable[[Callable[[], None]], None]
 MEGABYTE = 1 << 20
 
 
@@ -20,9 +18,10 @@ class House:
     def __init__(self, bytes_max: int = 2 * MEGABYTE) -> None:
         self.budget = MemoryBudget(bytes_max)
         self.pool = ReceivePool(self.budget)
+        self.turns = Turns()
 
     def peer(self) -> Peer:
-        return Peer(ConnectionLimits(), self.pool)
+        return Peer(ConnectionLimits(), self.pool, self.turns)
 
 
 def half(size: int, came: int) -> bytes:
@@ -30,23 +29,20 @@ def half(size: int, came: int) -> bytes:
     return struct.pack(">i", size) + frame(ECHO, bytes(came))[4 : came + 4]
 
 
-def test_what_is_held_is_given_back_to_the_last_byte(run_soon: RunSoon) -> None:
+def test_what_is_held_is_given_back_to_the_last_byte() -> None:
     house = House()
     peers = [house.peer() for _ in range(5)]
-
-    def scenario() -> None:
-        for number, peer in enumerate(peers):
-            peer.receive(frame(PARK) + b"".join(frame(LARGE) for _ in range(2)) + half(5 * MEGABYTE, 300_000))
-            peer.connection.hold(1_000)
-            if number % 2:
-                peer.parked[0].respond([b""])
-                peer.transport.unsent = 100_000
-                peer.connection.pause_writing()
-        assert house.budget.used > 5 * 300_000
-        for peer in peers:
-            peer.connection.connection_lost(None)
-
-    run_soon(scenario)
+    for number, peer in enumerate(peers):
+        peer.receive(frame(PARK) + b"".join(frame(LARGE) for _ in range(2)) + half(5 * MEGABYTE, 300_000))
+        peer.connection.hold(1_000)
+        if number % 2:
+            peer.parked[0].respond([b""])
+            peer.transport.unsent = 100_000
+            peer.connection.pause_writing()
+    assert house.budget.used > 5 * 300_000
+    for peer in peers:
+        peer.connection.connection_lost(None)
+    house.turns.end_all()
     assert house.budget.used == 0
     assert not house.budget.is_full
 
@@ -59,93 +55,80 @@ def test_a_large_request_that_comes_takes_what_came() -> None:
         assert came * MEGABYTE <= house.budget.used <= max(2 * came * MEGABYTE, CLASSES[-1]) + 200_000
 
 
-def test_when_memory_is_short_more_of_a_large_request_waits_for_room(run_soon: RunSoon) -> None:
+def test_when_memory_is_short_more_of_a_large_request_waits_for_room() -> None:
     house = House()
     holder, waiting = house.peer(), house.peer()
-    whole = frame(ECHO, bytes(MEGABYTE))
-
-    def scenario() -> None:
-        holder.receive(half(50 * MEGABYTE, 3 * MEGABYTE))
-        assert house.budget.is_full
-        waiting.receive(whole)
-        assert not waiting.transport.reading
-        assert waiting.connection.owned_bytes <= CLASSES[1]
-        assert waiting.seen == []
-        holder.connection.connection_lost(None)
-        house.budget.let_in()
-
-    run_soon(scenario)
+    holder.receive(half(50 * MEGABYTE, 3 * MEGABYTE))
+    assert house.budget.is_full
+    waiting.receive(frame(ECHO, bytes(MEGABYTE)))
+    assert not waiting.transport.reading
+    assert waiting.connection.owned_bytes <= CLASSES[1]
+    assert waiting.seen == []
+    holder.connection.connection_lost(None)
+    house.budget.let_in()
+    house.turns.end_all()
     assert waiting.transport.reading
     waiting.receive(waiting.unread)
     assert waiting.seen == [bytes(MEGABYTE)]
 
 
-def test_when_memory_is_short_small_requests_are_served(run_soon: RunSoon) -> None:
+def test_when_memory_is_short_small_requests_are_served() -> None:
     house = House()
     holder, others = house.peer(), [house.peer() for _ in range(50)]
-
-    def scenario() -> None:
-        holder.receive(half(50 * MEGABYTE, 3 * MEGABYTE))
-        before = house.budget.used
-        for peer in others:
-            for _ in range(3):
-                peer.receive(frame(ECHO, bytes(10_000)), chunk=7_000)
-        assert house.budget.used == before
-
-    run_soon(scenario)
+    holder.receive(half(50 * MEGABYTE, 3 * MEGABYTE))
+    before = house.budget.used
+    for peer in others:
+        for _ in range(3):
+            peer.receive(frame(ECHO, bytes(10_000)), chunk=7_000)
+    assert house.budget.used == before
     assert [len(peer.seen) for peer in others] == [3] * 50
 
 
-def test_when_all_wait_for_one_another_one_may_finish(run_soon: RunSoon) -> None:
+def test_when_all_wait_for_one_another_one_may_finish() -> None:
     house = House()
-    whole = frame(ECHO, bytes(3 * MEGABYTE))
-    coming = {house.peer(): memoryview(whole) for _ in range(3)}
+    coming = [house.peer() for _ in range(3)]
+    for peer in coming:
+        peer.unread = frame(ECHO, bytes(3 * MEGABYTE))
 
     def deliver() -> None:
-        for _ in range(40):
-            for peer, left in coming.items():
-                if peer.transport.reading:
-                    peer.unread = b""
-                    peer.receive(bytes(left[:100_000]))
-                    coming[peer] = left[100_000 - len(peer.unread) :]
+        """A piece of each in turn, for as long as anybody is read."""
+        house.turns.end_all()
+        while any(peer.unread and peer.transport.reading for peer in coming):
+            for peer in coming:
+                left = peer.unread
+                peer.unread = left[:100_000]
+                peer.read()
+                peer.unread += left[100_000:]
+            house.turns.end_all()
 
-    def scenario() -> None:
-        deliver()
-        assert [peer.transport.reading for peer in coming] == [False] * 3
-        house.budget.let_in()
-        assert [peer.transport.reading for peer in coming] == [False] * 3
-        house.budget.let_one_in()
-        deliver()
-
-    run_soon(scenario)
+    deliver()
+    assert [peer.transport.reading for peer in coming] == [False] * 3
+    house.budget.let_in()
+    house.turns.end_all()
+    assert [peer.transport.reading for peer in coming] == [False] * 3
+    house.budget.let_one_in()
+    deliver()
     assert sum(len(peer.seen) for peer in coming) == 1
-
-    def go_on() -> None:
+    for _ in range(4):
         house.budget.let_in()
         house.budget.let_one_in()
         deliver()
-
-    for _ in range(4):
-        run_soon(go_on)
     assert [len(peer.seen) for peer in coming] == [1] * 3
     assert not house.budget.is_full
 
 
-def test_answers_that_are_not_taken_count(run_soon: RunSoon) -> None:
+def test_answers_that_are_not_taken_count() -> None:
     house = House()
     peer = house.peer()
     peer.full_bytes = 100_000
-
-    def scenario() -> None:
-        peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(100)))
-        assert len(peer.answers) == 1
-        assert house.budget.used >= peer.large_bytes
-        assert peer.connection.stuck_at() == ("does not take its answers", len(peer.transport.written))
-        peer.take_answers()
-
-    run_soon(scenario)
+    peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(100)))
+    assert len(peer.answers) == 1
+    assert house.budget.used >= peer.large_bytes
+    assert peer.connection.stuck_at() == ("does not take its answers", len(peer.transport.written))
+    peer.take_answers()
+    peer.turns.end_all()
     assert len(peer.answers) == 1, "the next one is not looked at before the first is taken"
-    run_soon(lambda: peer.connection.connection_lost(None))
+    peer.connection.connection_lost(None)
     assert house.budget.used == 0
 
 

@@ -14,7 +14,6 @@ from ottla.broker.wire.messages.fetch_response import FetchResponse
 from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses
 
 MakePeer = Callable[..., Peer]
-RunSoon = Callable[[Callable[[], None]], None]
 
 
 def one_warning(caplog: pytest.LogCaptureFixture) -> str:
@@ -216,35 +215,30 @@ def test_a_failed_request_drops_what_waits_and_closes(peer: Peer, caplog: pytest
     assert "acks=0" in one_warning(caplog)
 
 
-def test_in_flight_requests_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_in_flight_requests_are_bounded(make_peer: MakePeer) -> None:
     peer = make_peer(ConnectionLimits(in_flight_max=10))
-
-    def scenario() -> None:
-        peer.receive(b"".join(frame(PARK, correlation_id=n) for n in range(25)))
-        assert len(peer.parked) == 10
-        assert not peer.transport.reading
-        for request in peer.parked[:4]:
-            request.respond([b""])
-        assert not peer.transport.reading  # not before half of them are answered
-        peer.parked[4].respond([b""])
-
-    run_soon(scenario)
+    peer.receive(b"".join(frame(PARK, correlation_id=n) for n in range(25)))
+    assert len(peer.parked) == 10
+    assert not peer.transport.reading
+    for request in peer.parked[:4]:
+        request.respond([b""])
+    peer.turns.end_all()
+    assert not peer.transport.reading  # not before half of them are answered
+    peer.parked[4].respond([b""])
+    peer.turns.end_all()
     assert len(peer.parked) == 15  # the frames that had been read already went on, up to the bound
     assert not peer.transport.reading
-
-    def answer_all() -> None:
+    for _ in range(2):
         for request in peer.parked:
             if not request.answered:
                 request.respond([b""])
-
-    run_soon(answer_all)
-    run_soon(answer_all)
+        peer.turns.end_all()
     assert len(peer.parked) == 25
     assert peer.transport.reading
     assert [number for number, _ in peer.answers] == list(range(25))
 
 
-def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer) -> None:
     peer = make_peer(ConnectionLimits(write_buffer_bytes=1000))
     assert peer.transport.high == 1000
     peer.connection.pause_writing()
@@ -254,71 +248,63 @@ def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer, run_soon: 
     space[: len(data)] = data
     peer.connection.buffer_updated(len(data))
     assert peer.seen == []
-    run_soon(peer.connection.resume_writing)
+    peer.connection.resume_writing()
+    peer.turns.end_all()
     assert peer.seen == [b"x"]
     assert peer.transport.reading
 
 
-def test_an_answer_too_many_for_one_write_ends_the_turn(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_an_answer_too_many_for_one_write_ends_the_turn(make_peer: MakePeer) -> None:
     peer = make_peer(ConnectionLimits(write_buffer_bytes=2_500_000))
-
-    def scenario() -> None:
-        peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(10)))
-        assert len(peer.answers) == 3
-        assert not peer.transport.reading
-
-    run_soon(scenario)
-    assert len(peer.transport.writes) == 4
+    peer.unread = b"".join(frame(LARGE, correlation_id=n) for n in range(10))
+    peer.read()
+    assert not peer.transport.reading
+    peer.turns.end_all()
     assert len(peer.answers) == 10
+    assert [len(write) for write in peer.transport.writes] == [6, 6, 6, 2], "three answers, header and body, a turn"
     assert peer.transport.reading
 
 
-def test_no_request_is_looked_at_while_answers_are_not_taken(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_no_request_is_looked_at_while_answers_are_not_taken(make_peer: MakePeer) -> None:
     peer = make_peer()
     peer.full_bytes = 500_000  # then the transport says so
-
-    def flood() -> None:
-        peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(500)))
-
-    run_soon(flood)
+    peer.receive(b"".join(frame(LARGE, correlation_id=n) for n in range(500)))
     assert len(peer.answers) == 1
-    run_soon(peer.take_answers)
+    peer.take_answers()
+    peer.turns.end_all()
     assert len(peer.answers) == 1
 
 
-def test_a_crowd_of_requests_is_answered_in_turns(peer: Peer, run_soon: RunSoon) -> None:
-    def scenario() -> None:
-        peer.receive(b"".join(frame(ECHO, b"%d" % n, correlation_id=n) for n in range(200)))
-        assert len(peer.answers) == FRAMES_PER_TURN
-
-    run_soon(scenario)
+def test_a_crowd_of_requests_is_answered_in_turns(peer: Peer) -> None:
+    peer.unread = b"".join(frame(ECHO, b"%d" % n, correlation_id=n) for n in range(200))
+    peer.read()
+    assert len(peer.seen) == FRAMES_PER_TURN
+    peer.turns.end_all()
     assert peer.answers == [(n, b"%d" % n) for n in range(200)]
     assert peer.transport.reading
     assert peer.connection.owned_bytes == 0
 
 
-def test_answers_behind_a_parked_request_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_answers_behind_a_parked_request_are_bounded(make_peer: MakePeer) -> None:
     peer = make_peer(ConnectionLimits(unsent_bytes_max=2_500_000))
-
-    def scenario() -> None:
-        peer.receive(frame(PARK) + b"".join(frame(LARGE, correlation_id=n) for n in range(1, 11)))
-        assert peer.connection.in_flight == 4
-        assert not peer.transport.reading
-        peer.parked[0].respond([b""])
-
-    run_soon(scenario)
+    peer.receive(frame(PARK) + b"".join(frame(LARGE, correlation_id=n) for n in range(1, 11)))
+    assert peer.connection.in_flight == 4
+    assert not peer.transport.reading
+    peer.parked[0].respond([b""])
+    peer.turns.end_all()
     assert [number for number, _ in peer.answers] == list(range(11))
     assert peer.transport.reading
 
 
-def test_bytes_kept_for_waiting_requests_are_bounded(make_peer: MakePeer, run_soon: RunSoon) -> None:
+def test_bytes_kept_for_waiting_requests_are_bounded(make_peer: MakePeer) -> None:
     peer = make_peer(ConnectionLimits(unsent_bytes_max=1_000))
     connection = peer.connection
     connection.hold(1_000)
     assert peer.transport.reading
     connection.hold(1)
     assert not peer.transport.reading
-    run_soon(lambda: connection.hold(-600))
+    connection.hold(-600)
+    peer.turns.end_all()
     assert peer.transport.reading
 
 
