@@ -20,11 +20,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-KAFKA = HERE.parent / "peers" / "kafka" / "kafka"
-LOAD = HERE.parent / "peers" / "load"
-ONE_NODE = ["produce-1k", "produce-100", "produce-16k", "consume-1k", "latency", "connections"]
-THREE_NODES = ["produce-rf3", "latency-rf3"]
+ROOT = Path(__file__).resolve().parents[2]
+KAFKA = ROOT / "tests" / "peers" / "kafka" / "kafka"
+LOAD = ROOT / "tests" / "peers" / "load"
+BULK_AND_SMALL = ["produce-1k", "produce-100", "produce-16k", "consume-1k", "latency", "connections"]
+BESIDE_BULK = ["beside-1", "beside-2", "beside-consume", "connections-beside"]
+ONE_NODE = BULK_AND_SMALL + BESIDE_BULK
+THREE_NODES = ["produce-rf3", "latency-rf3", "beside-rf3"]
 PORT = {"kafka": 39092, "ottla": 29092}
 
 
@@ -67,9 +69,8 @@ def run_rows(kind: str, nodes: int, rows: list[str], out: Path) -> None:
     start = {"kafka": kafka, "ottla": ottla}[kind]
     bootstrap = ",".join(f"localhost:{PORT[kind] + number}" for number in range(nodes))
     with start(nodes) as pids:
-        subprocess.run(
-            [sys.executable, LOAD / "load.py", bootstrap, out / kind, ",".join(map(str, pids)), *rows], check=True
-        )
+        command = [sys.executable, "-m", "tests.peers.load.load", bootstrap, str(out.absolute() / kind)]
+        subprocess.run([*command, ",".join(map(str, pids)), *rows], check=True, cwd=ROOT)
 
 
 def medians(path: Path) -> dict[tuple[str, str], float]:

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The same work on any Kafka-wire broker, with C clients: what it took, and what it cost the broker.
 
-load BOOTSTRAP NAME PID[,PID...] [ROW...]     one JSON line a row, appended to NAME.jsonl and printed
-load --compare A.jsonl B.jsonl                medians side by side, and B / A
+python -m tests.peers.load.load BOOTSTRAP NAME PID[,PID...] [ROW...]     one JSON line a row, appended to NAME.jsonl and printed
+python -m tests.peers.load.load --compare A.jsonl B.jsonl                medians side by side, and B / A
 
 PIDs are the broker's processes (their CPU and memory are read from /proc). Needs confluent-kafka for topic creation and the
-tools of `build`. Rows: produce-1k produce-100 produce-16k produce-rf3 consume-1k latency latency-rf3 connections.
+tools of `build`. Rows: produce-1k produce-100 produce-16k produce-rf3 consume-1k latency latency-rf3 connections
+connections-beside beside-1 beside-2 beside-consume beside-rf3 (what small clients wait beside one and two bulk producers, two
+bulk consumers, and one producer with replicas: see beside.py).
 Run A and B alternately, three times at least, on an otherwise idle machine, data directories on the same file system.
 On a virtual machine, memory that was never touched costs the page cache several times more: the first call touches it all.
 """
@@ -21,8 +23,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.peers.load.beside import Beside, cpu_s, producing
+
 TOOLS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers")) / "load"
-TICK = os.sysconf("SC_CLK_TCK")
+BESIDE_S = 8.0
 GB = 1_000_000_000
 
 
@@ -40,14 +44,6 @@ def touch_memory() -> None:
             for at in range(0, len(area), 4096):
                 area[at] = 1
         mark.touch()
-
-
-def cpu_s(pids: list[int]) -> float:
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
 
 
 def rss_mb(pids: list[int]) -> list[float]:
@@ -118,6 +114,18 @@ class Bench:
         figures: dict[str, object] = json.loads(out)
         return figures
 
+    def connections_beside(self) -> dict[str, object]:
+        """The same while one bulk producer runs; whose CPU is whose cannot be told."""
+        name = self.topic("load-beside", 4, 1)
+        with producing(self.bootstrap, name, "1"):
+            got = self.connections()
+        del got["cpu_us_per_request"]
+        return got
+
+    def beside(self, producers: int, consumers: int, replicas: int) -> dict[str, object]:
+        figures = Beside(self.bootstrap, self.pids).measure(producers, consumers, BESIDE_S, replicas)
+        return {**figures, "rss_mb": rss_mb(self.pids)}
+
     def connections(self) -> dict[str, object]:
         name = self.topic("load-connections", 6, 1)
         leaders = {p.leader for p in self.admin.list_topics(name, timeout=20).topics[name].partitions.values()}
@@ -131,6 +139,9 @@ class Bench:
         return got | {"rss_mb": rss_mb(self.pids)}
 
     def run(self, row: str) -> dict[str, object]:
+        return self.small(row) if row.startswith(("latency", "connections", "beside")) else self.bulk(row)
+
+    def bulk(self, row: str) -> dict[str, object]:
         match row:
             case "produce-1k":
                 return self.produce(1000, 1_000_000, 1, "1")
@@ -142,12 +153,26 @@ class Bench:
                 return self.produce(1000, 1_000_000, 3, "-1")
             case "consume-1k":
                 return self.consume()
+        raise SystemExit(f"no row {row!r}")
+
+    def small(self, row: str) -> dict[str, object]:
+        match row:
             case "latency":
                 return self.latency(1, "1")
             case "latency-rf3":
                 return self.latency(3, "all")
             case "connections":
                 return self.connections()
+            case "connections-beside":
+                return self.connections_beside()
+            case "beside-1":
+                return self.beside(1, 0, 1)
+            case "beside-2":
+                return self.beside(2, 0, 1)
+            case "beside-consume":
+                return self.beside(0, 2, 1)
+            case "beside-rf3":
+                return self.beside(1, 0, 3)
         raise SystemExit(f"no row {row!r}")
 
 
