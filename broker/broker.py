@@ -66,13 +66,19 @@ class Broker:
         self._timers = timers
         self._on_fatal = on_fatal
         self.storage = Storage(
-            config, identity.cluster_id, host, timers, loader.image, self._directories_failed, start_cleaner
+            config,
+            identity.cluster_id,
+            host,
+            timers,
+            loader.image,
+            self._directories_failed,
+            lambda old, new: self.replicas.log_moved(old, new),
+            lambda partition: self._scrubbing.look_at(partition),
+            start_cleaner,
         )
         wakes = WakeQueue(asyncio.get_running_loop())
         self.replicas = ReplicaManager(config, self.storage, timers, channel, host.rng, wakes, host.sync_later)
-        self.storage.moves.on_moved = self.replicas.log_moved
         self._scrubbing = Scrubbing(self.storage.manager.logs, ScrubSettings.of(config), timers, self.replicas.damaged)
-        self.storage.when_damaged(self._scrubbing.look_at)
         self.lifecycle = BrokerLifecycle(
             _registration(config, identity, host, self.storage),
             LifecycleSettings.of(config),

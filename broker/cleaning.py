@@ -77,8 +77,10 @@ class Cleaning:
         clock: Clock,
         start_worker: StartWorker,
         on_disk_error: Callable[[TopicPartition, OSError], None],
+        on_damage: Callable[[TopicPartition], None],
     ) -> None:
-        """``logs`` answers the logs there are now; ``on_disk_error`` is told what a log's directory answered."""
+        """``logs`` answers the logs there are now; ``on_disk_error`` is told what a log's directory answered,
+        ``on_damage`` of a log that a worker found damaged."""
         self._cleaner = cleaner
         self._settings = settings
         self._logs = logs
@@ -86,7 +88,7 @@ class Cleaning:
         self._clock = clock
         self._start_worker = start_worker
         self._on_disk_error = on_disk_error
-        self.on_damage: Callable[[TopicPartition], None] | None = None  # told of a log that a worker found damaged
+        self._on_damage = on_damage
         self._timer: Timer | None = None
         self._stopped = False
         self._running: dict[TopicPartition, _Cleaning] = {}  # until the last trace of a worker is gone
@@ -173,8 +175,8 @@ class Cleaning:
         partition = running.task.log.partition
         if outcome.result is None and not (running.forgotten or self._stopped):
             logger.warning("%s was not cleaned: %s", partition, outcome.damage or outcome.failure)
-            if outcome.damage and self.on_damage is not None:
-                self.on_damage(partition)
+            if outcome.damage:
+                self._on_damage(partition)
         try:
             installed = self._cleaner.install(running.task, outcome)
         except KafkaError as error:  # the directory noted it

@@ -1,6 +1,7 @@
 """What a Fetch asks and what it is answered, as tuples: the wire walks them, handlers and followers work on them."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.runtime.disk import Buffer
 
@@ -36,6 +37,15 @@ FetchedPartition = tuple[
 """(partition, error code, high watermark, last stable offset, log start offset, aborted transactions as (producer id,
 first offset) or None, preferred read replica or -1, records, diverging (epoch, end offset), current (leader id, leader
 epoch), snapshot (end offset, epoch)). Versions that lack a part drop it."""
+
+# Where a `FetchedPartition` has its parts.
+INDEX: Final = 0
+ERROR: Final = 1
+HIGH_WATERMARK: Final = 2
+LOG_START: Final = 4
+RECORDS: Final = 7
+DIVERGING: Final = 8
+LEADER: Final = 9
 
 FIRST_VERSION = 4
 FIRST_FLEXIBLE = 12

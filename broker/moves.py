@@ -32,14 +32,15 @@ class DirectoryMoves:
         timers: LoopTimers,
         wall_ms: Callable[[], int],
         before_exchange: Callable[[TopicPartition], None],
+        on_moved: Callable[[Log, Log], None],
         bytes_per_second_max: int,
     ) -> None:
         self.under_way: dict[TopicPartition, FutureLog] = {}
-        self.on_moved: Callable[[Log, Log], None] = lambda old, new: None
         self._manager = manager
         self._timers = timers
         self._wall_ms = wall_ms
         self._before_exchange = before_exchange
+        self._on_moved = on_moved
         self._pause_ms = _pause_ms(bytes_per_second_max)
         self._sync_later = SyncLater()
         self._synced: dict[FutureLog, None] = {}
@@ -145,7 +146,7 @@ class DirectoryMoves:
         new = finish_move(self._manager, move, self._wall_ms())
         self._forget(move)
         logger.info("Moved %s from %s to %s", partition, old.root.path, new.root.path)
-        self.on_moved(old, new)
+        self._on_moved(old, new)
 
     def _end(self, move: FutureLog) -> None:
         self._forget(move)

@@ -114,6 +114,7 @@ class Server:
             applied=loader.applied,
             sync_later=SyncLater(),
             on_failure=self._quorum_failed,
+            on_peer_broken=self._peer_broken,
             snapshot_directory=directory,
         )
         if config.is_controller:
@@ -124,8 +125,9 @@ class Server:
             self._make_controller(self.quorum, loader, timers, _controller_settings(config, identity))
             listener.controller = self.controller
         local = self.controller.handle if self.controller else None
-        self._channel = ControllerChannel(self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng)
-        self._channel.on_broken = self._contact_lost
+        self._channel = ControllerChannel(
+            self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng, self._contact_lost
+        )
         if config.is_broker:
             self.broker = Broker(
                 config,
@@ -149,7 +151,6 @@ class Server:
     ) -> None:
         self._knocker = Knocker()
         self.controller = Controller(quorum, loader, self._host, timers, settings, self._knocker)
-        quorum.on_peer_broken = self.controller.liveness.peer_broken
         quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
 
     async def _come_up(self, quorum: QuorumNode, channel: ControllerChannel, loader: MetadataLoader) -> None:
@@ -220,6 +221,10 @@ class Server:
     def _contact_lost(self) -> None:
         if self.broker:
             self.broker.contact_lost()
+
+    def _peer_broken(self, node_id: int) -> None:
+        if self.controller:
+            self.controller.liveness.peer_broken(node_id)
 
     def _quorum_failed(self, failure: QuorumFailure) -> None:
         self._on_fatal(failure)

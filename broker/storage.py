@@ -9,7 +9,6 @@ from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
 from ottla.broker.deletions import Deletions
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
-from ottla.broker.replication.ports import PartitionLog
 from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, dynamic_texts
 from ottla.log.compaction.manager import LogCleaner
 from ottla.log.compaction.worker import CleanerProcess
@@ -38,6 +37,8 @@ EXPIRY_PAUSE_MS = 5
 """Producers expire in so many logs at a time, and then requests have their turn."""
 
 OnDirectoriesFailed = Callable[[list[bytes], list[TopicPartition]], None]
+OnMoved = Callable[[Log, Log], None]
+OnDamage = Callable[[TopicPartition], None]
 
 
 class Storage:
@@ -51,9 +52,14 @@ class Storage:
         timers: LoopTimers,
         image: MetadataImage,
         on_failed: OnDirectoriesFailed,
+        on_moved: OnMoved,
+        on_damage: OnDamage,
         start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
-        """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do."""
+        """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do.
+
+        ``on_moved`` is told the log that was and the one that took its place, ``on_damage`` in which log a cleaning met damage.
+        """
         self._config = config
         self._configs = LogConfigs(config)
         self._host = host
@@ -84,22 +90,29 @@ class Storage:
         self.manager.on_directory_failed = self._directory_failed
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
         self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
-        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, speed)
+        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed)
         self._expiring: list[TopicPartition] = []
         self.cleaner: LogCleaner | None = None
-        self._cleaning = self._prepare_cleaning(start_cleaner)
+        self._cleaning = self._prepare_cleaning(start_cleaner, on_damage)
         for root in self.manager.roots:
             if root.lower_points is not None:
                 root.lower_points = partial(self._before_truncation, root.lower_points)
 
-    def _prepare_cleaning(self, start_cleaner: StartWorker) -> Cleaning | None:
+    def _prepare_cleaning(self, start_cleaner: StartWorker, on_damage: OnDamage) -> Cleaning | None:
         settings = cleaner_settings(self._config)
         if settings is None:
             return None
         cleaner = self.cleaner = LogCleaner(self._host.disk, settings, self.manager.checkpoints.cleaned)
         logs = self.manager.logs
         return Cleaning(
-            cleaner, settings, logs.values, self._timers, self._host.clock, start_cleaner, self._cleaning_failed
+            cleaner,
+            settings,
+            logs.values,
+            self._timers,
+            self._host.clock,
+            start_cleaner,
+            self._cleaning_failed,
+            on_damage,
         )
 
     def _config_of(self, partition: TopicPartition) -> LogConfig:
@@ -192,11 +205,6 @@ class Storage:
 
     # Cleaning.
 
-    def when_damaged(self, look_at: Callable[[TopicPartition], None]) -> None:
-        """``look_at`` is told of logs in which a cleaning met damage."""
-        if self._cleaning is not None:
-            self._cleaning.on_damage = look_at
-
     def _cancel_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
             self._cleaning.cancel(partition)
@@ -233,7 +241,7 @@ class Storage:
         directory_id: bytes | None = None,
         *,
         is_new: bool = True,
-    ) -> PartitionLog:
+    ) -> Log:
         now_ms = self._host.clock.wall_ms()
         self._deletions.finish(partition)  # another replica of the same topic, or another topic of the same name
         known = self.manager.logs.get(partition)

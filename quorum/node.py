@@ -77,9 +77,11 @@ class QuorumNode:
         applied: OffsetAndEpoch = BEGINNING,
         sync_later: SyncLater | None = None,
         on_failure: Callable[[QuorumFailure], None] | None = None,
+        on_peer_broken: Callable[[int], None] | None = None,
         snapshot_directory: str | None = None,
     ) -> None:
-        """``applied``: where the listener stands, and the epoch of the last record it applied. ``on_failure`` is told once, if ever. Without a
+        """``applied``: where the listener stands, and the epoch of the last record it applied. ``on_failure`` is told once, if ever,
+        ``on_peer_broken`` each time that a connection to a peer broke. Without a
         ``snapshot_directory`` (that exists) no snapshots are taken or received. Raises LogStartError, QuorumStateError, ValueError,
         OSError."""
         self.settings = settings
@@ -98,7 +100,7 @@ class QuorumNode:
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._peers = Peers(transport, self._peer_broken)
         self.voter_changes = VoterChanges(state, self._peers, transport, driver.handle)
-        self.on_peer_broken: Callable[[int], None] | None = None
+        self._on_peer_broken = on_peer_broken
         delivery = CommitDelivery(log, listener, applied, driver.call_soon, self._delivered)
         self._exchange = SnapshotExchange(self._snapshots, log, listener, delivery, driver)
         self._commits = GroupCommit(settings, state, host.clock, log, sync_later or SyncLater(), delivery, driver, mark)
@@ -175,8 +177,8 @@ class QuorumNode:
 
     def _peer_broken(self, peer: int) -> None:
         self._driver.handle(PeerDisconnected(peer))
-        if self.on_peer_broken is not None:
-            self.on_peer_broken(peer)
+        if self._on_peer_broken is not None:
+            self._on_peer_broken(peer)
 
     # --- what the application asks ------------------------------------------------------------------------------------
 

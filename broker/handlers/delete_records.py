@@ -12,7 +12,7 @@ from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.deleting import await_deleted, delete_records
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.wire.messages.delete_records_request import DeleteRecordsRequest
 from ottla.broker.wire.messages.delete_records_response import (
@@ -43,7 +43,7 @@ class _Deletion:
     """A request, and the partitions whose replicas have yet to follow."""
 
     def __init__(self, request: RequestContext) -> None:
-        self.parked = ParkedProduce(self._respond)
+        self.parked = ParkedRequest(self._respond)
         self._request = request
         self._topics: list[DeleteRecordsTopicResult] = []
         self._awaited: list[tuple[Partition, DeleteRecordsPartitionResult]] = []

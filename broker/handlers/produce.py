@@ -17,8 +17,7 @@ from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, await_acks, is_done
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.ports import Appended
-from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.produce_fast import (
     PartitionAck,
     Topic,
@@ -28,6 +27,7 @@ from ottla.broker.wire.produce_fast import (
 )
 from ottla.log.compression import DecompressionError
 from ottla.log.records import RecordError
+from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 ADMIN_CLIENT = "__admin_client"
@@ -92,19 +92,21 @@ class ProduceHandler:
         elif is_done(partition, acks, info):
             self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
         else:
-            parked = ParkedProduce(partial(self._acknowledge_parked, request, topic, index, info))
+            parked = ParkedRequest(partial(self._acknowledge_parked, request, topic, index, info))
             await_acks(partition, acks, info, parked)
             self.park(request, parked, timeout_ms)
 
     @staticmethod
-    def _acknowledge(request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]) -> None:
+    def _acknowledge(
+        request: RequestContext, topic: Topic, index: int, info: AppendInfo, errors: Sequence[int]
+    ) -> None:
         ack = encode_produce_ack(
             request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
         request.respond([ack])
 
     def _acknowledge_parked(
-        self, request: RequestContext, topic: Topic, index: int, info: Appended, errors: Sequence[int]
+        self, request: RequestContext, topic: Topic, index: int, info: AppendInfo, errors: Sequence[int]
     ) -> None:
         if errors[0]:
             request.count_errors(errors)
@@ -113,7 +115,7 @@ class ProduceHandler:
             request.connection.gather()
         self._acknowledge(request, topic, index, info, errors)
 
-    def park(self, request: RequestContext, parked: ParkedProduce, timeout_ms: int) -> None:
+    def park(self, request: RequestContext, parked: ParkedRequest, timeout_ms: int) -> None:
         parked.park(self._schedule, max(timeout_ms, 0))
         if not parked.done:
             request.on_close(parked.drop)

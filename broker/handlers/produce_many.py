@@ -8,10 +8,10 @@ from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_NONE, await_acks, is_done
 from ottla.broker.replication.intake import Prepared
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.ports import Appended
-from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.produce_fast import PartitionAck, Partitions, Topic
 from ottla.log.compression import DecompressionError
+from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ProduceMany:
         self._timeout_ms = timeout_ms
         self._answer: list[tuple[Topic, list[PartitionAck]]] = []
         self._awaited: list[_Part] = []
-        self._parked = ParkedProduce(self._acknowledge)
+        self._parked = ParkedRequest(self._acknowledge)
         self._unwritten = 1  # batches not written yet, and the walk over the request itself
 
     def run(self, topics: list[tuple[Topic, Partitions]]) -> None:
@@ -87,7 +87,7 @@ class ProduceMany:
     def _refused(self, part: _Part, error: KafkaError) -> None:
         part.acknowledged[part.place] = self._handler.refusal(part.topic, part.partition_index, error)
 
-    def _appended(self, part: _Part, partition: Partition, info: Appended) -> None:
+    def _appended(self, part: _Part, partition: Partition, info: AppendInfo) -> None:
         traffic = self._handler.traffic
         traffic.bytes_in += info.size_bytes
         traffic.messages_in += info.last_offset - info.first_offset + 1

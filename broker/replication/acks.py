@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.decisions.leader import PartitionLeader
-from ottla.broker.replication.ports import Appended
-from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.replication.purgatory import ParkedRequest
+from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 
 
-def is_done(partition: "Partition", acks: int, info: Appended) -> bool:
+def is_done(partition: "Partition", acks: int, info: AppendInfo) -> bool:
     """Whether the client may be told of success right after the append."""
     return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
 
 
-def await_acks(partition: "Partition", acks: int, info: Appended, parked: ParkedProduce) -> None:
+def await_acks(partition: "Partition", acks: int, info: AppendInfo, parked: ParkedRequest) -> None:
     """Settles ``parked`` when ``acks`` are there."""
     if acks == ACKS_LEADER:
         _await_stable(partition, info.last_offset, parked)
@@ -26,8 +26,8 @@ def await_acks(partition: "Partition", acks: int, info: Appended, parked: Parked
         _await_committed(partition, info.last_offset, parked)
 
 
-def _await_stable(partition: "Partition", last_offset: int, parked: ParkedProduce) -> None:
-    """Once this broker's own copy is on stable storage: acks=1 on topics that sync first."""
+def _await_stable(partition: "Partition", last_offset: int, parked: ParkedRequest) -> None:
+    """Settles once this broker's own copy is on stable storage: acks=1 on topics that sync first."""
     place = parked.add()
     leader = partition.leader
     if leader is None:
@@ -38,8 +38,8 @@ def _await_stable(partition: "Partition", last_offset: int, parked: ParkedProduc
         partition.durable_waiters.wait_for(last_offset + 1, parked, place)
 
 
-def _await_committed(partition: "Partition", last_offset: int, parked: ParkedProduce) -> None:
-    """Once the in-sync replicas have everything up to ``last_offset``."""
+def _await_committed(partition: "Partition", last_offset: int, parked: ParkedRequest) -> None:
+    """Settles once the in-sync replicas have everything up to ``last_offset``."""
     place = parked.add()
     leader = partition.leader
     if leader is None:

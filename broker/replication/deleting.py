@@ -1,7 +1,7 @@
 """DeleteRecords (KIP-107) on the leader: the log begins later, and is said to once every live replica's does."""
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory import ParkedProduce
+from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 ALL_COMMITTED = -1
@@ -27,7 +27,7 @@ def delete_records(partition: Partition, offset: int) -> int:
     return offset
 
 
-def await_deleted(partition: Partition, offset: int, parked: ParkedProduce) -> None:
+def await_deleted(partition: Partition, offset: int, parked: ParkedRequest) -> None:
     """Settles ``parked`` once no live replica has anything below ``offset``: whoever leads next, it does not come back."""
     place = parked.add()
     if partition.leader is None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.replication.ports import PartitionLog, SyncTicket
 from ottla.log.errors import StorageError
+from ottla.log.log import Log, SyncTicket
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.sync_later import SyncLater
 
@@ -16,10 +16,10 @@ class Durability:
 
     def __init__(self, sync_later: SyncLater) -> None:
         self._sync_later = sync_later
-        self._waiting: dict[PartitionLog, OnStable] = {}
-        self._stuck: dict[PartitionLog, None] = {}
+        self._waiting: dict[Log, OnStable] = {}
+        self._stuck: dict[Log, None] = {}
 
-    def follow(self, log: PartitionLog, on_stable: OnStable) -> None:
+    def follow(self, log: Log, on_stable: OnStable) -> None:
         """Syncs until all of the log is stable; tells ``on_stable`` up to which offset after each round.
 
         Asked again meanwhile, the newer callback takes the older one's place. A log whose directory failed is not heard of
@@ -32,14 +32,14 @@ class Durability:
         if not running:
             self._next(log)
 
-    def moved(self, log: PartitionLog) -> None:
+    def moved(self, log: Log) -> None:
         """Another log took this one's place, with everything in it stable."""
         self._stuck.pop(log, None)
         on_stable = self._waiting.pop(log, None)
         if on_stable is not None:
             on_stable(log.log_end_offset)
 
-    def finish_cut(self, log: PartitionLog, on_done: Callable[[KafkaError | None], None]) -> None:
+    def finish_cut(self, log: Log, on_done: Callable[[KafkaError | None], None]) -> None:
         """Makes a cut stable that was made without a sync; many share one."""
         sync, generation = log.cut_sync()
 
@@ -61,7 +61,7 @@ class Durability:
             else:
                 self._next(log)
 
-    def _next(self, log: PartitionLog) -> None:
+    def _next(self, log: Log) -> None:
         try:
             ticket = log.unsynced()
         except StorageError:
@@ -74,7 +74,7 @@ class Durability:
         else:
             self._waiting.pop(log)(log.recovery_point)
 
-    def _synced(self, log: PartitionLog, ticket: SyncTicket, error: OSError | None) -> None:
+    def _synced(self, log: Log, ticket: SyncTicket, error: OSError | None) -> None:
         if error is not None and not log.abandoned:
             log.root.failed(error)  # after which it is abandoned, unless it may pass
             self._stuck[log] = None

@@ -8,27 +8,27 @@ if TYPE_CHECKING:
 
 
 def consider_expand(partition: "Partition", broker_id: int) -> None:
-    """When a replica has fetched, and when time may have let it in."""
+    """Proposes to take a replica into the ISR if it may join: when it has fetched, and when time may have let it in."""
     leader = partition.leader
     if leader is not None and broker_id not in leader.maximal_isr:
         proposal = leader.propose_expand(broker_id)
         if proposal is not None:
-            partition.events.on_proposal(partition, proposal)
+            partition.services.on_proposal(partition, proposal)
 
 
 def consider_shrink(partition: "Partition", now_ms: int) -> None:
-    """For the timer. Also forgets that the partition was behind, if everyone was heard of and has everything by now."""
+    """Proposes to drop who is behind from the ISR. The timer's; forgets the partition if everyone was heard of and has everything by now."""
     leader = partition.leader
     if leader is None or (leader.high_watermark == leader.log_end_offset and not leader.has_silent_member()):
-        partition.events.behind.pop(partition, None)
+        partition.services.behind.pop(partition, None)
         return
     proposal = leader.propose_shrink(now_ms)
     if proposal is not None:
-        partition.events.on_proposal(partition, proposal)
+        partition.services.on_proposal(partition, proposal)
 
 
 def retry_joins(partition: "Partition", now_ms: int) -> None:
-    """Also for the timer, while replicas are out of the ISR: time may have let records through, or a broker in."""
+    """Commits, and proposes to expand the ISR, where time may have let records through, or a broker in. The timer's, while replicas are out of the ISR."""
     leader = partition.leader
     if leader is None:
         return
@@ -38,9 +38,9 @@ def retry_joins(partition: "Partition", now_ms: int) -> None:
 
 
 def note_isr(partition: "Partition") -> None:
-    """Whether the timer has to look at it."""
+    """Puts the partition on the timer's list while replicas are out of its ISR."""
     leader = partition.leader
     if leader is not None and len(leader.committed_isr) < len(partition.replicas):
-        partition.events.incomplete[partition] = None
+        partition.services.incomplete[partition] = None
     else:
-        partition.events.incomplete.pop(partition, None)
+        partition.services.incomplete.pop(partition, None)

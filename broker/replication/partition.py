@@ -15,12 +15,13 @@ from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
 from ottla.broker.replication.intake import Intake, OnPrepared
 from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
-from ottla.broker.replication.partition_events import PartitionEvents
-from ottla.broker.replication.ports import Appended, PartitionLog
-from ottla.broker.replication.purgatory import OffsetWaiters, ParkedProduce
+from ottla.broker.replication.partition_services import PartitionServices
+from ottla.broker.replication.purgatory import OffsetWaiters, ParkedRequest
 from ottla.broker.replication.watches import Watches
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -37,7 +38,6 @@ class Partition:
         "damaged_from",
         "delete_waiters",
         "durable_waiters",
-        "events",
         "follower",
         "index",
         "intake",
@@ -48,13 +48,14 @@ class Partition:
         "partition_epoch",
         "produce_waiters",
         "replicas",
+        "services",
         "topic",
         "topic_id",
         "usable",
         "watches",
     )
 
-    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog, events: PartitionEvents) -> None:
+    def __init__(self, topic: str, index: int, topic_id: bytes, log: Log, services: PartitionServices) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -67,14 +68,14 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.damaged_from = UNDAMAGED
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
-        self.watches = Watches(events.wakes)
+        self.watches = Watches(services.wakes)
         self.produce_waiters = OffsetWaiters()
         self.durable_waiters = OffsetWaiters()  # acks=1 on topics that sync first
         self.delete_waiters: list[
-            tuple[int, ParkedProduce, int]
+            tuple[int, ParkedRequest, int]
         ] = []  # DeleteRecords, until every replica begins there
         self.intake: Intake | None = None  # made when a batch has to be prepared on a thread; then it stays
-        self.events = events
+        self.services = services
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -125,9 +126,9 @@ class Partition:
         note_isr(self)
         self.advance(leader, now_ms)
         if leader.high_watermark < leader.log_end_offset or leader.has_silent_member():
-            self.events.behind[self] = None
+            self.services.behind[self] = None
         if leader.stable_end_offset < leader.log_end_offset:
-            self.events.durability.follow(log, self._stable)
+            self.services.durability.follow(log, self._stable)
         return True
 
     def follow(
@@ -149,11 +150,11 @@ class Partition:
         self.log.make_whole()
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
         fetched = leader_epoch <= self.leader_epoch
-        if self.is_damaged and may_cut(self.events.node_id, leader_id, isr, fetched_in_epoch=fetched):
+        if self.is_damaged and may_cut(self.services.node_id, leader_id, isr, fetched_in_epoch=fetched):
             self._cut()
         self.leader = None
-        self.events.behind.pop(self, None)
-        self.events.incomplete.pop(self, None)
+        self.services.behind.pop(self, None)
+        self.services.incomplete.pop(self, None)
         self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:
             log = self.log
@@ -194,8 +195,8 @@ class Partition:
         """This broker hosts it no longer, or cannot: everyone who waits is told."""
         self.usable = False
         self.leader = self.follower = None
-        self.events.behind.pop(self, None)
-        self.events.incomplete.pop(self, None)
+        self.services.behind.pop(self, None)
+        self.services.incomplete.pop(self, None)
         self.fail_waiters(error)
 
     def configure(self, config: LogConfig, now_ms: int) -> None:
@@ -214,7 +215,7 @@ class Partition:
     def prepare(self, records: memoryview, wall_ms: int, on_ready: OnPrepared) -> None:
         """Has a thread prepare a copy of the batch, and calls ``on_ready`` when it is its turn to be written."""
         if self.intake is None:
-            self.intake = Intake(self.events.preparers)
+            self.intake = Intake(self.services.preparers)
         self.intake.submit(records, self.log.config, wall_ms, on_ready)
 
     def require_epoch(self, epoch: int) -> None:
@@ -229,7 +230,7 @@ class Partition:
 
     def append(
         self, records: memoryview, acks: int, wall_ms: int, now_ms: int, prepared: BatchHeader | None = None
-    ) -> Appended:
+    ) -> AppendInfo:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
         ``prepared``: the header of a batch that went through the intake, which is not checked again. A DecompressionError
@@ -252,11 +253,11 @@ class Partition:
             if leader.appended(info.last_offset + 1, now_ms, stable=stable):
                 self._committed(leader)
             else:
-                self.events.behind[self] = None
+                self.services.behind[self] = None
             if self.watches.end:
                 self.watches.touch(self.watches.end)
             if not stable:
-                self.events.durability.follow(self.log, self._stable)
+                self.services.durability.follow(self.log, self._stable)
         return info
 
     def _not_leading(self) -> KafkaError:
@@ -273,7 +274,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
-        if leader.synced(offset, self.events.now_ms()):
+        if leader.synced(offset, self.services.now_ms()):
             self._committed(leader)
         self.durable_waiters.reached(offset, ErrorCode.NONE)
 

@@ -1,4 +1,4 @@
-"""Requests that wait: Produce for the in-sync replicas, Fetch for data.
+"""Requests that wait: Produce for the in-sync replicas or the disk, DeleteRecords for every replica, Fetch for data.
 
 A parked request is a small object in the waiter lists of the partitions it waits on, and one timer in the timing wheel. It
 is completed exactly once: by the partitions, by the timer, or dropped when its connection is gone. No task, no future.
@@ -41,8 +41,9 @@ class WakeQueue:
                 parked.look_again()
 
 
-class ParkedProduce:
-    """A Produce with acks=all whose records are written here and not yet everywhere.
+class ParkedRequest:
+    """A request that waits for partitions: a Produce until its records are everywhere (acks=all) or on stable storage (acks=1 where
+    topics sync first), a DeleteRecords until they are gone everywhere.
 
     ``respond(errors)`` gets one error code for each awaited partition, in the order of the ``await_`` calls.
     """
@@ -94,13 +95,13 @@ class ParkedProduce:
             self._timer = None
 
 
-class OffsetWaiters(deque[tuple[int, ParkedProduce, int]]):
+class OffsetWaiters(deque[tuple[int, ParkedRequest, int]]):
     """What waits for a partition to get to an offset, first come first. Appends come in order, so the list is sorted; only
     the repetition of an older batch may wait a little longer."""
 
     __slots__ = ()
 
-    def wait_for(self, offset: int, parked: ParkedProduce, place: int) -> None:
+    def wait_for(self, offset: int, parked: ParkedRequest, place: int) -> None:
         """Forgets those that timed out or whose connection went, so that a partition that gets nowhere gathers none."""
         while self and self[0][1].done:
             self.popleft()

@@ -18,9 +18,9 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetchers import Fetchers
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.joining import consider_shrink, retry_joins
+from ottla.broker.replication.log_store import LogStore
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_events import PartitionEvents
-from ottla.broker.replication.ports import LogStore, PartitionLog
+from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
 from ottla.broker.replication.reports.assignments import AssignmentQueue
@@ -32,6 +32,7 @@ from ottla.broker.replication.traffic import Traffic
 from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
+from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
@@ -92,7 +93,7 @@ class ReplicaManager:
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         self._durability = durability = Durability(sync_later)
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
-        self._events = PartitionEvents(self.node_id, wakes, durability, timers.now_ms, self._propose)
+        self._services = PartitionServices(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
         self._hosting = HostingQueue(timers, self._host_waiting)
         self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)
@@ -117,7 +118,7 @@ class ReplicaManager:
         self._fetchers.close()
         self.isr_changes.close()
         self._assignments.close()
-        self._events.preparers.close()
+        self._services.preparers.close()
         self.healing.close()
 
     # What handlers ask.
@@ -257,7 +258,7 @@ class ReplicaManager:
         )
         if log.config != config:
             log.configure(config)  # it was there, with settings from when this broker last read them
-        partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._events)
+        partition = Partition(replica.topic, replica.index, replica.topic_id, log, self._services)
         self.partitions[replica.topic_id, replica.index] = partition
         self.partitions[replica.topic, replica.index] = partition
         return partition
@@ -339,7 +340,7 @@ class ReplicaManager:
         if partition is not None:
             self.healing.found(partition, damage)
 
-    def log_moved(self, old: PartitionLog, new: PartitionLog) -> None:
+    def log_moved(self, old: Log, new: Log) -> None:
         """The partition's log lies in another directory now."""
         name = new.partition
         partition = self.partitions.get((name.topic, name.partition))
@@ -361,12 +362,12 @@ class ReplicaManager:
         slept_ms, self._lag_checked_ms = now_ms - self._lag_checked_ms, now_ms
         if 4 * slept_ms > 3 * self.settings.lag_time_max_ms:
             return  # it is this process that was away: the followers' fetches wait in its sockets
-        for partition in list(self._events.behind):
+        for partition in list(self._services.behind):
             consider_shrink(partition, now_ms)
 
     def _retry_joins(self) -> None:
         now_ms = self.timers.now_ms()
-        for partition in list(self._events.incomplete):
+        for partition in list(self._services.incomplete):
             retry_joins(partition, now_ms)
 
 

@@ -6,7 +6,7 @@ from ottla.broker.replication.purgatory import WakeQueue
 
 
 class Watches:
-    """Those of one partition. Dictionaries are sets that keep their order."""
+    """The sessions that wait for news of one partition. Dictionaries are sets that keep their order."""
 
     __slots__ = ("_wakes", "commits", "end", "news")
 
@@ -18,7 +18,7 @@ class Watches:
 
     def watch(self, entry: SessionPartition, *, follower: bool) -> None:
         """Tells ``entry``'s session, once, when there is more for it."""
-        entry.hosted = self
+        entry.watches = self
         if follower:
             self.end[entry] = None
             self.news[entry] = None

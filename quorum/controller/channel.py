@@ -45,9 +45,12 @@ class ControllerChannel:
         endpoint_of: Callable[[int], Endpoint | None],
         local: LocalHandler | None,
         rng: Random | None = None,
+        on_broken: Callable[[], None] | None = None,
     ) -> None:
         """``endpoint_of``: where a controller listens now, which may change. ``rng``: for ids by which the controller knows
-        the attempts of one call; without it, a call whose answer was lost may be told that it comes too late."""
+        the attempts of one call; without it, a call whose answer was lost may be told that it comes too late. ``on_broken`` is told when the
+        connection to the active controller broke or was refused. A broker that lives sends a heartbeat then, for to the
+        controller a broken connection is a sign of death."""
         self._quorum = quorum
         self._peers = Peers(transport, self._broken, CONTROLLER_SERVICE)
         self._endpoint_of = endpoint_of
@@ -55,9 +58,7 @@ class ControllerChannel:
         self._rng = rng
         self._calls: dict[_Call, None] = {}
         self.closed = False
-        self.on_broken: Callable[[], None] | None = None
-        """Told when the connection to the active controller broke or was refused. A broker that lives sends a heartbeat
-        then, for to the controller a broken connection is a sign of death."""
+        self._on_broken = on_broken
 
     async def call(self, request: pb.ControllerRequest, timeout_ms: int) -> pb.ControllerResponse | None:
         """The answer, or None when there was none in time."""
@@ -111,8 +112,8 @@ class ControllerChannel:
 
     def _broken(self, controller_id: int) -> None:
         """The calls under way were failed by the channel; each decides for itself to try again."""
-        if self.on_broken is not None and controller_id == self._quorum.leader.leader_id:
-            self.on_broken()
+        if self._on_broken is not None and controller_id == self._quorum.leader.leader_id:
+            self._on_broken()
 
 
 class _Call:

@@ -123,9 +123,9 @@ class FetchHandler:
     def _forget_partition(self, session: FetchSession, entry: SessionPartition | None) -> None:
         if entry is None:
             return
-        if entry.hosted is not None:
-            entry.hosted.unwatch(entry)
-        partition = self.replicas.partitions.get((entry.topic, entry.wanted[0]))
+        if entry.watches is not None:
+            entry.watches.unwatch(entry)
+        partition = self.replicas.partitions.get((entry.topic, entry.index))
         if partition is not None and partition.leader is not None and session.privileged:
             partition.leader.lost_contact(session.contact)
 

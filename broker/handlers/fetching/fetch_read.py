@@ -5,13 +5,12 @@ Source: ReplicaManager.readFromLog and Partition.fetchRecords; kraft.md 3.4.
 
 import msgspec
 
-from ottla.broker.fetch_tuples import FetchedPartition
-from ottla.broker.replication.decisions.fetch_session import Wanted
+from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.ports import Read
 from ottla.log.batch import holds_records
+from ottla.log.results import LogRead
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 CONSUMER_ID = -1
@@ -36,7 +35,7 @@ class Reader(msgspec.Struct, frozen=True):
         return self.replica_id >= 0
 
 
-def locate(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | None:
+def locate(partition: Partition, wanted: FetchPartition, reader: Reader) -> Diverging | None:
     """Checks that the reader may read where it wants to; where its log left ours if it did. Raises KafkaError."""
     _, epoch, offset, last_fetched_epoch, _, _, _, _ = wanted
     if not partition.usable:
@@ -59,7 +58,7 @@ def locate(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | 
     return None
 
 
-def _divergence(partition: Partition, wanted: Wanted, reader: Reader) -> Diverging | None:
+def _divergence(partition: Partition, wanted: FetchPartition, reader: Reader) -> Diverging | None:
     _, _, offset, last_fetched_epoch, follower_start, _, _, _ = wanted
     log, leader = partition.log, partition.leader
     if reader.is_follower and leader is not None and last_fetched_epoch < log.epochs.earliest_epoch:
@@ -77,25 +76,32 @@ def limit_for(partition: Partition, reader: Reader) -> int:
     return log.last_stable_offset if reader.isolation == READ_COMMITTED else log.high_watermark
 
 
-def available_bytes(partition: Partition, wanted: Wanted, reader: Reader) -> int:
+def available_bytes(partition: Partition, wanted: FetchPartition, reader: Reader) -> int:
     """How much there is, from positions and without reading; plenty if the answer cannot wait. Raises KafkaError."""
     if locate(partition, wanted, reader) is not None:
         return PLENTY
-    offset, limit = wanted[2], limit_for(partition, reader)
+    _, _, offset, _, _, max_bytes, _, _ = wanted
+    limit = limit_for(partition, reader)
     if offset >= limit:
         return 0
     found = partition.log.bytes_between(offset, limit)
-    return found if found < wanted[5] else PLENTY  # waiting would not make its part of the answer any larger
+    return found if found < max_bytes else PLENTY  # waiting would not make its part of the answer any larger
 
 
 def read(
-    partition: Partition, wanted: Wanted, reader: Reader, max_bytes: int, *, minimum_one: bool, wait: bool = True
+    partition: Partition,
+    wanted: FetchPartition,
+    reader: Reader,
+    max_bytes: int,
+    *,
+    minimum_one: bool,
+    wait: bool = True,
 ) -> tuple[FetchedPartition, bool]:
     """(the answer for one partition, whether there is more than is in it).
 
     At most ``max_bytes`` unless the first batch is larger and ``minimum_one``. Raises KafkaError; without ``wait`` ColdReadError too.
     """
-    index, offset = wanted[0], wanted[2]
+    index, _, offset, _, _, partition_bytes, _, _ = wanted
     diverging = locate(partition, wanted, reader)
     log = partition.log
     watermark, stable, start = log.high_watermark, log.last_stable_offset, log.log_start_offset
@@ -106,7 +112,7 @@ def read(
     aborted: list[tuple[int, int]] | None = [] if reader.isolation == READ_COMMITTED else None
     if offset >= limit or (max_bytes <= 0 and not minimum_one):
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), offset < limit
-    size = max(0, min(max_bytes, wanted[5]))
+    size = max(0, min(max_bytes, partition_bytes))
     found = log.read(offset, size, limit, minimum_one=minimum_one, wait=wait)
     if not reader.is_follower and found.next_offset < limit and not holds_records(found.data):
         found = _past_empty_batches(partition, found, size, limit, minimum_one=minimum_one, wait=wait)
@@ -122,8 +128,8 @@ def read(
 
 
 def _past_empty_batches(
-    partition: Partition, found: Read, size: int, limit: int, *, minimum_one: bool, wait: bool
-) -> Read:
+    partition: Partition, found: LogRead, size: int, limit: int, *, minimum_one: bool, wait: bool
+) -> LogRead:
     """What lies behind batches that compaction left without records, or the last of these if there is nothing else up to the limit.
 
     An answer of nothing else makes clients believe that a record was too large for it.
@@ -140,7 +146,7 @@ def _past_empty_batches(
 
 
 def note_follower(
-    partition: Partition, wanted: Wanted, reader: Reader, contact: FollowerContact | None, now_ms: int
+    partition: Partition, wanted: FetchPartition, reader: Reader, contact: FollowerContact | None, now_ms: int
 ) -> bool:
     """A follower's request named this partition: takes in how far it is. False if its log has to be cut first.
 
@@ -148,9 +154,10 @@ def note_follower(
     """
     if locate(partition, wanted, reader) is not None:
         return False
-    partition.follower_fetched(reader.replica_id, reader.replica_epoch, wanted[2], contact, now_ms, wanted[4])
-    if partition.doubts(reader.replica_id, wanted[2]):
-        partition.log.recheck(wanted[2], wanted[5])
+    _, _, offset, _, log_start_offset, max_bytes, _, _ = wanted
+    partition.follower_fetched(reader.replica_id, reader.replica_epoch, offset, contact, now_ms, log_start_offset)
+    if partition.doubts(reader.replica_id, offset):
+        partition.log.recheck(offset, max_bytes)
     return True
 
 

@@ -10,7 +10,16 @@ tells it, whatever else has no room: a later one would find nothing wrong, and t
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch_tuples import FetchedPartition, Topic
+from ottla.broker.fetch_tuples import (
+    DIVERGING,
+    ERROR,
+    HIGH_WATERMARK,
+    LEADER,
+    LOG_START,
+    RECORDS,
+    FetchedPartition,
+    Topic,
+)
 from ottla.broker.handlers.fetching import fetch_read
 from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.network.request import RequestContext
@@ -177,7 +186,7 @@ class PendingFetch:
             entry.was_not_heard()
             partition = self._partition(entry)
             if partition is None:
-                self._unheard[entry] = self._manager.missing_error(entry.topic, entry.wanted[0])
+                self._unheard[entry] = self._manager.missing_error(entry.topic, entry.index)
                 continue
             try:
                 if not fetch_read.note_follower(partition, entry.wanted, self.reader, self.session.contact, now_ms):
@@ -187,7 +196,7 @@ class PendingFetch:
                 self._manager.note_damage(partition, error)
 
     def _partition(self, entry: SessionPartition) -> Partition | None:
-        return self._manager.partitions.get((entry.topic, entry.wanted[0]))
+        return self._manager.partitions.get((entry.topic, entry.index))
 
     def _enough(self) -> bool:
         if self._unheard:
@@ -223,23 +232,22 @@ class PendingFetch:
                 self._cold.append((entry, cold))
                 size += cold.length
                 continue
-            found = len(answer[7] or b"")
+            found = len(answer[RECORDS] or b"")
             had_no_room = more and not found
             answers.append((entry, answer, had_no_room))
             size += found
-            urgent = urgent or more or answer[1] != 0 or answer[8] is not None
+            urgent = urgent or more or answer[ERROR] != 0 or answer[DIVERGING] is not None
             if had_no_room and not self.full:
                 break  # or a fetch would cost what all partitions with a backlog cost, for the little room that is left
         return answers, size, urgent
 
     def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> tuple[FetchedPartition, bool]:
-        index = entry.wanted[0]
         refusal = self._unheard.get(entry)
         if refusal:
             return self._refused(entry, refusal), False
         partition = self._partition(entry)
         if partition is None:
-            return self._refused(entry, self._manager.missing_error(entry.topic, index)), False
+            return self._refused(entry, self._manager.missing_error(entry.topic, entry.index)), False
         wait = self._warmed is not None and entry in self._warmed
         try:
             return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one, wait=wait)
@@ -249,9 +257,8 @@ class PendingFetch:
 
     def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:
         self._manager.traffic.failed_fetches += 1
-        index = entry.wanted[0]
-        leader = self._manager.leader_of(entry.topic, index) if error in MOVED else None
-        return fetch_read.refused(index, error, leader)
+        leader = self._manager.leader_of(entry.topic, entry.index) if error in MOVED else None
+        return fetch_read.refused(entry.index, error, leader)
 
     # Answering.
 
@@ -264,10 +271,10 @@ class PendingFetch:
         for entry, answer, had_no_room in answers:
             if self._settle(entry, answer, had_no_room) or self.full:
                 topics.setdefault(entry.topic, []).append(answer)
-                if answer[1]:
-                    self.request.count_errors((answer[1],))
-                if answer[9] is not None:
-                    leaders.append(answer[9][0])
+                if answer[ERROR]:
+                    self.request.count_errors((answer[ERROR],))
+                if answer[LEADER] is not None:
+                    leaders.append(answer[LEADER][0])
         endpoints = self._handler.endpoints(leaders, self.request.connection.listener_name) if leaders else ()
         self.request.respond(
             encode_fetch_response(
@@ -285,15 +292,15 @@ class PendingFetch:
         session = self.session
         if session.id == NO_SESSION:
             return True
-        tells = bool(answer[7]) or answer[1] != 0 or answer[8] is not None
+        tells = bool(answer[RECORDS]) or answer[ERROR] != 0 or answer[DIVERGING] is not None
         if not had_no_room:
             session.served(entry, exhausted=not tells)
             if not tells:
                 partition = self._partition(entry)
                 if partition is not None:
                     partition.watches.watch(entry, follower=self.reader.is_follower)
-        news = entry.has_news(answer[2], answer[4])
-        if answer[8] is not None:
+        news = entry.has_news(answer[HIGH_WATERMARK], answer[LOG_START])
+        if answer[DIVERGING] is not None:
             entry.was_not_heard()  # who has to truncate first adopts nothing else of the answer
         return news or tells
 
@@ -301,5 +308,5 @@ class PendingFetch:
 def stop_watching(session: FetchSession) -> None:
     """No partition knows of the session any more."""
     for entry in session.partitions.values():
-        if entry.hosted is not None:
-            entry.hosted.unwatch(entry)
+        if entry.watches is not None:
+            entry.watches.unwatch(entry)

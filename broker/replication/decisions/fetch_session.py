@@ -10,6 +10,7 @@ Source: FetchSession.scala, kraft.md 3.4.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ottla.broker.fetch_tuples import FetchPartition
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -21,10 +22,6 @@ SCAN_PAUSE_MS = 1_000
 
 PartitionKey = tuple[str | bytes, int]
 """(topic name or 16-byte topic id, as the client names it; partition index)."""
-
-
-Wanted = tuple[int, int, int, int, int, int, bytes, int]
-"""One partition of a Fetch request, as ``broker.wire.fetch_fast`` walks it (FetchPartition)."""
 
 
 class ParkedFetch(Protocol):
@@ -39,7 +36,7 @@ class ParkedFetch(Protocol):
         ...
 
 
-class Watched(Protocol):
+class Watching(Protocol):
     """The shell's list of sessions that are told when a partition has news."""
 
     def unwatch(self, entry: "SessionPartition") -> None: ...
@@ -48,15 +45,16 @@ class Watched(Protocol):
 class SessionPartition:
     """One partition of a session: what the client wants of it, and what it was last told."""
 
-    __slots__ = ("hosted", "sent_high_watermark", "sent_log_start", "session", "topic", "wanted")
+    __slots__ = ("index", "sent_high_watermark", "sent_log_start", "session", "topic", "wanted", "watches")
 
-    def __init__(self, session: "FetchSession", topic: str | bytes, wanted: Wanted) -> None:
+    def __init__(self, session: "FetchSession", topic: str | bytes, wanted: FetchPartition) -> None:
         self.session = session
         self.topic = topic
+        self.index = wanted[0]
         self.wanted = wanted
         self.sent_high_watermark = -1
         self.sent_log_start = -1
-        self.hosted: Watched | None = None  # where this entry waits for news, in the shell
+        self.watches: Watching | None = None  # where this entry waits for news, in the shell
 
     def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an answer without records, error or divergence would tell the client anything. It is then told."""
@@ -107,7 +105,7 @@ class FetchSession:
         self.dirty: dict[SessionPartition, None] = {}  # a dict for its order: first touched, first served
         self.parked: ParkedFetch | None = None  # the request that waits, if one does
 
-    def want(self, topic: str | bytes, wanted: Wanted) -> SessionPartition:
+    def want(self, topic: str | bytes, wanted: FetchPartition) -> SessionPartition:
         """Adds or updates a partition that the request names; it is dirty from then on."""
         key = (topic, wanted[0])
         entry = self.partitions.get(key)

@@ -6,7 +6,8 @@ nothing on either side.
 
 from typing import NamedTuple
 
-from ottla.broker.replication.decisions.fetch_session import FIRST_EPOCH, NO_SESSION, Wanted, next_epoch
+from ottla.broker.fetch_tuples import FetchPartition
+from ottla.broker.replication.decisions.fetch_session import FIRST_EPOCH, NO_SESSION, next_epoch
 from ottla.runtime.errors import ErrorCode
 
 Key = tuple[bytes, int]
@@ -24,7 +25,7 @@ class FetchPlan(NamedTuple):
 
     session_id: int
     epoch: int
-    partitions: dict[Key, Wanted]
+    partitions: dict[Key, FetchPartition]
     forgotten: list[Key]
 
 
@@ -38,7 +39,7 @@ class FollowerSession:
     __slots__ = ("_changed", "_epoch", "_forgotten", "_named_in", "_refused", "_session_id", "number", "partitions")
 
     def __init__(self) -> None:
-        self.partitions: dict[Key, Wanted] = {}
+        self.partitions: dict[Key, FetchPartition] = {}
         self.number = 0  # of the last request
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
@@ -65,7 +66,7 @@ class FollowerSession:
         """Whether the next request would say anything new."""
         return bool(self._changed or self._forgotten)
 
-    def put(self, key: Key, wanted: Wanted) -> None:
+    def put(self, key: Key, wanted: FetchPartition) -> None:
         """Fetch ``key`` with these from the next request on; one that moved goes to the tail, so that all get their turn."""
         if self.partitions.get(key) != wanted:
             self.partitions.pop(key, None)
@@ -96,7 +97,7 @@ class FollowerSession:
         self._forgotten.clear()
         return plan
 
-    def asked(self, key: Key, number: int) -> Wanted | None:
+    def asked(self, key: Key, number: int) -> FetchPartition | None:
         """What request ``number`` asked of ``key``; None if that is outdated by now."""
         if key in self._changed or self._named_in.get(key, number + 1) > number:
             return None

@@ -8,10 +8,11 @@ the leader that we have the records.
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
+from ottla.broker.fetch_tuples import INDEX, FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.follower import (
     Append,
     BeginAt,
@@ -44,6 +45,9 @@ FETCH_VERSION = 17
 NO_HIGH_WATERMARK = 2**63 - 1
 FIRST_BACKOFF_MS = 20
 CONNECT_TIMEOUT_MS = 2_000
+TOLD_LOG_START: Final = 4
+"""Where a `FetchPartition` has the follower's log start."""
+
 IN_FLIGHT_MAX = 2
 """One that waits at the leader for records, and one that tells of partitions that came meanwhile."""
 
@@ -258,7 +262,7 @@ class LeaderFetcher:
         self._backoff_ms = FIRST_BACKOFF_MS
         for topic_id, partitions in topics:
             for answer in partitions:
-                self._take(number, (topic_id, answer[0]), answer)
+                self._take(number, (topic_id, answer[INDEX]), answer)
         if alive or not self._in_flight:
             self._send()
 
@@ -268,7 +272,8 @@ class LeaderFetcher:
         if partition is None or asked is None or partition.follower is None:
             return
         follower = partition.follower
-        if not follower.expects(asked[2], asked[1]):
+        _, leader_epoch, offset, _, _, _, _, _ = asked
+        if not follower.expects(offset, leader_epoch):
             return
         _, error, high_watermark, _, log_start, _, _, records, parted, _, _ = answer
         log = partition.log
@@ -354,7 +359,7 @@ class LeaderFetcher:
     def _begins_elsewhere(self, key: Key, log_start_offset: int) -> bool:
         """Whether the leader has to hear where the log begins: somebody may wait for it (DeleteRecords)."""
         wanted = self._session.partitions.get(key)
-        return wanted is not None and wanted[4] != log_start_offset
+        return wanted is not None and wanted[TOLD_LOG_START] != log_start_offset
 
     def _sync_first(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         """To fetch from the new end would acknowledge what a power cut could take: the partition pauses until it is synced."""

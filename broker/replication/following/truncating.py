@@ -12,8 +12,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.ports import PartitionLog
 from ottla.log.directories.directory import DirectoryState
+from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.timers import LoopTimers
@@ -30,7 +30,7 @@ OnCut = Callable[[Exception | None], None]
 class _Cut(NamedTuple):
     """``restart``: nothing stays, and the log begins at the offset. That is several syncs, which are not put off."""
 
-    log: PartitionLog
+    log: Log
     offset: int
     restart: bool
     is_wanted: Callable[[], bool]
@@ -47,15 +47,15 @@ class Truncations:
     def __init__(self, timers: LoopTimers, durability: Durability) -> None:
         self._timers = timers
         self._durability = durability
-        self._waiting: dict[PartitionLog, _Cut] = {}
+        self._waiting: dict[Log, _Cut] = {}
         self._turn_left = SYNCED_PER_TURN
         self._planned = False
 
-    def cut(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], on_done: OnCut) -> None:
+    def cut(self, log: Log, offset: int, is_wanted: Callable[[], bool], on_done: OnCut) -> None:
         """As `Log.truncate_to`, now or soon, unless it is not wanted any more by then. Of one log the last one counts."""
         self._add(_Cut(log, offset, False, is_wanted, on_done))
 
-    def restart(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], on_done: OnCut) -> None:
+    def restart(self, log: Log, offset: int, is_wanted: Callable[[], bool], on_done: OnCut) -> None:
         """As `Log.truncate_fully_and_start_at`; otherwise as `cut`."""
         self._add(_Cut(log, offset, True, is_wanted, on_done))
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class OfflineReplicas:
-    """By (topic id, index) and by (topic name, index)."""
+    """The replicas that could not be hosted, by (topic id, index) and by (topic name, index)."""
 
     def __init__(self, host_again: Callable[[Key, bool], None], tell: Callable[[bytes, int, bytes], None]) -> None:
         """``host_again`` is given what `note` was told of the replica; ``tell`` tells the controller its directory."""

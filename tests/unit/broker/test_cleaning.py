@@ -124,6 +124,7 @@ class Bench:
             SystemClock(),
             self._start_worker,
             lambda partition, error: self.disk_errors.append(f"{partition}: {error}"),
+            lambda partition: None,
         )
         self.cleaning.start()
 

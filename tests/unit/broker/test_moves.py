@@ -16,7 +16,9 @@ def test_another_speed_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause of the old speed may be one of hours."""
     timers, slices = FakeTimers(), list[int]()
     monkeypatch.setattr(DirectoryMoves, "_advance", lambda _, move: slices.append(timers.now_ms()))
-    moves = DirectoryMoves(cast(Any, SimpleNamespace()), timers, lambda: 0, lambda partition: None, 1)
+    moves = DirectoryMoves(
+        cast(Any, SimpleNamespace()), timers, lambda: 0, lambda partition: None, lambda old, new: None, 1
+    )
     moves.set_speed(A_SECOND_EACH)  # with nothing under way
     moves.under_way[TopicPartition("t", 0)] = cast(Any, SimpleNamespace())
     moves._tick_soon()

@@ -62,6 +62,8 @@ class Bench:
             cast(Any, SimpleNamespace(call_later_ms=self._call_later)),
             MetadataImage(),
             lambda _, partitions: self.failed.extend(partitions),
+            lambda old, new: None,
+            lambda partition: None,
             cast(Any, None),
         )
 
@@ -77,7 +79,7 @@ class Bench:
             callback()
 
     def log(self, topic: str, config: LogConfig = COMPACTED, topic_id: bytes = TOPIC_ID) -> Log:
-        return cast(Log, self.storage.get_or_create(TopicPartition(topic, 0), config, topic_id))
+        return self.storage.get_or_create(TopicPartition(topic, 0), config, topic_id)
 
     def write(self, log: Log, producer_id: int = -1, timestamp: int = 0) -> None:
         batch = encode_batch(

@@ -11,7 +11,7 @@ from ottla.broker.handlers.routes import client_routes
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_events import PartitionEvents
+from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -44,7 +44,7 @@ class Bench:
         self.site.broker.timers = cast(Any, SimpleNamespace(call_later_ms=self._call_later, now_ms=None))
         self.site.routes = client_routes(self.site.broker)
         self.site.connect()
-        events = PartitionEvents(1, WakeQueue(self.loop), Durability(SyncLater()), lambda: 0, lambda *_: None)
+        events = PartitionServices(1, WakeQueue(self.loop), Durability(SyncLater()), lambda: 0, lambda *_: None)
         disk = SimulatedDisk(Platter.seeded(1))
         disk.make_directories("/data")
         name = TopicPartition(topic, 0)

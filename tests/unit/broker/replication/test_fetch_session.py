@@ -4,7 +4,8 @@ from itertools import count
 
 import pytest
 
-from ottla.broker.replication.decisions.fetch_session import EPOCH_MAX, FetchSession, SessionCache, Wanted, next_epoch
+from ottla.broker.fetch_tuples import FetchPartition
+from ottla.broker.replication.decisions.fetch_session import EPOCH_MAX, FetchSession, SessionCache, next_epoch
 from ottla.broker.replication.decisions.follower_session import FollowerSession
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -12,7 +13,7 @@ EVICTION_MS = 120_000
 TOPIC = b"t" * 16
 
 
-def wanted(index: int = 0, offset: int = 0) -> Wanted:
+def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
     return (index, -1, offset, -1, -1, 1 << 20, bytes(16), 0)
 
 

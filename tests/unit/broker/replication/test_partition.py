@@ -9,7 +9,7 @@ from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_events import PartitionEvents
+from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
@@ -27,7 +27,7 @@ NAME = TopicPartition("flights", 0)
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Partition]:
     loop = asyncio.new_event_loop()
     proposals: list[Proposal] = []
-    events = PartitionEvents(
+    events = PartitionServices(
         1, WakeQueue(loop), Durability(SyncLater()), lambda: 0, lambda _, proposal: proposals.append(proposal)
     )
     directory = str(tmp_path_factory.mktemp("logs") / str(NAME))

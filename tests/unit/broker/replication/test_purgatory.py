@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ottla.broker.replication.decisions.fetch_session import FetchSession
-from ottla.broker.replication.purgatory import ParkedProduce, WakeQueue
+from ottla.broker.replication.purgatory import ParkedRequest, WakeQueue
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import Timer, TimingWheel
 
@@ -17,7 +17,7 @@ class Desk:
     def __init__(self) -> None:
         self.wheel = TimingWheel(0)
         self.answers: list[list[int]] = []
-        self.parked = ParkedProduce(self.respond)
+        self.parked = ParkedRequest(self.respond)
 
     def respond(self, errors: Sequence[int]) -> None:
         self.answers.append(list(errors))

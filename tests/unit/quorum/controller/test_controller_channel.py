@@ -145,8 +145,7 @@ def test_only_the_leaders_broken_stream_is_told() -> None:
     async def main() -> None:
         told: list[None] = []
         quorum, transport = FakeQuorum(2), FakeTransport(*(FakeChannel(done) for _ in range(3)))
-        channel = ControllerChannel(quorum, transport, CONTROLLERS, None)
-        channel.on_broken = lambda: told.append(None)
+        channel = ControllerChannel(quorum, transport, CONTROLLERS, None, on_broken=lambda: told.append(None))
         await channel.call(allocate(), 1_000)
         transport.on_broken[1]()
         assert len(told) == 1

@@ -1,4 +1,4 @@
-"""What partitions report to the replica manager."""
+"""What all partitions of a broker work with."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
 
 
-class PartitionEvents:
-    """One for all partitions of a broker. Dictionaries are sets that keep their order."""
+class PartitionServices:
+    """Threads, timers and ways to the controller that a partition uses, and the lists in which it stands while a timer has to look at it.
+
+    Dictionaries are sets that keep their order.
+    """
 
     __slots__ = ("behind", "durability", "incomplete", "node_id", "now_ms", "on_proposal", "preparers", "wakes")
 
