@@ -109,7 +109,7 @@ class Broker:
             cluster_id=identity.cluster_id,
         )
         self._descriptors = host.descriptors
-        self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors))
+        self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors), host.loop_watch)
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
         self._work: asyncio.Task[None] | None = None

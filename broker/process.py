@@ -36,8 +36,10 @@ async def _serve(config: ServerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _end, ended, number.name)
     pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
-    server = Server(config, Host.real(), GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
+    host = Host.real()
+    server = Server(config, host, GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
     mine: list[str] = []
+    host.loop_watch.start()
     try:
         await server.start()
         # Only now is it sure that no other process runs on these directories, whose pid file this would be.
@@ -50,6 +52,7 @@ async def _serve(config: ServerConfig) -> None:
         logger.info("node %d stops: %s", config.node_id, reason)
     finally:
         await server.stop()
+        host.loop_watch.stop()
         for path in mine:
             _remove(path)
 

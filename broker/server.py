@@ -89,7 +89,7 @@ class Server:
         """Brings everything up. Raises SettingError, CheckpointError, LogDirectoryError, KafkaError or OSError with one line."""
         config, host = self.config, self._host
         identity = read_identity(host.disk, config)
-        timers = LoopTimers(asyncio.get_running_loop())
+        timers = LoopTimers(asyncio.get_running_loop(), host.loop_watch)
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
@@ -171,9 +171,7 @@ class Server:
         listener = self.config.metrics_listener
         if listener is None:
             return
-        scraper = Scraper(self.metrics.registry)
-        scraper.start()
-        self._metrics_server = MetricsServer(scraper)
+        self._metrics_server = MetricsServer(Scraper(self.metrics.registry))
         with naming_setting(f"{METRICS_LISTENER}={listener}"):
             port = await self._metrics_server.bind(listener)
         logger.info("metrics at http://%s/metrics", endpoints.Endpoint(listener.host or "localhost", port))

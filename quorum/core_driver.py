@@ -19,6 +19,7 @@ from ottla.quorum.raft.events import Event, Ticked
 from ottla.quorum.raft.instructions import Instruction
 from ottla.quorum.raft.membership import is_voter_change
 from ottla.runtime.clock_loop import loop_ms
+from ottla.runtime.loop_watch import LoopWatch
 
 _logger = logging.getLogger(__name__)
 
@@ -38,9 +39,12 @@ class GatheredAppends(Protocol):
 class CoreDriver:
     """From `start` until `stop`, or until it cannot go on. All methods belong on the event loop."""
 
-    def __init__(self, core: RaftCore, on_failure: Callable[[QuorumFailure], None]) -> None:
+    def __init__(
+        self, core: RaftCore, on_failure: Callable[[QuorumFailure], None], watch: LoopWatch | None = None
+    ) -> None:
         """``on_failure`` is told once, if ever."""
         self.core = core
+        self._watch = watch or LoopWatch()
         self.meters = QuorumMeters()
         self._on_failure = on_failure
         self._events: deque[Event] = deque()
@@ -81,6 +85,8 @@ class CoreDriver:
         """One event at a time; those that come up meanwhile follow."""
         if not self.goes_on:
             return
+        if not self._watch.is_open:
+            self._watch.begin()
         self._events.append(event)
         if self._handling:
             return
@@ -124,6 +130,8 @@ class CoreDriver:
         def run() -> None:
             if not self.goes_on:
                 return
+            if not self._watch.is_open:
+                self._watch.begin()
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - as in `handle`

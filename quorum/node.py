@@ -96,7 +96,7 @@ class QuorumNode:
         core = _recovered(settings, host.rng, log, self._snapshots, elections)
         self._state = state = core.state
         mark.begin(state.log.durable_end)
-        self._driver = driver = CoreDriver(core, self._failed)
+        self._driver = driver = CoreDriver(core, self._failed, host.loop_watch)
         self._taker = None if self._snapshots is None else self._snapshot_taker(self._snapshots)
         self._peers = Peers(transport, self._peer_broken)
         self.voter_changes = VoterChanges(state, self._peers, transport, driver.handle)

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from ottla.runtime.clock import Clock, SystemClock
 from ottla.runtime.descriptors import MANY, Descriptors, claim
 from ottla.runtime.disk import Disk
 from ottla.runtime.key_value import KeyValueStore
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.sync_later import SyncLater
 
@@ -17,7 +18,7 @@ from ottla.runtime.sync_later import SyncLater
 class Host:
     """What a node runs on. ``open_store`` opens or creates the key-value store in the file at a path.
 
-    ``descriptors``: how many it may have open, and for whom.
+    ``descriptors``: how many it may have open, and for whom. ``loop_watch`` sees nothing until somebody starts it.
     """
 
     clock: Clock
@@ -26,6 +27,7 @@ class Host:
     open_store: Callable[[str], KeyValueStore]
     sync_later: SyncLater
     descriptors: Descriptors = MANY
+    loop_watch: LoopWatch = field(default_factory=LoopWatch)
 
     @classmethod
     def real(cls) -> "Host":

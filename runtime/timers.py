@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from math import ceil, inf
 
 from ottla.runtime.clock_loop import loop_ms
+from ottla.runtime.loop_watch import LoopWatch
 
 _SLOT_BITS = 6
 _SLOTS = 1 << _SLOT_BITS
@@ -139,7 +140,8 @@ class TimingWheel:
 class LoopTimers:
     """A timing wheel on an event loop, with at most one `call_at` pending for all timers."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: AbstractEventLoop, watch: LoopWatch | None = None) -> None:
+        self.watch = watch or LoopWatch()
         self._loop = loop
         self._wheel = TimingWheel(loop_ms(loop))
         self._wake_ms: float = inf
@@ -163,6 +165,8 @@ class LoopTimers:
         self._handle = self._loop.call_at(deadline_ms / 1000, self._run_due)
 
     def _run_due(self) -> None:
+        if not self.watch.is_open:
+            self.watch.begin()
         self._handle = None
         self._wake_ms = -inf  # timers added by the callbacks need no wake-up of their own
         for timer in self._wheel.expire(loop_ms(self._loop)):

@@ -17,7 +17,8 @@ from ottla.quorum.controller.partition_counts import PartitionCounts
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.node import QuorumNode
 from ottla.runtime.host import Host
-from ottla.runtime.metrics import REGISTRY_METRICS, Metric, Registry, at_once, gauge
+from ottla.runtime.loop_watch import LoopWatch
+from ottla.runtime.metrics import REGISTRY_METRICS, Metric, Reading, Registry, at_once, gauge
 from ottla.runtime.settings.server import ServerConfig
 
 BROKER_STATES = {
@@ -31,6 +32,12 @@ BROKER_STATES = {
 }
 """Kafka's BrokerState: 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, 7 shutting down."""
 
+
+def _turns(watch: LoopWatch) -> Reading:
+    found = watch.turns.percentiles((0.99,))
+    return None if found is None else {("0.99",): found[0], ("1",): watch.longest_s}
+
+
 NODE_METRICS: tuple[Metric[ServerConfig], ...] = (
     gauge(
         "ottla_build_info",
@@ -39,6 +46,14 @@ NODE_METRICS: tuple[Metric[ServerConfig], ...] = (
         "version",
         "node",
         "roles",
+    ),
+)
+LOOP_METRICS: tuple[Metric[LoopWatch], ...] = (
+    gauge(
+        "ottla_loop_turn_seconds",
+        "How long turns of the event loop took in the last minute: 0.99 of them no longer than this, and all (quantile 1).",
+        _turns,
+        "quantile",
     ),
 )
 STATE_METRICS: tuple[Metric[Broker], ...] = (
@@ -61,7 +76,7 @@ class Area(NamedTuple):
 AREAS: tuple[Area, ...] = tuple(
     Area(title, who, metrics)  # type: ignore[arg-type]  # each is read from a look of its own type
     for title, who, metrics in (
-        ("Node", "every node", NODE_METRICS),
+        ("Node", "every node", NODE_METRICS + LOOP_METRICS),
         ("Quorum", "every node", quorum_metrics.METRICS),
         ("Controller", "controllers, active or not", controller_metrics.METRICS),
         ("Broker", "brokers", STATE_METRICS + quorum_metrics.BROKER_METRICS),
@@ -81,6 +96,7 @@ class NodeMetrics:
         self._config = config
         self._host = host
         self.registry.add(NODE_METRICS, at_once(lambda: config))
+        self.registry.add(LOOP_METRICS, at_once(lambda: host.loop_watch))
 
     def watch_quorum(self, node: QuorumNode) -> None:
         """Once it is started."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
-from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.metrics import Family, Metric, Registry, at_once, counter, gauge
 
 FRESH_S = 1.0
@@ -22,20 +21,11 @@ class Scraper:
     def __init__(self, registry: Registry) -> None:
         self.scrapes = 0
         self.busy_s = 0.0  # the loop's time for the last reading
-        self._watch = LoopWatch()
         self._registry = registry
         self._reading: asyncio.Task[list[Family]] | None = None
         self._bodies: dict[Render, asyncio.Task[bytes]] = {}
         self._stale_at = 0.0
         registry.add(METRICS, at_once(lambda: self))
-
-    def start(self) -> None:
-        """Looks after the loop from now on."""
-        self._watch.start()
-
-    @property
-    def turn_s(self) -> float:
-        return self._watch.longest_s
 
     async def body(self, render: Render) -> bytes:
         """The metrics as ``render`` writes them (on a thread)."""
@@ -75,7 +65,6 @@ class Scraper:
         return await asyncio.get_running_loop().run_in_executor(None, partial(render, families))
 
     async def close(self) -> None:
-        self._watch.stop()
         tasks = [*self._bodies.values(), *([self._reading] if self._reading is not None else [])]
         for task in tasks:
             task.cancel()
@@ -87,9 +76,4 @@ METRICS: tuple[Metric[Scraper], ...] = (
         "ottla_metrics_scrapes_total", "Readings of the metrics; one may serve several clients.", lambda s: s.scrapes
     ),
     gauge("ottla_metrics_gather_seconds", "The loop's time for the reading before this one.", lambda s: s.busy_s),
-    gauge(
-        "ottla_loop_turn_seconds",
-        "The longest that something due had to wait for its turn on the event loop, in the last one to two minutes; seen from 0.05 on.",
-        lambda s: s.turn_s,
-    ),
 )

@@ -57,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_in_flight_max",
         "_inbox",
         "_large",
+        "_loop_watch",
         "_on_lost",
         "_on_made",
         "_out",
@@ -104,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = ReceiveBuffer(pool)
         self._budget = pool.budget
         self._turn = turn or Turn()
+        self._loop_watch = self._turn.loop_watch
         self._queue: deque[RequestContext] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = self._held_bytes = self._unsent_bytes = 0
@@ -129,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.space()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if not self._loop_watch.is_open:
+            self._loop_watch.begin()
         inbox = self._inbox
         inbox.end = end = inbox.end + nbytes
         is_full = end == inbox.given

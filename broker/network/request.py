@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ottla.broker.network.response_errors import errors_in
+from ottla.broker.wire.apis import APIS
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.errors import WireError
 from ottla.runtime.disk import Buffer
@@ -54,6 +55,11 @@ class RequestContext:
         self.response: list[Buffer] | None = None
         self.response_bytes = 0
         self._close_callback: Callable[[], None] | None = None
+
+    def told(self) -> str:
+        """What the log calls it."""
+        name = APIS[self.api_key].name if self.api_key in APIS else self.api_key
+        return f"{name} v{self.version} of {self.connection.peer} ({self.client_id})"
 
     @property
     def answered(self) -> bool:

@@ -14,6 +14,7 @@ from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
 from ottla.broker.network.turn import Turn
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.seldom import Seldom
 
 logger = logging.getLogger(__name__)
@@ -41,11 +42,11 @@ class _Visitor:
 class NetworkServer:
     """Accepts clients on any number of listeners, within the limits, and closes those that fell silent."""
 
-    def __init__(self, limits: ServerLimits | None = None) -> None:
+    def __init__(self, limits: ServerLimits | None = None, loop_watch: LoopWatch | None = None) -> None:
         self.limits = limits or ServerLimits()
         self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
         self._pool = ReceivePool(self.budget)
-        self._turn = Turn()
+        self._turn = Turn(loop_watch=loop_watch)
         self._servers: list[asyncio.Server] = []
         self._visitors: dict[Connection, _Visitor] = {}
         self._per_address: dict[str, int] = {}

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.runtime.loop_watch import LoopWatch
+
 logger = logging.getLogger(__name__)
 
 
@@ -21,10 +23,13 @@ class Client(Protocol):
 class Turn:
     """One callback a turn of the loop, however many connections there are, and none where nobody left anything."""
 
-    __slots__ = ("_again", "_call_soon", "_is_planned")
+    __slots__ = ("_again", "_call_soon", "_is_planned", "loop_watch")
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object] | None = None) -> None:
+    def __init__(
+        self, call_soon: Callable[[Callable[[], None]], object] | None = None, loop_watch: LoopWatch | None = None
+    ) -> None:
         """``call_soon``: of the running loop by default."""
+        self.loop_watch = loop_watch or LoopWatch()
         self._call_soon = call_soon
         self._is_planned = False
         self._again: list[Client] = []
@@ -40,6 +45,8 @@ class Turn:
         (self._call_soon or asyncio.get_running_loop().call_soon)(self._end)
 
     def _end(self) -> None:
+        if not self.loop_watch.is_open:
+            self.loop_watch.begin()
         self._is_planned = False
         clients, self._again = self._again, []
         for client in clients:

@@ -34,6 +34,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         "_correlation_id",
         "_end",
         "_large_came",
+        "_loop_watch",
         "_on_lost",
         "_on_up",
         "_silent_looks",
@@ -55,6 +56,7 @@ class LeaderLink(asyncio.BufferedProtocol):
     ) -> None:
         self._client_id = client_id
         self._timers = timers
+        self._loop_watch = timers.watch
         self._stall_ms = stall_ms
         self._on_up = on_up
         self._on_lost = on_lost
@@ -100,6 +102,8 @@ class LeaderLink(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if not self._loop_watch.is_open:
+            self._loop_watch.begin()
         self._silent_looks = 0
         self._end += nbytes
         try:

@@ -1,42 +1,182 @@
-"""A turn of the loop that takes long is seen, whoever takes it and whenever one asks; and forgotten after a while."""
+"""Turns of the loop are timed whoever begins them, what held a long one is named, and all is forgotten after a minute."""
 
 import asyncio
+import logging
 import time
+from collections.abc import Awaitable, Callable
 
+import pytest
 import uvloop
 
-from ottla.runtime.loop_watch import INTERVAL_S, WINDOW_S, LoopWatch
+from ottla.runtime.loop_watch import INTERVAL_S, LATE_S, LoopWatch
+from ottla.runtime.recent import PAGE_S, PAGES
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
+from ottla.runtime.timers import LoopTimers
 
-BLOCKED_S = 0.2
+HELD_S = 0.02
 
 
-def test_a_blocked_loop_shows() -> None:
-    async def main() -> float:
-        watch = LoopWatch()
-        watch.start()
-        await asyncio.sleep(INTERVAL_S / 2)
-        time.sleep(BLOCKED_S)  # noqa: ASYNC251 - the very mistake that is to be seen
-        await asyncio.sleep(2 * INTERVAL_S)
-        watch.stop()
-        return watch.longest_s
+class ManualClock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def on_both_loops(program: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await program()
 
     for make_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            assert runner.run(main()) >= BLOCKED_S - INTERVAL_S
+            runner.run(main())
 
 
-def test_the_worst_of_the_last_minute_is_kept_and_not_longer_than_two() -> None:
-    async def program(loop: SimulationLoop) -> list[float]:
+async def turn() -> None:
+    """Until all that is put off by now has run."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_a_turn_is_timed_from_its_first_work_to_the_end_of_what_was_received() -> None:
+    async def program() -> None:
+        clock = ManualClock()
+        watch = LoopWatch(clock, stacks=False)
+        watch.start()
+        for _ in range(2):  # two connections have their bytes in one turn
+            if not watch.is_open:
+                watch.begin()
+            clock.now_s += 0.010
+        await turn()
+        assert watch.longest_s == pytest.approx(0.020)
+        assert not watch.is_open
+        watch.stop()
+
+    on_both_loops(program)
+
+
+def test_every_turn_counts_however_short() -> None:
+    async def program() -> None:
+        clock = ManualClock()
+        watch = LoopWatch(clock, stacks=False)
+        watch.start()
+        for number in range(100):
+            watch.begin()
+            clock.now_s += 0.000_050 if number else 0.003
+            await turn()
+        assert watch.turns.percentiles((0.5, 0.99, 1.0)) == pytest.approx([0.000_050, 0.000_050, 0.003], rel=0.02)
+        watch.stop()
+
+    on_both_loops(program)
+
+
+def test_the_turn_of_a_timer_is_timed() -> None:
+    async def program() -> None:
+        watch = LoopWatch(stacks=False)
+        watch.start()
+        timers = LoopTimers(asyncio.get_running_loop(), watch)
+        done = asyncio.Event()
+
+        def work() -> None:
+            time.sleep(HELD_S)
+            done.set()
+
+        timers.call_later_ms(1, work)
+        await done.wait()
+        await turn()
+        assert watch.longest_s >= HELD_S
+        watch.stop()
+
+    on_both_loops(program)
+
+
+def test_a_task_that_holds_the_loop_shows_by_what_is_late_for_it() -> None:
+    async def program() -> None:
+        watch = LoopWatch(stacks=False)
+        watch.start()
+        await asyncio.sleep(INTERVAL_S / 2)
+        time.sleep(4 * INTERVAL_S)  # noqa: ASYNC251 - the very mistake that is to be seen
+        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        assert watch.longest_s >= 3 * INTERVAL_S
+        watch.stop()
+
+    on_both_loops(program)
+
+
+def hold_the_loop() -> None:
+    time.sleep(LATE_S * 1.5)
+
+
+def test_what_held_a_long_turn_is_named_with_its_line_and_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    class Request:
+        def told(self) -> str:
+            return "Metadata v12 of 10.0.0.9:1234 (crowd)"
+
+    def handle(request: Request) -> None:
+        hold_the_loop()
+
+    async def program() -> None:
         watch = LoopWatch()
         watch.start()
-        watch._now = 0.3
+        watch.begin()
+        handle(Request())
+        await turn()
+        watch.stop()
+
+    caplog.set_level(logging.WARNING, "ottla.runtime.loop_watch")
+    on_both_loops(program)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith("A turn of the event loop took 15"), line
+        assert "test_loop_watch.py:" in line, line
+        assert " hold_the_loop" in line, line
+        assert line.endswith(", for Metadata v12 of 10.0.0.9:1234 (crowd)"), line
+
+
+def test_a_turn_that_is_not_long_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program() -> None:
+        clock = ManualClock()
+        watch = LoopWatch(clock, stacks=False)
+        watch.start()
+        watch.begin()
+        clock.now_s += LATE_S * 0.99
+        await turn()
+        watch.stop()
+
+    on_both_loops(program)
+    assert not caplog.records
+
+
+def test_who_does_not_watch_is_not_asked_to_begin_turns() -> None:
+    async def program() -> None:
+        watch = LoopWatch(stacks=False)
+        assert watch.is_open
+        watch.start()
+        watch.begin()
+        watch.stop()
+        await turn()
+        assert watch.is_open, "an end that came late opened the watch again"
+
+    on_both_loops(program)
+
+
+def test_in_a_simulation_turns_take_no_time_and_the_last_minute_passes() -> None:
+    async def program(loop: SimulationLoop) -> list[float]:
+        watch = LoopWatch(loop.time, stacks=False)
+        watch.start()
+        watch.begin()
+        await asyncio.sleep(1)
+        assert watch.turns.percentiles((1.0,)) == [0.0]
+        watch.turns.record(0.3)
         seen = []
-        for _ in range(3):
-            await asyncio.sleep(WINDOW_S - 1)
-            seen.append(round(watch.longest_s, 3))
+        for _ in range(PAGES + 1):
+            await asyncio.sleep(PAGE_S)
+            seen.append(watch.longest_s)
         watch.stop()
         return seen
 
-    assert simulate(program, 1) == [0.3, 0.3, 0.0]
+    assert simulate(program, 1) == [0.3] * (PAGES - 1) + [0.0, 0.0]
