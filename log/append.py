@@ -16,7 +16,7 @@ from ottla.log.config import LogConfig
 from ottla.log.producers.state import Origin
 from ottla.log.records import RecordError, read_end_marker
 from ottla.log.results import AppendInfo
-from ottla.log.segments.files import RELATIVE_OFFSET_MAX
+from ottla.log.segments.layout import RELATIVE_OFFSET_MAX
 from ottla.log.segments.segment import Segment
 from ottla.log.validation import recompress, target_codec, validate_follower_batches
 from ottla.runtime.disk import Buffer

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING
 
 from ottla.log import aborted, gaps, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
-from ottla.log.compaction.output import CLEANED_SUFFIX
-from ottla.log.compaction.swap import SWAP_SUFFIX, recover_swaps
+from ottla.log.compaction.swap import recover_swaps
 from ottla.log.directories import roots
 from ottla.log.directories.checkpoints import CheckpointError, read_epochs
 from ottla.log.errors import DamagedLogError
-from ottla.log.segments.files import DELETED, LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, base_offset_of, segment_size
+from ottla.log.segments.files import segment_size
 from ottla.log.segments.index import IndexCorruptError
+from ottla.log.segments.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    base_offset_of,
+    stem,
+)
 from ottla.log.segments.segment import Segment
 from ottla.log.segments.soundness import Expectation, sound_prefix
 from ottla.runtime.disk import Disk
@@ -74,11 +83,11 @@ def recover(
 def _sweep(disk: Disk, directory: str) -> list[str]:
     """Finishes or undoes what a crash interrupted; returns the names that remain."""
     names = disk.list_directory(directory)
-    interrupted = [name for name in names if name.endswith((DELETED, ".tmp", CLEANED_SUFFIX, SWAP_SUFFIX))]
+    interrupted = [name for name in names if name.endswith((DELETED_SUFFIX, ".tmp", CLEANED_SUFFIX, SWAP_SUFFIX))]
     if not interrupted:
         return names
     for name in interrupted:
-        if name.endswith((DELETED, ".tmp")):
+        if name.endswith((DELETED_SUFFIX, ".tmp")):
             disk.unlink(f"{directory}/{name}")
     if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in interrupted):
         recover_swaps(disk, directory)
@@ -92,10 +101,10 @@ def _read_topic_id(log: "Log", topic_id: bytes | None) -> None:
 def _sweep_orphans(log: "Log", names: list[str]) -> list[int]:
     """The base offsets of the segments, rising. Indexes without batches are removed."""
     bases = [base for name in names if (base := base_offset_of(name)) is not None]
-    stems = {name.removesuffix(LOG_SUFFIX): None for name in names if name.endswith(LOG_SUFFIX)}
+    numbers = {name.removesuffix(LOG_SUFFIX): None for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
-        stem, dot, suffix = name.partition(".")
-        if dot + suffix in SUFFIXES and stem not in stems:
+        number, dot, suffix = name.partition(".")
+        if dot + suffix in SUFFIXES and number not in numbers:
             log.disk.unlink(f"{log.directory}/{name}")
     return sorted(bases)
 
@@ -115,7 +124,11 @@ def _recover_segments(
     log.set_segments(
         [
             Segment(
-                log.files, log.directory, base, log.config, segment_size(log.disk, f"{log.directory}/{base:020d}.log")
+                log.files,
+                log.directory,
+                base,
+                log.config,
+                segment_size(log.disk, stem(log.directory, base) + LOG_SUFFIX),
             )
             for base in bases
         ]

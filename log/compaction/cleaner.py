@@ -7,10 +7,11 @@ Runs in a worker process (`ottla.log.compaction.worker`), or in place in the sim
 
 from ottla.log.compaction.job import CleaningJob, CleaningResult, Pace
 from ottla.log.compaction.mapping import Mapping
-from ottla.log.compaction.output import CLEANED_SUFFIX, CleanedSegment
+from ottla.log.compaction.output import CleanedSegment
 from ottla.log.compaction.plan import group_segments
 from ottla.log.compaction.rewriting import Rewriting
 from ottla.log.segments import transactions
+from ottla.log.segments.layout import CLEANED_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.disk import Disk
 
@@ -49,7 +50,7 @@ def _aborted_transactions(disk: Disk, directory: str) -> list[AbortedTransaction
     """Of all segments, the active one too: a transaction's marker may lie far behind its data."""
     found: list[AbortedTransaction] = []
     for name in disk.list_directory(directory):
-        if name.endswith(transactions.SUFFIX):
+        if name.endswith(TRANSACTION_INDEX_SUFFIX):
             path = f"{directory}/{name}"
             found.extend(transactions.decode(disk.read_bytes(path), path))
     return found

@@ -7,7 +7,7 @@ import msgspec
 from ottla.log.compaction.output import CleanedSegment
 from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
-from ottla.log.segments.files import LOG_SUFFIX
+from ottla.log.segments.layout import LOG_SUFFIX, stem
 
 Pace = Callable[[int], None]
 """Told the bytes read since the last call: it may wait (throttle), or raise to stop the cleaning."""
@@ -33,7 +33,7 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
 
     def path(self, segment: SegmentInfo) -> str:
         """Its batches."""
-        return f"{self.directory}/{segment.base_offset:020d}{LOG_SUFFIX}"
+        return stem(self.directory, segment.base_offset) + LOG_SUFFIX
 
 
 class CleaningResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,20 +1,23 @@
 """A segment being written by compaction: batches in, ``.cleaned`` files with their indexes out."""
 
-from struct import Struct
-
 import msgspec
 
 from ottla.log.segments import transactions
+from ottla.log.segments.layout import (
+    CLEANED_SUFFIX,
+    INDEX_ENTRY,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_ENTRY,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    stem,
+)
 from ottla.log.segments.transactions import AbortedTransaction
-from ottla.log.tools.dump import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from ottla.runtime.disk import Buffer, Disk
 
-CLEANED_SUFFIX = ".cleaned"
 FLUSH_BYTES = 1 << 20
 WRITE_BACK_BYTES = 8 << 20
-
-_INDEX_ENTRY = Struct(">ii")
-_TIME_INDEX_ENTRY = Struct(">qi")
 
 
 class CleanedSegment(msgspec.Struct, frozen=True):
@@ -31,7 +34,7 @@ class SegmentWriter:
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int) -> None:
         self._disk = disk
-        self._stem = f"{directory}/{base_offset:020d}"
+        self._stem = stem(directory, base_offset)
         self._base_offset = base_offset
         self._index_interval_bytes = index_interval_bytes
         self._file = disk.open(self._stem + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
@@ -50,7 +53,7 @@ class SegmentWriter:
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp, self._latest_offset = max_timestamp, last_offset
         if self._unindexed_bytes > self._index_interval_bytes:
-            self._index += _INDEX_ENTRY.pack(last_offset - self._base_offset, self.size_bytes)
+            self._index += INDEX_ENTRY.pack(last_offset - self._base_offset, self.size_bytes)
             self._note_time()
             self._unindexed_bytes = 0
         size = len(batch)
@@ -69,7 +72,7 @@ class SegmentWriter:
         self._write(INDEX_SUFFIX, bytes(self._index))
         self._write(TIME_INDEX_SUFFIX, bytes(self._time_index))
         if aborted:
-            self._write(transactions.SUFFIX, b"".join(map(transactions.encode, aborted)))
+            self._write(TRANSACTION_INDEX_SUFFIX, b"".join(map(transactions.encode, aborted)))
 
     def abandon(self) -> None:
         """Closes the file; the unfinished ``.cleaned`` files are removed by whoever starts the next cleaning or recovery."""
@@ -77,7 +80,7 @@ class SegmentWriter:
 
     def _note_time(self) -> None:
         if self.largest_timestamp > self._indexed_timestamp:
-            self._time_index += _TIME_INDEX_ENTRY.pack(self.largest_timestamp, self._latest_offset - self._base_offset)
+            self._time_index += TIME_INDEX_ENTRY.pack(self.largest_timestamp, self._latest_offset - self._base_offset)
             self._indexed_timestamp = self.largest_timestamp
 
     def _flush(self) -> None:

@@ -11,17 +11,24 @@ After a crash some of them may still be there, as they were: everything that mad
 """
 
 from ottla.log.batch import CorruptBatchError
-from ottla.log.compaction.output import CLEANED_SUFFIX, CleanedSegment
-from ottla.log.segments import transactions
+from ottla.log.compaction.output import CleanedSegment
+from ottla.log.segments.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    stem,
+)
 from ottla.log.segments.scan import scan_batches
-from ottla.log.tools.dump import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from ottla.runtime.disk import Disk
 
-SWAP_SUFFIX = ".swap"
-DELETED_SUFFIX = ".deleted"
-# The log last: that it has been renamed says that the others have.
-SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, transactions.SUFFIX, LOG_SUFFIX)
-_LOG_FIRST = SUFFIXES[::-1]
+_LOG_LAST = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
+"""That the log has been renamed says that the others have."""
+_LOG_FIRST = _LOG_LAST[::-1]
 """Of a segment without a namesake among the new: what is left without a log is nobody's."""
 
 
@@ -30,13 +37,13 @@ def swap_files(disk: Disk, directory: str, cleaned: CleanedSegment) -> list[str]
 
     Returns the paths to unlink later, after a sync of the directory.
     """
-    stem = _stem(directory, cleaned.base_offset)
-    for suffix in SUFFIXES:
-        _rename_if_there(disk, stem + suffix + CLEANED_SUFFIX, stem + suffix + SWAP_SUFFIX)
+    path = stem(directory, cleaned.base_offset)
+    for suffix in _LOG_LAST:
+        _rename_if_there(disk, path + suffix + CLEANED_SUFFIX, path + suffix + SWAP_SUFFIX)
     condemned: list[str] = []
     for base_offset in cleaned.replaced:
-        old = _stem(directory, base_offset)
-        for suffix in SUFFIXES if base_offset == cleaned.base_offset else _LOG_FIRST:
+        old = stem(directory, base_offset)
+        for suffix in _LOG_LAST if base_offset == cleaned.base_offset else _LOG_FIRST:
             if _rename_if_there(disk, old + suffix, old + suffix + DELETED_SUFFIX):
                 condemned.append(old + suffix + DELETED_SUFFIX)
     _finish(disk, directory, cleaned.base_offset)
@@ -59,25 +66,25 @@ def recover_swaps(disk: Disk, directory: str) -> None:
 
 
 def _recover_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    end_offset = _end_offset(disk, _stem(directory, base_offset) + LOG_SUFFIX + SWAP_SUFFIX, base_offset)
+    end_offset = _end_offset(disk, stem(directory, base_offset) + LOG_SUFFIX + SWAP_SUFFIX, base_offset)
     names = disk.list_directory(directory)
     logs = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX))
     if base_offset in logs:
         # An index whose log is gone is the new segment's own, renamed before the crash. So here too the log goes last.
-        _unlink(disk, directory, base_offset, SUFFIXES)
+        _unlink(disk, directory, base_offset, _LOG_LAST)
     for old in logs:
         if base_offset < old < end_offset:
             _unlink(disk, directory, old, _LOG_FIRST)
     for name in names:
-        stem, _, suffix = name.partition(".")
-        if f".{suffix}" in SUFFIXES and int(stem) > base_offset and int(stem) not in logs:
+        number, _, suffix = name.partition(".")
+        if f".{suffix}" in SUFFIXES and int(number) > base_offset and int(number) not in logs:
             _unlink_if_there(disk, f"{directory}/{name}")  # its log was condemned before the crash
     _finish(disk, directory, base_offset)
 
 
 def _unlink(disk: Disk, directory: str, base_offset: int, suffixes: tuple[str, ...]) -> None:
     for suffix in suffixes:
-        _unlink_if_there(disk, _stem(directory, base_offset) + suffix)
+        _unlink_if_there(disk, stem(directory, base_offset) + suffix)
 
 
 def _unlink_if_there(disk: Disk, path: str) -> None:
@@ -100,9 +107,9 @@ def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
 
 
 def _finish(disk: Disk, directory: str, base_offset: int) -> None:
-    stem = _stem(directory, base_offset)
-    for suffix in SUFFIXES:
-        _rename_if_there(disk, stem + suffix + SWAP_SUFFIX, stem + suffix)
+    path = stem(directory, base_offset)
+    for suffix in _LOG_LAST:
+        _rename_if_there(disk, path + suffix + SWAP_SUFFIX, path + suffix)
 
 
 def _rename_if_there(disk: Disk, source: str, target: str) -> bool:
@@ -110,7 +117,3 @@ def _rename_if_there(disk: Disk, source: str, target: str) -> bool:
         return False
     disk.rename(source, target)
     return True
-
-
-def _stem(directory: str, base_offset: int) -> str:
-    return f"{directory}/{base_offset:020d}"

@@ -10,7 +10,8 @@ from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.owned_offsets import OwnedOffsets, read_owned
 from ottla.log.errors import StorageError
 from ottla.log.names import TopicPartition
-from ottla.log.segments.files import base_offset_of, segment_size
+from ottla.log.segments.files import segment_size
+from ottla.log.segments.layout import base_offset_of
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.identifiers import id_to_text
 

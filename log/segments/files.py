@@ -11,23 +11,26 @@ from ottla.log.errors import NO_ROOM, NOT_THE_DISK
 from ottla.log.segments.index import (
     ENTRIES_PER_WRITE,
     OFFSET_ENTRY_BYTES,
-    OFFSET_SUFFIX,
     TIME_ENTRY_BYTES,
-    TIME_SUFFIX,
     IndexCorruptError,
     OffsetIndex,
     TimeIndex,
 )
+from ottla.log.segments.layout import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    stem,
+)
 from ottla.log.segments.open_files import CachedFile, OpenFiles
 from ottla.log.segments.scan import scan_batches
-from ottla.log.segments.transactions import SUFFIX as TRANSACTIONS_SUFFIX
 from ottla.log.segments.transactions import TransactionIndex
 from ottla.runtime.disk import Disk
 
-LOG_SUFFIX = ".log"
-SUFFIXES = (LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, TRANSACTIONS_SUFFIX)
-DELETED = ".deleted"
-RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
 UNKNOWN = -2  # the largest timestamp of a segment found on disk: its time index was not read yet
 
@@ -62,7 +65,7 @@ class SegmentFiles:
         self.disk = files.disk
         self._files = files
         self.base_offset = base_offset
-        self._stem = f"{directory}/{base_offset:020d}"
+        self._stem = stem(directory, base_offset)
         self.handle = CachedFile(files, self._stem + LOG_SUFFIX)
         self.size = size
         self.max_timestamp = UNKNOWN if size else NO_TIMESTAMP
@@ -88,11 +91,11 @@ class SegmentFiles:
 
     def create_files(self) -> None:
         """Creates the empty segment on disk. Names are durable after a sync of the directory."""
-        index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
+        index, times = OffsetIndex(self._stem + INDEX_SUFFIX), TimeIndex(self._stem + TIME_INDEX_SUFFIX)
         index.clear(self.disk)
         times.clear(self.disk)
-        if self.disk.exists(self._stem + TRANSACTIONS_SUFFIX):
-            self.disk.unlink(self._stem + TRANSACTIONS_SUFFIX)
+        if self.disk.exists(self._stem + TRANSACTION_INDEX_SUFFIX):
+            self.disk.unlink(self._stem + TRANSACTION_INDEX_SUFFIX)
         self._create_log()
         self._offset_index, self._time_index = index, times
 
@@ -117,8 +120,8 @@ class SegmentFiles:
         condemned = []
         for suffix in SUFFIXES:
             if self.disk.exists(self._stem + suffix):
-                self.disk.rename(self._stem + suffix, self._stem + suffix + DELETED)
-                condemned.append(self._stem + suffix + DELETED)
+                self.disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
+                condemned.append(self._stem + suffix + DELETED_SUFFIX)
         return condemned
 
     def unlink(self) -> None:
@@ -145,7 +148,7 @@ class SegmentFiles:
 
     def transactions(self) -> TransactionIndex:
         if self._transactions is None:
-            self._transactions = TransactionIndex(self.disk, self._stem + TRANSACTIONS_SUFFIX)
+            self._transactions = TransactionIndex(self.disk, self._stem + TRANSACTION_INDEX_SUFFIX)
         return self._transactions
 
     def index_bytes(self) -> tuple[int, int]:
@@ -153,7 +156,7 @@ class SegmentFiles:
         return OFFSET_ENTRY_BYTES * len(self.offset_index().offsets), TIME_ENTRY_BYTES * len(self.time_index().offsets)
 
     def _load_indexes(self) -> None:
-        index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
+        index, times = OffsetIndex(self._stem + INDEX_SUFFIX), TimeIndex(self._stem + TIME_INDEX_SUFFIX)
         try:
             index.load(self.disk, self.size)
             times.load(self.disk, RELATIVE_OFFSET_MAX + 1)
@@ -190,7 +193,7 @@ class SegmentFiles:
         self.sync_indexes()
 
     def clear_indexes(self) -> None:
-        index, times = OffsetIndex(self._stem + OFFSET_SUFFIX), TimeIndex(self._stem + TIME_SUFFIX)
+        index, times = OffsetIndex(self._stem + INDEX_SUFFIX), TimeIndex(self._stem + TIME_INDEX_SUFFIX)
         for cut in (index.clear(self.disk), times.clear(self.disk)):
             self.indexes_cut = self.indexes_cut or cut
         self._offset_index, self._time_index = index, times
@@ -244,19 +247,13 @@ class SegmentFiles:
     def sync_indexes(self) -> None:
         """Makes the index files durable: one that lost its end in a crash could not be told from a whole one."""
         self._write_indexes()
-        for suffix in (OFFSET_SUFFIX, TIME_SUFFIX):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             file = self.disk.open(self._stem + suffix, create=True)
             try:
                 file.sync()
             finally:
                 file.close()
         self.indexes_cut = False
-
-
-def base_offset_of(name: str) -> int | None:
-    """The base offset in the name of a ``.log`` file; None for another name."""
-    stem = name.removesuffix(LOG_SUFFIX)
-    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
 
 
 def segment_size(disk: Disk, path: str) -> int:

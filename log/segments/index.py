@@ -1,8 +1,7 @@
 """The two sparse indexes of a segment, byte for byte Kafka's: by offset and by time.
 
-An entry is added for about every ``index.interval.bytes`` of data. Offset index, 8 bytes: the last offset of a batch, relative
-to the segment's base offset (int32), and where that batch begins (int32). Time index, 12 bytes: the largest timestamp so far
-(int64) and the last offset, relative, of the batch that holds it (int32). Both only rise.
+An entry is added for about every ``index.interval.bytes`` of data (`ottla.log.segments.layout` has what one holds). Both only
+rise.
 
 Entries live in flat arrays while their segment is in use, and are written in small chunks. An index is checked when it is loaded
 and each entry again when it is used; what is wrong is rebuilt from the segment.
@@ -12,18 +11,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 from operator import lt
-from struct import Struct
 
+from ottla.log.segments.layout import INDEX_ENTRY, RELATIVE_OFFSET_MAX, TIME_INDEX_ENTRY
 from ottla.runtime.disk import Disk
 
-OFFSET_SUFFIX = ".index"
-TIME_SUFFIX = ".timeindex"
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
+OFFSET_ENTRY_BYTES = INDEX_ENTRY.size
+TIME_ENTRY_BYTES = TIME_INDEX_ENTRY.size
 ENTRIES_PER_WRITE = 64
-
-_TIME_ENTRY = Struct(">qi")
-_RELATIVE_MAX = 2**31 - 1
 
 
 class IndexCorruptError(Exception):
@@ -52,7 +46,7 @@ class OffsetIndex:
         zeros = len(positions) > 0 and positions[0] == 0  # no entry is for the first batch
         if zeros or not _rising(offsets) or not _rising(positions) or (positions and positions[-1] >= size):
             raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's {size} bytes")
-        if offsets and offsets[-1] > _RELATIVE_MAX:
+        if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
             raise IndexCorruptError(f"{self.path}: negative offset")
         self.offsets, self.positions, self._written = offsets, positions, len(offsets)
 
@@ -116,7 +110,7 @@ class TimeIndex:
         if len(data) % TIME_ENTRY_BYTES:
             raise IndexCorruptError(f"{self.path}: {len(data)} bytes are no whole entries")
         timestamps, offsets = array("q"), array("I")
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+        for timestamp, offset in TIME_INDEX_ENTRY.iter_unpack(data):
             if offset < 0:
                 raise IndexCorruptError(f"{self.path}: negative offset")
             timestamps.append(timestamp)
@@ -158,7 +152,7 @@ class TimeIndex:
         entries = zip(
             islice(self.timestamps, self._written, None), islice(self.offsets, self._written, None), strict=True
         )
-        data = b"".join(_TIME_ENTRY.pack(*entry) for entry in entries)
+        data = b"".join(TIME_INDEX_ENTRY.pack(*entry) for entry in entries)
         _write_at(disk, self.path, data, self._written * TIME_ENTRY_BYTES)
         self._written += count
 

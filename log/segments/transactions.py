@@ -11,7 +11,6 @@ from ottla.log.errors import NO_ROOM, NOT_THE_DISK
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-SUFFIX = ".txnindex"
 VERSION = 0
 
 _ENTRY = Struct(">hqqqq")

@@ -5,7 +5,6 @@ owns the directory should be stopped. A file that breaks off yields a `Damage` r
 """
 
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Any
 
 import msgspec
@@ -18,16 +17,18 @@ from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.producers.entry import add_to_sequence
 from ottla.log.records import DECOMPRESSED_BYTES_MAX, ControlType, Record, control_type_of, decode_records
 from ottla.log.segments import transactions
+from ottla.log.segments.layout import (
+    INDEX_ENTRY,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_ENTRY,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 from ottla.log.segments.scan import scan_batches
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import id_to_text
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-INDEX_ENTRY = Struct(">ii")
-TIME_INDEX_ENTRY = Struct(">qi")
 
 Decode = Callable[[Record], Any]
 """Makes a record of a known topic readable; what it returns stands in `RecordRow.decoded`."""
@@ -310,7 +311,7 @@ def _guarded(rows: Iterator[Row], path: str) -> Iterator[Row]:
 _BY_SUFFIX: dict[str, Callable[[Disk, str], Iterator[Row]]] = {
     INDEX_SUFFIX: _dump_index,
     TIME_INDEX_SUFFIX: _dump_time_index,
-    transactions.SUFFIX: _dump_transactions,
+    TRANSACTION_INDEX_SUFFIX: _dump_transactions,
     producer_snapshot.SUFFIX: _dump_snapshot,
     checkpoints.LEADER_EPOCHS: _dump_epochs,
     "-offset-checkpoint": _dump_offsets,

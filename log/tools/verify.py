@@ -17,13 +17,16 @@ from ottla.log.epochs import LeaderEpochCache
 from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.records import decode_records
 from ottla.log.segments import transactions
-from ottla.log.segments.scan import scan_batches
-from ottla.log.tools.dump import (
+from ottla.log.segments.layout import (
     INDEX_ENTRY,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_ENTRY,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from ottla.log.segments.scan import scan_batches
+from ottla.log.tools.dump import (
     base_offset_of,
     index_entries,
     time_index_entries,
@@ -224,7 +227,7 @@ class _SegmentCheck:
             yield Finding(path, -1, False, "was not closed: it ends in zeros")
 
     def _transactions(self) -> Iterator[Finding]:
-        path = self._stem + transactions.SUFFIX
+        path = self._stem + TRANSACTION_INDEX_SUFFIX
         if not self._disk.exists(path):
             return
         try:
@@ -255,7 +258,7 @@ def _epochs(disk: Disk, directory: str, findings: list[Finding]) -> LeaderEpochC
 def _orphans(directory: str, names: list[str], stems: list[str]) -> Iterator[Finding]:
     for name in names:
         stem, _, suffix = name.partition(".")
-        if f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, transactions.SUFFIX) and stem not in stems:
+        if f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX) and stem not in stems:
             yield Finding(f"{directory}/{name}", -1, True, "belongs to no segment")
         elif suffix.endswith(("deleted", "swap", "cleaned")):
             yield Finding(f"{directory}/{name}", -1, False, "is left over from a deletion or a compaction")
