@@ -1,168 +1,127 @@
-"""The processes of a cluster on this machine: their directories, configuration, start and stop."""
+"""The processes of a cluster on this machine: where they are, that they can start, their start and stop."""
 
 import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ottla.cli.failures import CommandError
+from ottla.cli.local_node import BOTH_ROLES, LocalNode
 from ottla.cli.storage import format_directories, new_cluster_id
 from ottla.runtime.settings.properties import parse_properties
-from ottla.runtime.settings.server import METRICS_LISTENER
+from ottla.runtime.settings.server import ServerConfig
 
-CONTROLLER_PORT_OFFSET = 1000
-METRICS_PORT_OFFSET = 2000
+DEFAULT_HOME = Path("ottla-data")
+REPLICAS_MAX = 3
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
 
 
-class LocalNode:
-    """One node's directory and process."""
+class Shape(NamedTuple):
+    """How many nodes of which role. Brokers are numbered first, so that clients find one on the first port."""
 
-    def __init__(self, home: Path, node_id: int, port: int) -> None:
-        self.home = home / f"node-{node_id}"
-        self.node_id = node_id
-        self.port = port
-        self.process: subprocess.Popen[bytes] | None = None
+    both: int = 0
+    only_brokers: int = 0
+    only_controllers: int = 0
 
-    @property
-    def properties(self) -> Path:
-        return self.home / "server.properties"
+    def nodes(self, home: Path, port: int) -> list[LocalNode]:
+        return [LocalNode(home, number, port + number - 1) for number in range(1, sum(self) + 1)]
 
-    @property
-    def log_file(self) -> Path:
-        return self.home / "server.log"
+    def roles(self, node_id: int) -> tuple[str, ...]:
+        if node_id <= self.both:
+            return BOTH_ROLES
+        return ("broker",) if node_id <= self.both + self.only_brokers else ("controller",)
 
-    @property
-    def pid_file(self) -> Path:
-        return self.home / "pid"
+    def brokers(self, nodes: Sequence[LocalNode]) -> list[LocalNode]:
+        return [node for node in nodes if "broker" in self.roles(node.node_id)]
 
-    @property
-    def ready_file(self) -> Path:
-        return self.home / "ready"
-
-    @property
-    def controller_port(self) -> int:
-        return self.port + CONTROLLER_PORT_OFFSET
-
-    @property
-    def metrics_port(self) -> int:
-        return self.port + METRICS_PORT_OFFSET
-
-    @property
-    def metrics_listener(self) -> str:
-        """As its server.properties has it, which may be a person's; empty if it has none."""
-        texts = parse_properties(self.properties.read_text(encoding="utf-8"), str(self.properties))
-        return texts.get(METRICS_LISTENER, "")
-
-    def write_properties(self, quorum: str, replicas: int) -> None:
-        """Writes server.properties unless the person has one there already: theirs is kept. ``quorum``: the setting that
-        tells the node of the others."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        if self.properties.exists():
-            return
-        home = self.home.resolve()
-        self.properties.write_text(
-            f"""# Written by `ottla up`; yours to change.
-process.roles=broker,controller
-node.id={self.node_id}
-listeners=PLAINTEXT://localhost:{self.port},CONTROLLER://localhost:{self.controller_port}
-advertised.listeners=PLAINTEXT://localhost:{self.port}
-controller.listener.names=CONTROLLER
-{quorum}
-log.dirs={home / "data"}
-default.replication.factor={replicas}
-min.insync.replicas={2 if replicas > 2 else 1}
-ottla.metrics.listener=localhost:{self.metrics_port}
-ottla.pid.file={home / "pid"}
-ottla.ready.file={home / "ready"}
-ottla.log.file={home / "server.log"}
-""",
-            encoding="utf-8",
-        )
-
-    def start(self) -> None:
-        self.ready_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "ottla.cli.main", "server", "start", "--config", str(self.properties)]
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def pid(self) -> int | None:
-        """The process that runs (or last ran) on this directory, whoever started it."""
-        if self.process and self.process.poll() is None:
-            return self.process.pid  # also while it starts, when the file may still be of the one before
-        try:
-            return int(self.pid_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return self.process.pid if self.process else None
-
-    def alive_pid(self) -> int | None:
-        self.reap()
-        pid = self.pid()
-        return pid if pid is not None and _is_running(pid) else None
-
-    def has_exited(self) -> bool:
-        """Whether the child we started (if we did) was collected."""
-        return self.process is None or self.process.poll() is not None
-
-    def reap(self) -> None:
-        """Collects our own child if it has ended, so that a dead one does not look alive."""
-        if self.process:
-            self.process.poll()
-
-    def how_it_ended(self) -> str:
-        code = self.process.returncode if self.process else None
-        if code is None or code == 0:
-            return "ended"  # it was asked to, or is not this process's child
-        return f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-    def last_log_line(self) -> str:
-        with contextlib.suppress(OSError):
-            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-            return lines[-1] if lines else ""
-        return ""
+    def voters(self, nodes: Sequence[LocalNode]) -> str:
+        """As controller.quorum.voters has them."""
+        controllers = [node for node in nodes if "controller" in self.roles(node.node_id)]
+        return ",".join(f"{node.node_id}@localhost:{node.controller_port}" for node in controllers)
 
 
 class LocalCluster:
     """Nodes 1..N under one home directory."""
 
-    def __init__(self, home: Path, nodes: list[LocalNode], cluster_id: str) -> None:
+    def __init__(self, home: Path, nodes: list[LocalNode], shape: Shape, cluster_id: str) -> None:
         self.home = home
         self.nodes = nodes
+        self._shape = shape
         self.cluster_id = cluster_id
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"localhost:{node.port}" for node in self.nodes)
+        return ",".join(f"localhost:{node.port}" for node in self.brokers)
+
+    @property
+    def brokers(self) -> list[LocalNode]:
+        return self._shape.brokers(self.nodes)
 
     @property
     def metrics_listeners(self) -> list[str]:
         return [node.metrics_listener for node in self.nodes if node.metrics_listener]
 
     @classmethod
-    def prepare(cls, home: Path, count: int, port: int) -> "LocalCluster":
-        """Directories, configuration and format of every node. Raises CommandError where a start cannot work."""
-        nodes = [LocalNode(home, number, port + number - 1) for number in range(1, count + 1)]
-        _refuse_another_shape(home, nodes)
+    def prepare(
+        cls, home: Path, shape: Shape, port: int, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> "LocalCluster":
+        """Directories, configuration and format of every node. Raises CommandError where a start cannot work, SettingError
+        where a node could not have these ``settings``; nothing is written then."""
+        nodes = shape.nodes(home, port)
+        replicas = min(len(shape.brokers(nodes)), REPLICAS_MAX)
+        quorum = {"controller.quorum.voters": shape.voters(nodes)}
+        texts = {node.node_id: node.texts(quorum, replicas, shape.roles(node.node_id)) for node in nodes}
+        for node in nodes:
+            ServerConfig({**texts[node.node_id], **settings}, "--set")
+        _refuse_another_shape(home, nodes, shape)
         for node in nodes:
             if node.alive_pid() is not None:
                 raise CommandError(
-                    f"{home} is in use: node {node.node_id} runs as pid {node.pid()}; stop it, or give another --dir"
+                    f"{home} is in use: node {node.node_id} runs as pid {node.pid()}; stop it (`{stop_command(home)}`), "
+                    "or give another --dir"
                 )
-            for taken in (node.port, node.controller_port, node.metrics_port):
-                _refuse_taken_port(taken)
-        voters = ",".join(f"{node.node_id}@localhost:{node.controller_port}" for node in nodes)
+            for port_of_it in node.ports(shape.roles(node.node_id)):
+                _refuse_taken_port(port_of_it)
         cluster_id = _cluster_id(home)
         for node in nodes:
-            node.write_properties(f"controller.quorum.voters={voters}", min(count, 3))
+            node.write_properties(texts[node.node_id])
+            node.set(settings)
             format_directories(node.properties, cluster_id, ignore_formatted=True)
-        return cls(home, nodes, cluster_id)
+        return cls(home, nodes, shape, cluster_id)
+
+    @classmethod
+    def running(cls, home: Path, shape: Shape, port: int) -> "LocalCluster | None":
+        """The cluster of this shape if all of its nodes run already and serve."""
+        nodes = shape.nodes(home, port)
+        if not all(node.alive_pid() is not None and node.ready_file.exists() for node in nodes):
+            return None
+        _refuse_another_shape(home, nodes, shape)
+        return cls(home, nodes, shape, _cluster_id(home))
+
+    @classmethod
+    def found(cls, home: Path) -> "LocalCluster":
+        """Whatever nodes lie there, to stop them. Raises CommandError when there are none."""
+        names = (each.name.removeprefix("node-") for each in home.glob("node-*"))
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+        if not numbers:
+            raise CommandError(f"{home} holds no nodes: give the --dir that `ottla up` was given")
+        return cls(home, [LocalNode(home, number, 0) for number in numbers], Shape(both=len(numbers)), "")
+
+    def refuse_other_settings(self, settings: Mapping[str, str]) -> None:
+        """Raises CommandError when the nodes, which run, were started without one of these."""
+        for node in self.nodes:
+            for name, text in settings.items():
+                if node.has(name) != text:
+                    raise CommandError(
+                        f"--set {name}={text} takes effect at a start, and node {node.node_id} runs: "
+                        f"`{stop_command(self.home)}` first"
+                    )
 
     def start(self) -> None:
         for node in self.nodes:
@@ -199,19 +158,37 @@ class LocalCluster:
         return left
 
 
-def _refuse_another_shape(home: Path, nodes: list[LocalNode]) -> None:
-    """A directory of another number of nodes has voters of its own: it cannot simply be started as this one."""
+def stop_command(home: Path) -> str:
+    """What a person types to stop the nodes."""
+    return "ottla down" if home == DEFAULT_HOME else f"ottla down --dir {home}"
+
+
+def _refuse_another_shape(home: Path, nodes: Sequence[LocalNode], shape: Shape) -> None:
+    """A directory of other nodes has voters of its own: it cannot simply be started as this one."""
     there = sorted(each.name for each in home.glob("node-*")) if home.exists() else []
-    wanted = [node.home.name for node in nodes]
+    wanted = sorted(node.home.name for node in nodes)
     if there and there != wanted:
         raise CommandError(
-            f"{home} holds {len(there)} nodes, not {len(wanted)}: use --nodes {len(there)}, or another --dir"
+            f"{home} holds {len(there)} nodes, not {len(wanted)}: use the options it was made with, or another --dir"
         )
     for node in nodes:
-        if node.properties.exists() and f"localhost:{node.port}" not in node.properties.read_text(encoding="utf-8"):
-            raise CommandError(
-                f"{node.properties} does not listen on port {node.port}: use the --port it was made with, or another --dir"
-            )
+        if node.properties.exists():
+            _refuse_another_node(node, shape.roles(node.node_id))
+
+
+def _refuse_another_node(node: LocalNode, roles: tuple[str, ...]) -> None:
+    texts = parse_properties(node.properties.read_text(encoding="utf-8"), str(node.properties))
+    has = {role.strip() for role in texts.get("process.roles", "").split(",")}
+    if has != set(roles):
+        raise CommandError(
+            f"{node.properties} is of a {' and '.join(sorted(has))}, not of a {' and '.join(roles)}: "
+            "use the options it was made with, or another --dir"
+        )
+    port = node.port if "broker" in roles else node.controller_port
+    if f"localhost:{port}" not in texts.get("listeners", ""):
+        raise CommandError(
+            f"{node.properties} does not listen on port {port}: use the --port it was made with, or another --dir"
+        )
 
 
 def _refuse_taken_port(port: int) -> None:
@@ -232,13 +209,3 @@ def _cluster_id(home: Path) -> str:
         except OSError as error:
             raise CommandError(f"cannot write to {home}: {error.strerror}; give a --dir that can be written") from error
     return path.read_text(encoding="utf-8").strip()
-
-
-def _is_running(pid: int) -> bool:
-    """Whether the process is a node (``ottla server start``): a pid in a file left behind may be another program's by now."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return b"start" in command and stat.rpartition(")")[2].split()[0] != "Z"

@@ -13,6 +13,7 @@ from ottla import __version__
 # command: (module, attribute, one line of help); help is listed without importing the modules: an answer within 150 ms.
 COMMANDS = {
     "up": ("ottla.cli.up", "up", "Start a cluster of N nodes on this machine and keep it up."),
+    "down": ("ottla.cli.up", "down", "Stop the nodes that `ottla up --detach` started."),
     "server": ("ottla.cli.server", "server", "Run one node from its server.properties."),
     "storage": ("ottla.cli.storage", "storage", "Format and inspect a node's directories."),
     "topics": ("ottla.cli.topics", "topics", "Create, list, describe and delete topics."),

@@ -15,7 +15,8 @@ from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
 from ottla.cli.initial_controllers import InitialControllers
-from ottla.cli.local_cluster import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalCluster, LocalNode
+from ottla.cli.local_cluster import LocalCluster, Shape
+from ottla.cli.local_node import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalNode
 from ottla.cli.storage import format_directories
 from ottla.testing import ports
 
@@ -27,10 +28,7 @@ class ProcessCluster:
         """``settings`` are added to every node's server.properties."""
         self._own_home = home is None
         self.home = home or Path(tempfile.mkdtemp(prefix="ottla-test-"))
-        self._cluster = LocalCluster.prepare(self.home, nodes, free_port_block(nodes))
-        for node in self._cluster.nodes:
-            lines = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
-            node.properties.write_text(node.properties.read_text(encoding="utf-8") + lines, encoding="utf-8")
+        self._cluster = LocalCluster.prepare(self.home, Shape(both=nodes), free_port_block(nodes), settings or {})
 
     @property
     def bootstrap_servers(self) -> str:
@@ -87,8 +85,8 @@ class ProcessCluster:
         """One more node, which follows the quorum without a vote; returns when it takes requests."""
         node = LocalNode(self.home, len(self.nodes) + 1, free_port_block(1))
         controllers = ",".join(f"localhost:{each.controller_port}" for each in self.nodes)
-        texts = {"controller.quorum.bootstrap.servers": controllers, **(settings or {})}
-        node.write_properties("\n".join(f"{name}={value}" for name, value in texts.items()), min(len(self.nodes), 3))
+        quorum = {"controller.quorum.bootstrap.servers": controllers}
+        node.write_properties(node.texts(quorum, min(len(self.nodes), 3)) | (settings or {}))
         self.format(node, InitialControllers(none=True))
         self.nodes.append(node)
         self.start(node.node_id)

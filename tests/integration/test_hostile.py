@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
 
 TOPIC = "kept"

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from ottla.cli.client import Client
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.testing.processes import ProcessCluster, wait_for
 
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "metadata.max.retention.bytes": "1"}

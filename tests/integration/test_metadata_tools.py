@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.testing.processes import ProcessCluster, wait_for
 
 VICTIM = 2

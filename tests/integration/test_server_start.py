@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.cli.storage import format_directories, new_cluster_id
 from ottla.testing.processes import free_port_block
 
@@ -16,7 +16,7 @@ from ottla.testing.processes import free_port_block
 @pytest.fixture
 def node(tmp_path: Path) -> LocalNode:
     found = LocalNode(tmp_path, 1, free_port_block(1))
-    found.write_properties(f"controller.quorum.voters=1@localhost:{found.controller_port}", 1)
+    found.write_properties(found.texts({"controller.quorum.voters": f"1@localhost:{found.controller_port}"}, 1))
     format_directories(found.properties, new_cluster_id(), ignore_formatted=False)
     return found
 

@@ -1,5 +1,6 @@
 """`ottla up` as a person uses it: twice, in another shape, with nodes that die and come back, and its end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.testing.processes import free_port_block, wait_for
 
 STOP_MAX_S = 30  # of a busy machine
@@ -174,3 +175,41 @@ def test_a_node_that_does_not_start_is_named_with_its_reason(tmp_path: Path) -> 
     properties.write_text(properties.read_text(encoding="utf-8") + "no.such.setting=1\n", encoding="utf-8")
 
     refused(ottla("up", "--nodes", "1", "--dir", up.home, "--port", str(up.port)), "no.such.setting")
+
+
+def test_a_detached_cluster_of_separate_roles_serves_until_it_is_taken_down(tmp_path: Path) -> None:
+    home, port = tmp_path / "cluster", free_port_block(3)
+    words = ["up", "--controllers", "1", "--brokers", "2", "--dir", str(home), "--port", str(port), "--detach"]
+    at = ["--dir", str(home)]
+    try:
+        up = ottla(*words, "--set", "num.partitions=4", "--topic", "flights:3:2")
+        assert up.returncode == 0, up.stderr
+        assert f"stop it: ottla down --dir {home}" in up.stdout
+
+        again = ottla(*words, "--topic", "flights:3:2", "--topic", "late:1:1")
+        assert (again.returncode, again.stderr) == (0, "")
+        assert "is up already" in again.stdout
+        refused(ottla(*words, "--set", "num.partitions=5"), "takes effect at a start", "ottla down")
+        topics = ottla("topics", "list", "-b", f"localhost:{port + 1}", "-o", "json").stdout
+        told = [(each["topic"], each["partitions"], each["leaderless"]) for each in json.loads(topics)]
+        assert told == [("flights", 3, 0), ("late", 1, 0)]
+        quorum = json.loads(ottla("quorum", "describe", "-b", f"localhost:{port}", "-o", "json").stdout)
+        assert [(each["node"], each["role"]) for each in quorum] == [(3, "leader"), (1, "observer"), (2, "observer")]
+    finally:
+        down = ottla("down", *at)
+    assert (down.returncode, down.stdout) == (0, "stopped 3 nodes\n")
+    assert all(LocalNode(home, number, 0).alive_pid() is None for number in (1, 2, 3))
+    assert ottla("down", *at).stdout == f"no node runs in {home}\n"
+
+
+def test_a_detached_cluster_that_cannot_start_leaves_no_node_behind(tmp_path: Path) -> None:
+    with running(tmp_path / "cluster", nodes=2) as up:
+        assert up.end() == 0
+    properties = up.node(2).properties
+    properties.write_text(properties.read_text(encoding="utf-8") + "log.dirs=/proc/nowhere\n", encoding="utf-8")
+
+    words = ["up", "--nodes", "2", "--dir", str(up.home), "--port", str(up.port), "--detach"]
+    result = ottla(*words)
+
+    assert result.returncode == 1
+    assert all(up.node(number).alive_pid() is None for number in (1, 2))

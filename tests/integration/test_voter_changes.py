@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
 from ottla.cli.initial_controllers import InitialControllers
-from ottla.cli.local_cluster import LocalNode
+from ottla.cli.local_node import LocalNode
 from ottla.testing import Cluster
 from ottla.testing.history import AcknowledgedProducer
 from ottla.testing.processes import ProcessCluster, free_port_block, wait_for

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +11,17 @@ import click
 import pytest
 
 from ottla.cli import up
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.failures import CommandError
+from ottla.cli.local_cluster import LocalCluster, Shape
+from ottla.cli.local_node import LocalNode
+from ottla.runtime.settings.definitions import SettingError
 
 
 class Imagined(LocalCluster):
     """No nodes; remembers that it was stopped."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home, [], "cluster")
+        super().__init__(home, [], Shape(), "cluster")
         self.stopped = False
 
     def stop(self, timeout_s: float) -> list[object]:  # type: ignore[override]  # there are none
@@ -48,6 +53,78 @@ def test_a_signal_that_comes_while_a_line_is_printed_is_not_lost(
     monkeypatch.setattr(up, "_watch", watch)
     cluster = Imagined(tmp_path)
 
-    up._run(cluster, None)
+    up._run(cluster, [], None)
 
     assert cluster.stopped
+
+
+def test_brokers_are_numbered_before_controllers() -> None:
+    shape = Shape(only_brokers=2, only_controllers=1)
+    nodes = shape.nodes(Path("home"), 9092)
+    assert [node.texts({}, 1, shape.roles(node.node_id))["process.roles"] for node in nodes] == [
+        "broker",
+        "broker",
+        "controller",
+    ]
+    assert shape.voters(nodes) == "3@localhost:10094"
+    assert [node.ports(shape.roles(node.node_id)) for node in nodes] == [[9092, 11092], [9093, 11093], [10094, 11094]]
+
+
+def test_settings_are_checked_as_a_file_before_anything_is_written(tmp_path: Path) -> None:
+    home = tmp_path / "cluster"
+    with pytest.raises(SettingError) as caught:
+        LocalCluster.prepare(home, Shape(both=1), 9092, {"num.partitions": "many", "num.partition": "1"})
+    assert str(caught.value).splitlines() == [
+        "--set: unknown setting num.partition; did you mean num.partitions?",
+        "num.partitions=many: write a whole number",
+    ]
+    assert not home.exists()
+
+
+def test_a_setting_given_again_changes_the_file_once(tmp_path: Path) -> None:
+    node = LocalNode(tmp_path, 1, 9092)
+    node.write_properties({"node.id": "1"})
+    node.properties.write_text("# mine\nnum.partitions=3", encoding="utf-8")
+    for text in ("4", "4", "5"):
+        node.set({"num.partitions": text})
+    assert (
+        node.properties.read_text(encoding="utf-8") == "# mine\nnum.partitions=3\nnum.partitions=4\nnum.partitions=5\n"
+    )
+    assert node.has("num.partitions") == "5"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--set", "num.partitions"], "write name=value"),
+        (["--set", "node.id=7"], "each node has its own"),
+        (["--topic", "flights"], "write NAME:PARTITIONS:REPLICAS"),
+        (["--topic", "flights:0:1"], "write NAME:PARTITIONS:REPLICAS"),
+        (["--topic", ":1:1"], "write NAME:PARTITIONS:REPLICAS"),
+        (["--topic", "flights:1:1:1"], "write NAME:PARTITIONS:REPLICAS"),
+        (["--topic", "flights:1:4"], "4 replicas need as many brokers, not 3"),
+        (["--controllers", "1"], "both --controllers and --brokers"),
+        (["--controllers", "1", "--brokers", "1", "--nodes", "2"], "both --controllers and --brokers"),
+        (["--detach", "--ephemeral"], "there is nobody"),
+    ],
+)
+def test_words_that_make_no_cluster_are_refused(tmp_path: Path, words: list[str], why: str) -> None:
+    with pytest.raises(click.UsageError, match=why):
+        up.up(["--dir", str(tmp_path / "home"), *words], standalone_mode=False)
+    assert not (tmp_path / "home").exists()
+
+
+def test_what_is_not_there_cannot_be_taken_down(tmp_path: Path) -> None:
+    (tmp_path / "node-of-somebody").mkdir()
+    with pytest.raises(CommandError, match="holds no nodes"):
+        LocalCluster.found(tmp_path)
+
+
+def test_another_program_with_the_pid_is_no_node(tmp_path: Path) -> None:
+    node = LocalNode(tmp_path, 1, 9092)
+    node.home.mkdir()
+    command = [sys.executable, "-c", "import time; time.sleep(600)", "service", "start"]
+    with subprocess.Popen(command) as other:
+        node.pid_file.write_text(str(other.pid), encoding="utf-8")
+        assert node.alive_pid() is None
+        other.kill()

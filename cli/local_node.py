@@ -1,0 +1,159 @@
+"""One node of a cluster on this machine: its directory, its server.properties, its process."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.runtime.settings.properties import parse_properties
+from ottla.runtime.settings.server import METRICS_LISTENER
+
+CONTROLLER_PORT_OFFSET = 1000
+METRICS_PORT_OFFSET = 2000
+BOTH_ROLES = ("broker", "controller")
+
+
+class LocalNode:
+    """One node's directory and process."""
+
+    def __init__(self, home: Path, node_id: int, port: int) -> None:
+        self.home = home / f"node-{node_id}"
+        self.node_id = node_id
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def properties(self) -> Path:
+        return self.home / "server.properties"
+
+    @property
+    def log_file(self) -> Path:
+        return self.home / "server.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.home / "pid"
+
+    @property
+    def ready_file(self) -> Path:
+        return self.home / "ready"
+
+    @property
+    def controller_port(self) -> int:
+        return self.port + CONTROLLER_PORT_OFFSET
+
+    @property
+    def metrics_port(self) -> int:
+        return self.port + METRICS_PORT_OFFSET
+
+    def ports(self, roles: Sequence[str]) -> list[int]:
+        """Those it listens on."""
+        clients, controllers = [self.port] * ("broker" in roles), [self.controller_port] * ("controller" in roles)
+        return [*clients, *controllers, self.metrics_port]
+
+    @property
+    def metrics_listener(self) -> str:
+        """As its server.properties has it, which may be a person's; empty if it has none."""
+        return self.has(METRICS_LISTENER) or ""
+
+    def has(self, name: str) -> str | None:
+        """A setting as its server.properties has it."""
+        return parse_properties(self.properties.read_text(encoding="utf-8"), str(self.properties)).get(name)
+
+    def texts(self, quorum: Mapping[str, str], replicas: int, roles: Sequence[str] = BOTH_ROLES) -> dict[str, str]:
+        """Its settings. ``quorum``: the one that tells the node of the controllers; ``replicas``: of a new topic."""
+        clients, controllers = f"PLAINTEXT://localhost:{self.port}", f"CONTROLLER://localhost:{self.controller_port}"
+        home = self.home.resolve()
+        texts = {
+            "process.roles": ",".join(roles),
+            "node.id": str(self.node_id),
+            "listeners": ",".join([clients] * ("broker" in roles) + [controllers] * ("controller" in roles)),
+            "controller.listener.names": "CONTROLLER",
+            **quorum,
+            "log.dirs": str(home / "data"),
+            "default.replication.factor": str(replicas),
+            "min.insync.replicas": str(2 if replicas > 2 else 1),
+            METRICS_LISTENER: f"localhost:{self.metrics_port}",
+            "ottla.pid.file": str(home / "pid"),
+            "ottla.ready.file": str(home / "ready"),
+            "ottla.log.file": str(home / "server.log"),
+        }
+        return texts | ({"advertised.listeners": clients} if "broker" in roles else {})
+
+    def write_properties(self, texts: Mapping[str, str]) -> None:
+        """Writes server.properties unless the person has one there already: theirs is kept."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        if not self.properties.exists():
+            self.properties.write_text(
+                "# Written by `ottla up`; yours to change.\n" + lines_of(texts), encoding="utf-8"
+            )
+
+    def set(self, texts: Mapping[str, str]) -> None:
+        """Adds to server.properties what it does not say already: of two lines with a name the last one counts."""
+        before = self.properties.read_text(encoding="utf-8")
+        there = parse_properties(before, str(self.properties))
+        new = {name: text for name, text in texts.items() if there.get(name) != text}
+        if new:
+            end = "" if before.endswith("\n") or not before else "\n"
+            self.properties.write_text(before + end + lines_of(new), encoding="utf-8")
+
+    def start(self) -> None:
+        """In a session of its own: it outlives whoever started it."""
+        self.ready_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "ottla.cli.main", "server", "start", "--config", str(self.properties)]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def pid(self) -> int | None:
+        """The process that runs (or last ran) on this directory, whoever started it."""
+        if self.process and self.process.poll() is None:
+            return self.process.pid  # also while it starts, when the file may still be of the one before
+        try:
+            return int(self.pid_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return self.process.pid if self.process else None
+
+    def alive_pid(self) -> int | None:
+        self.reap()
+        pid = self.pid()
+        return pid if pid is not None and _is_running(pid) else None
+
+    def has_exited(self) -> bool:
+        """Whether the child we started (if we did) was collected."""
+        return self.process is None or self.process.poll() is not None
+
+    def reap(self) -> None:
+        """Collects our own child if it has ended, so that a dead one does not look alive."""
+        if self.process:
+            self.process.poll()
+
+    def how_it_ended(self) -> str:
+        code = self.process.returncode if self.process else None
+        if code is None or code == 0:
+            return "ended"  # it was asked to, or is not this process's child
+        return f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def last_log_line(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+
+def lines_of(texts: Mapping[str, str]) -> str:
+    """As server.properties has them."""
+    return "".join(f"{name}={text}\n" for name, text in texts.items())
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process is a node (``ottla server start``): a pid in a file left behind may be another program's by now."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"server" in command and b"start" in command and stat.rpartition(")")[2].split()[0] != "Z"
