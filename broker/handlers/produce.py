@@ -110,9 +110,6 @@ class ProduceHandler:
     ) -> None:
         if errors[0]:
             request.count_errors(errors)
-        # One fetch of a follower commits many batches, often of one producer: their answers leave together.
-        if request.connection.in_flight > 1:
-            request.connection.gather()
         self._acknowledge(request, topic, index, info, errors)
 
     def park(self, request: RequestContext, parked: ParkedRequest, timeout_ms: int) -> None:

@@ -108,7 +108,6 @@ class ProduceMany:
             self._handler.answer(self._request, self._acks, self._answer)
 
     def _acknowledge(self, errors: Sequence[int]) -> None:
-        self._request.connection.gather()
         for part, error in zip(self._awaited, errors, strict=True):
             if error:
                 index, _, *rest = part.acknowledged[part.place]

@@ -10,20 +10,30 @@ from ottla.runtime.loop_watch import LoopWatch
 logger = logging.getLogger(__name__)
 
 
-class Client(Protocol):
+class Abortable(Protocol):
+    def abort(self) -> None:
+        """Something of ours failed: it is closed, the others go on."""
+
+
+class Client(Abortable, Protocol):
     """A connection, as the turn sees it."""
 
     def resume(self) -> None:
         """Its turn comes again."""
 
-    def abort(self) -> None:
-        """Something of ours failed: it is closed, the others go on."""
+
+class Leaving(Abortable, Protocol):
+    """A connection's answers, as the turn sees them."""
+
+    def leave(self) -> None:
+        """They go to the socket."""
 
 
 class Turn:
-    """One callback a turn of the loop, however many connections there are, and none where nobody left anything."""
+    """One callback a turn of the loop, however many connections there are, and none where nobody left anything: answers leave first,
+    then go on those who had their turn."""
 
-    __slots__ = ("_again", "_call_soon", "_is_planned", "loop_watch")
+    __slots__ = ("_again", "_answers", "_call_soon", "_is_planned", "loop_watch")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object] | None = None, loop_watch: LoopWatch | None = None
@@ -33,6 +43,13 @@ class Turn:
         self._call_soon = call_soon
         self._is_planned = False
         self._again: list[Client] = []
+        self._answers: list[Leaving] = []
+
+    def answer(self, answers: Leaving) -> None:
+        """``answers`` has something for its client. To be said once a turn."""
+        self._answers.append(answers)
+        if not self._is_planned:
+            self._plan()
 
     def again(self, client: Client) -> None:
         """``client`` had its turn, and has more to do. To be said once a turn."""
@@ -48,10 +65,20 @@ class Turn:
         if not self.loop_watch.is_open:
             self.loop_watch.begin()
         self._is_planned = False
+        leaving, self._answers = self._answers, []
         clients, self._again = self._again, []
+        for answers in leaving:
+            try:
+                answers.leave()
+            except Exception:  # noqa: BLE001 - told below; the others go on
+                _give_up(answers)
         for client in clients:
             try:
                 client.resume()
-            except Exception:
-                logger.exception("A connection could not go on, which is our mistake")
-                client.abort()
+            except Exception:  # noqa: BLE001 - told below; the others go on
+                _give_up(client)
+
+
+def _give_up(who: Abortable) -> None:
+    logger.exception("A connection could not go on, which is our mistake")
+    who.abort()

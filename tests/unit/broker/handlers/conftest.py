@@ -27,7 +27,7 @@ from ottla.quorum.metadata.views import BrokerView, EndpointView, PartitionView,
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
-from tests.unit.broker.network.conftest import FakeTransport
+from tests.unit.broker.network.conftest import FakeTransport, Turns
 
 RNG = Random(5)
 DIRECTORY = random_id(RNG)
@@ -138,7 +138,10 @@ class Site:
         return topic
 
     def connect(self, listener_name: str = "PLAINTEXT") -> None:
-        self.connection = Connection(self.routes, ReceivePool(), ConnectionLimits(), listener_name)
+        self.turns = Turns()
+        self.connection = Connection(
+            self.routes, ReceivePool(), ConnectionLimits(), listener_name, turn=self.turns.turn
+        )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
 
@@ -154,10 +157,16 @@ class Site:
         self.connection.get_buffer(-1)[: len(data)] = data
         self.connection.buffer_updated(len(data))
 
+    @property
+    def written(self) -> bytearray:
+        """What left by the end of the loop's turn."""
+        self.turns.end_all()
+        return self.transport.written
+
     def received(self, name: str, version: int) -> Any:
         """The response that came, decoded; it must be the only one, and nothing may be left over."""
-        data = memoryview(bytes(self.transport.written))
-        self.transport.written.clear()
+        data = memoryview(bytes(self.written))
+        self.written.clear()
         assert len(data) >= 8, "nothing was answered"
         assert struct.unpack_from(">i", data)[0] == len(data) - 4
         correlation_id, position = read_response_header(data, 4, BY_NAME[name.removesuffix("Response")].key, version)

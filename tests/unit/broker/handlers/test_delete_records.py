@@ -89,7 +89,7 @@ class Bench:
 
     @property
     def answered(self) -> bool:
-        return bool(self.site.transport.written)
+        return bool(self.site.written)
 
 
 @pytest.fixture

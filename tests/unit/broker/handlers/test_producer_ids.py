@@ -29,7 +29,7 @@ def test_the_first_producer_waits_for_a_block(site: Site, version: int) -> None:
     site.send(IDEMPOTENT, version)
     asked = site.controller.request.allocate_producer_ids
     assert (asked.broker_id, asked.broker_epoch) == (1, 55)
-    assert not site.transport.written
+    assert not site.written
     site.controller.answer(block(4000))
     response = site.received("InitProducerIdResponse", version)
     assert (response.producer_id, response.producer_epoch, response.error_code) == (4000, 0, 0)
@@ -68,8 +68,8 @@ def test_all_who_wait_are_served_from_one_block(site: Site) -> None:
         site.send(IDEMPOTENT, 4)
     site.controller.answer(block(10, 2))  # smaller than what is waited for
     site.controller.answer(block(20, 2))
-    assert site.transport.written.count((20).to_bytes(8, "big")) == 1
-    assert site.transport.written.count((11).to_bytes(8, "big")) == 1
+    assert site.written.count((20).to_bytes(8, "big")) == 1
+    assert site.written.count((11).to_bytes(8, "big")) == 1
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class TestCreateTopics:
         assert asked.create_topics.validate_only
         assert asked.origin == "client test through broker 1"
         assert timeout_ms == 700
-        assert not site.transport.written  # it waits for the controller
+        assert not site.written  # it waits for the controller
 
     @pytest.mark.parametrize("version", range(2, 8))
     def test_the_client_hears_the_controllers_answer_in_every_version(self, site: Site, version: int) -> None:
@@ -105,7 +105,7 @@ class TestCreateTopics:
         site.send(CreateTopicsRequest([CreatableTopic("a")]), 7)
         site.connection.connection_lost(None)
         site.controller.answer(Told())
-        assert not site.transport.written
+        assert not site.written
 
 
 class TestDeleteTopics:

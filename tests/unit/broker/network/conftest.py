@@ -96,12 +96,12 @@ class Turns:
     """The end of the loop's turn, when a test says so."""
 
     def __init__(self) -> None:
-        self._planned: list[Callable[[], None]] = []
-        self.turn = Turn(self._planned.append)
+        self.planned: list[Callable[[], None]] = []
+        self.turn = Turn(self.planned.append)
 
     def end(self) -> bool:
         """False: nothing was left for it."""
-        planned, self._planned[:] = self._planned[:], []
+        planned, self.planned[:] = self.planned[:], []
         for each in planned:
             each()
         return bool(planned)
@@ -189,6 +189,8 @@ class Peer:
 
     @property
     def answers(self) -> list[tuple[int, bytes]]:
+        """Those that left by the end of the turn."""
+        self.turns.end_all()
         return responses(self.transport.written)
 
 

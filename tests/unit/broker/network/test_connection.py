@@ -359,3 +359,72 @@ def test_an_answer_that_the_version_cannot_carry_closes_instead_of_hanging(
     peer.parked[0].respond_message(FetchResponse(session_id=5))  # sessions came with version 7
     assert peer.transport.closing
     assert "session_id" in one_warning(caplog)
+
+
+def test_answers_of_one_turn_leave_together_at_its_end(peer: Peer) -> None:
+    peer.receive(frame(PARK, correlation_id=1) + frame(PARK, correlation_id=2))
+    peer.unread = frame(ECHO, b"c", correlation_id=3)
+    peer.read()
+    peer.parked[0].respond([b"a"])
+    peer.parked[1].respond([b"b"])
+    assert peer.transport.writes == []
+    peer.turns.end()
+    assert len(peer.transport.writes) == 1
+    assert peer.answers == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+def test_all_connections_plan_one_end_of_a_turn(peer: Peer) -> None:
+    others = [Peer(pool=peer.pool, turns=peer.turns) for _ in range(5)]
+    for each in others:
+        each.unread = frame(ECHO, b"x")
+        each.read()
+    assert len(peer.turns.planned) == 1
+    peer.turns.end()
+    assert [len(each.transport.writes) for each in others] == [1] * 5
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_large_answer_does_not_wait_for_the_end_of_the_turn(peer: Peer, is_parked: bool) -> None:
+    peer.large_bytes = 100_000
+    if is_parked:
+        peer.receive(frame(PARK))
+        peer.parked[0].respond([bytes(100_000)])
+    else:
+        peer.unread = frame(LARGE)
+        peer.read()
+    assert len(peer.transport.writes) == 1
+    peer.turns.end_all()
+    assert len(peer.transport.writes) == 1
+
+
+def test_who_shuts_down_its_half_is_answered_what_it_asked(peer: Peer) -> None:
+    peer.unread = frame(ECHO, b"last words")
+    peer.read()
+    peer.connection.eof_received()
+    assert responses(peer.transport.written) == [(0, b"last words")]
+    peer.connection.connection_lost(None)
+    peer.turns.end_all()
+
+
+def test_what_was_answered_in_the_turn_of_a_close_leaves_before_it(peer: Peer) -> None:
+    peer.unread = frame(ECHO, b"a") + frame(PARK)
+    peer.read()
+    peer.connection.close()
+    assert responses(peer.transport.written) == [(0, b"a")]
+    peer.turns.end_all()
+
+
+def test_a_broken_pipe_in_one_write_costs_nobody_else_the_answer(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    other = Peer(pool=peer.pool, turns=peer.turns)
+    for each in (peer, other):
+        each.unread = frame(ECHO, b"x")
+        each.read()
+
+    def fail(_: int) -> None:
+        raise RuntimeError("the handler is closed")
+
+    peer.transport.on_written = fail
+    peer.turns.end()
+    assert peer.transport.aborted
+    assert "our mistake" in caplog.text
+    assert other.answers == [(0, b"x")]
