@@ -11,8 +11,18 @@ import msgspec
 
 from ottla import __version__
 from ottla.cli.output import Row
+from ottla.quorum.metadata.families.family import RecordFamily
+from ottla.quorum.metadata.families.settings import CONFIGS, PRODUCER_IDS
+from ottla.quorum.metadata.families.table import FAMILIES
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionView, TopicView
+from ottla.quorum.metadata.views import (
+    BROKER_RESOURCE,
+    NEXT_PRODUCER_ID,
+    TOPIC_RESOURCE,
+    ConfigKey,
+    PartitionView,
+    TopicView,
+)
 from ottla.runtime.identifiers import id_to_text
 
 Node = Any
@@ -48,19 +58,35 @@ def _fixed(children: Mapping[str, Node]) -> Directory:
 
 def root_of(image: MetadataImage) -> Directory:
     """The whole tree."""
+    families: dict[str, Any] = {}
+    for attribute, family in FAMILIES.items():
+        above = families
+        for name in family.path[:-1]:
+            above = above.setdefault(name, {})
+        shape: Callable[[Any], Directory] = _IN_ANOTHER_FORM.get(attribute, _entries)
+        above[family.path[-1]] = shape(image.entries(family))
     tree = {
         "provenance": {"offset": image.offset, "epoch": image.epoch},
-        "features": _fixed(image.features),
-        "cluster": _fixed({"brokers": _nodes(image.brokers), "controllers": _nodes(image.controllers)}),
         "topics": _fixed({"byName": _topics_by_name(image), "byId": _topics_by_id(image)}),
-        "configs": _fixed({"broker": _configs(image, BROKER_RESOURCE), "topic": _configs(image, TOPIC_RESOURCE)}),
-        "producerIds": _fixed({"nextProducerId": image.next_producer_id}),
+        **_directories(families),
     }
     return _fixed({"image": _fixed(tree), "local": _fixed({"version": __version__})})
 
 
-def _nodes(nodes: Mapping[int, msgspec.Struct]) -> Directory:
-    return Directory(lambda: map(str, sorted(nodes)), lambda name: _plain(nodes[int(name)]))
+def _directories(tree: dict[str, Any]) -> Directory:
+    return _fixed({name: _directories(node) if isinstance(node, dict) else node for name, node in tree.items()})
+
+
+def _entries(entries: Mapping[Any, Any]) -> Directory:
+    """Those of a record family, each a file."""
+    named = {_name(key): entries[key] for key in sorted(entries)}
+    return Directory(lambda: named, lambda name: _plain(named[name]))
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, bytes):
+        return id_to_text(key)
+    return ",".join(map(_name, key)) if isinstance(key, tuple) else str(key)
 
 
 def _topics_by_name(image: MetadataImage) -> Directory:
@@ -85,9 +111,19 @@ def _topic(topic: TopicView) -> Directory:
     return Directory(lambda: ["id", "name", *map(str, sorted(topic.partitions))], get)
 
 
-def _configs(image: MetadataImage, kind: int) -> Directory:
-    found = {name or _ALL_BROKERS: values for (its, name), values in image.configs.items() if its == kind}
+def _configs(configs: Mapping[ConfigKey, dict[str, str]]) -> Directory:
+    return _fixed({"broker": _configs_of(configs, BROKER_RESOURCE), "topic": _configs_of(configs, TOPIC_RESOURCE)})
+
+
+def _configs_of(configs: Mapping[ConfigKey, dict[str, str]], kind: int) -> Directory:
+    found = {name or _ALL_BROKERS: values for (its, name), values in configs.items() if its == kind}
     return Directory(lambda: sorted(found), lambda name: _fixed(found[name]))
+
+
+_IN_ANOTHER_FORM: Mapping[str, Callable[[Any], Directory]] = {
+    CONFIGS.attribute: _configs,
+    PRODUCER_IDS.attribute: lambda ids: _fixed({NEXT_PRODUCER_ID: 0, **ids}),
+}
 
 
 def plain_partition(partition: PartitionView) -> Row:
@@ -143,7 +179,20 @@ def summary(image: MetadataImage) -> list[tuple[str, list[Row], list[str]]]:
         ("topics", _topic_rows(image), ["topic", "partitions", "under-replicated", "leaderless", "id"]),
         ("settings", settings, ["resource", "setting", "value"]),
     ]
+    tables += [_table_of(each, image) for name, each in FAMILIES.items() if name not in _TABLES_ABOVE]
     return [table for number, table in enumerate(tables) if number == 0 or table[1]]
+
+
+_TABLES_ABOVE = ("features", "brokers", "configs")
+
+
+def _table_of(family: RecordFamily[Any, Any], image: MetadataImage) -> tuple[str, list[Row], list[str]]:
+    rows: list[Row] = []
+    if (telling := family.telling) is not None:
+        for key, value in sorted(image.entries(family).items()):
+            rows += [{telling.noun: name, "value": text} for name, text in telling.lines(key, value)]
+    noun = telling.noun if telling is not None else ""
+    return (f"{noun}s", rows, [noun, "value"])
 
 
 def _broker_rows(image: MetadataImage) -> list[Row]:

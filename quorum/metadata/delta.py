@@ -1,18 +1,20 @@
 """What a stretch of the metadata log changed: what publishers are told, so that their work is proportional to it."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from ottla.quorum.metadata.views import BrokerView, ConfigKey, PartitionView, TopicView
+from ottla.quorum.metadata.families.family import K, RecordFamily, V
+from ottla.quorum.metadata.families.table import FAMILIES
+from ottla.quorum.metadata.views import BrokerView, ConfigKey, ControllerView, PartitionView, TopicView
 
 if TYPE_CHECKING:
     from ottla.quorum.metadata.image import MetadataImage
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
 PIECE_PARTITIONS = 1000
 """So many are compared and told of at once: 1 to 2 ms."""
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 PartitionKey = tuple[bytes, int]
 """Topic id and partition index."""
@@ -25,19 +27,38 @@ class MetadataDelta:
     """
 
     def __init__(self) -> None:
-        self.brokers: dict[int, BrokerView | None] = {}
         self.created_topics: dict[bytes, str] = {}
         self.deleted_topics: dict[bytes, TopicView] = {}
         self.partitions: dict[PartitionKey, PartitionView | None] = {}
-        self.configs: dict[ConfigKey, dict[str, str]] = {}
-        self.features: dict[str, int] = {}
-        self.controllers: dict[int, None] = {}
-        self.producer_ids_changed = False
+        self._entries: dict[str, dict[Any, Any]] = {}  # by record family; of those alone that changed
+
+    def changed(self, family: RecordFamily[K, V]) -> Mapping[K, V | None]:
+        """The entries of a record family."""
+        return self._entries.get(family.attribute, _NOTHING)
+
+    def note(self, family: RecordFamily[K, V], key: K, before: V | None) -> None:
+        """An entry changes; what it was before its first change counts."""
+        self._entries.setdefault(family.attribute, {}).setdefault(key, before)
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerView | None]:
+        return self._entries.get("brokers", _NOTHING)
+
+    @property
+    def controllers(self) -> Mapping[int, ControllerView | None]:
+        return self._entries.get("controllers", _NOTHING)
+
+    @property
+    def configs(self) -> Mapping[ConfigKey, dict[str, str] | None]:
+        return self._entries.get("configs", _NOTHING)
+
+    @property
+    def features(self) -> Mapping[str, int | None]:
+        return self._entries.get("features", _NOTHING)
 
     @property
     def is_empty(self) -> bool:
-        changed = self.brokers or self.created_topics or self.deleted_topics or self.partitions
-        return not (changed or self.configs or self.features or self.controllers or self.producer_ids_changed)
+        return not (self.partitions or self.created_topics or self.deleted_topics or self._entries)
 
     @classmethod
     def between(cls, before: "MetadataImage", after: "MetadataImage") -> "MetadataDelta":
@@ -48,14 +69,11 @@ class MetadataDelta:
         return delta
 
     def _add(self, piece: "MetadataDelta") -> None:
-        self.brokers.update(piece.brokers)
+        for family, entries in piece._entries.items():
+            self._entries.setdefault(family, {}).update(entries)
         self.created_topics.update(piece.created_topics)
         self.deleted_topics.update(piece.deleted_topics)
         self.partitions.update(piece.partitions)
-        self.configs.update(piece.configs)
-        self.features.update(piece.features)
-        self.controllers.update(piece.controllers)
-        self.producer_ids_changed |= piece.producer_ids_changed
 
     def delete_topic(self, topic: TopicView) -> None:
         """``topic`` as it was just before it went."""
@@ -75,11 +93,11 @@ def differences(before: "MetadataImage", after: "MetadataImage") -> Iterator[Met
 
 def _beside_topics(before: "MetadataImage", after: "MetadataImage") -> MetadataDelta:
     delta = MetadataDelta()
-    delta.brokers = _changed(before.brokers, after.brokers)
-    delta.configs = {key: value or {} for key, value in _changed(before.configs, after.configs).items()}
-    delta.features = {name: level or 0 for name, level in _changed(before.features, after.features).items()}
-    delta.controllers = dict.fromkeys(_changed(before.controllers, after.controllers))
-    delta.producer_ids_changed = before.next_producer_id != after.next_producer_id
+    for family in FAMILIES.values():
+        old, new = before.entries(family), after.entries(family)
+        for key in {**old, **new}:
+            if old.get(key) != new.get(key):
+                delta.note(family, key, old.get(key))
     return delta
 
 
@@ -110,9 +128,3 @@ def _changed_topics(before: "MetadataImage", after: "MetadataImage") -> Iterator
                 yield delta
                 delta, looks = MetadataDelta(), 0
     yield delta
-
-
-def _changed(before: dict[_K, _V], after: dict[_K, _V]) -> dict[_K, _V | None]:
-    """With the values from before."""
-    keys = {**before, **after}
-    return {key: before.get(key) for key in keys if before.get(key) != after.get(key)}

@@ -4,12 +4,14 @@ Pure: it is given the log's batches, from wherever they were read. A batch carri
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.causes import in_words
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.family import RecordFamily, Telling
+from ottla.quorum.metadata.families.table import FAMILIES
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.transactions import Transactions
@@ -134,26 +136,29 @@ class Difference(NamedTuple):
 
 
 def diff(before: MetadataImage, after: MetadataImage) -> list[Difference]:
-    """What differs, features and brokers first."""
+    """What differs: features and brokers, topics, all else."""
     delta = MetadataDelta.between(before, after)
+    told = [(each, each.telling) for each in FAMILIES.values() if each.telling is not None]
     return [
-        *_feature_differences(delta, after),
-        *_broker_differences(delta, after),
+        *(row for each, how in told if how.before_topics for row in _entry_differences(each, how, delta, after)),
         *_topic_differences(delta, after),
-        *_config_differences(delta, after),
+        *(row for each, how in told if not how.before_topics for row in _entry_differences(each, how, delta, after)),
     ]
 
 
-def _feature_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
-    for name, level in delta.features.items():
-        yield Difference("feature", name, str(level or ""), str(after.features.get(name, "")))
-
-
-def _broker_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
-    for broker_id, old in delta.brokers.items():
-        new = after.brokers.get(broker_id)
-        texts = ["" if each is None else f"epoch {each.epoch}, {each.standing}" for each in (old, new)]
-        yield Difference("broker", str(broker_id), texts[0], texts[1] if texts[1] != texts[0] else "amended")
+def _entry_differences(
+    family: RecordFamily[Any, Any], telling: Telling, delta: MetadataDelta, after: MetadataImage
+) -> Iterator[Difference]:
+    entries = after.entries(family)
+    for key, before in delta.changed(family).items():
+        now = entries.get(key)
+        old = {} if before is None else dict(telling.lines(key, before))
+        new = {} if now is None else dict(telling.lines(key, now))
+        if old == new:  # it differs in what is not told
+            yield from (Difference(telling.noun, name, text, "amended") for name, text in old.items())
+        for name in {**old, **new}:
+            if old.get(name) != new.get(name):
+                yield Difference(telling.noun, name, old.get(name, ""), new.get(name, ""))
 
 
 def _topic_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
@@ -177,12 +182,3 @@ def _partition(partition: PartitionView | None) -> str:
         return ""
     text = f"leader {_leader(partition.leader)} (epoch {partition.leader_epoch}), in sync {_ids(partition.isr)}"
     return text if partition.isr == partition.replicas else f"{text} of {_ids(partition.replicas)}"
-
-
-def _config_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[Difference]:
-    for key, old in delta.configs.items():
-        new = after.configs.get(key, {})
-        for name in {**old, **new}:
-            if old.get(name) != new.get(name):
-                resource = key[1] or "all brokers"
-                yield Difference("setting", f"{resource}: {name}", old.get(name, ""), new.get(name, ""))

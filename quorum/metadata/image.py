@@ -5,13 +5,15 @@ from typing import Any
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.family import K, RecordFamily, UnreadableRecordError, V
+from ottla.quorum.metadata.families.settings import CONFIGS
+from ottla.quorum.metadata.families.table import FAMILIES, KINDS
 from ottla.quorum.metadata.views import (
+    NEXT_PRODUCER_ID,
     TOPIC_RESOURCE,
     BrokerView,
     ConfigKey,
     ControllerView,
-    EndpointView,
-    FeatureRangeView,
     PartitionView,
     TopicView,
 )
@@ -22,28 +24,28 @@ __all__ = ["BrokerView", "MetadataImage", "PartitionView", "TopicView", "Unreada
 _DISSOLVED_AT_ONCE = 10_000
 
 
-class UnreadableRecordError(Exception):
-    """A record that this image cannot take: of a newer version, or one that contradicts what is there. There is no way
-    on from here, for the next records rely on it."""
-
-
 class MetadataImage:
     """One mutable object for each node, changed by `apply` alone. A change costs what it changes, not what there is.
 
     ``offset``/``epoch``: of the last record applied, -1 before the first. Brokers, partitions and the inner dictionaries
     of ``configs`` are values: hold them as long as you like. A `TopicView` is not; look it up each time.
+
+    Every record family has a dictionary here; those that are read by name are named.
     """
+
+    brokers: dict[int, BrokerView]
+    controllers: dict[int, ControllerView]
+    configs: dict[ConfigKey, dict[str, str]]
+    features: dict[str, int]
+    producer_ids: dict[str, int]
 
     def __init__(self) -> None:
         self.offset = -1
         self.epoch = -1
-        self.brokers: dict[int, BrokerView] = {}
-        self.controllers: dict[int, ControllerView] = {}
+        for family in FAMILIES:
+            setattr(self, family, {})
         self.topics_by_id: dict[bytes, TopicView] = {}
         self.topics_by_name: dict[str, TopicView] = {}
-        self.configs: dict[ConfigKey, dict[str, str]] = {}
-        self.features: dict[str, int] = {}
-        self.next_producer_id = 0
         self._owner = object()
         # Replica lists repeat: a million partitions on ten brokers have a few hundred different ones.
         self._interned: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -57,10 +59,7 @@ class MetadataImage:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def _contents(self) -> tuple[object, ...]:
-        return (
-            self.brokers, self.controllers, self.topics_by_id, self.topics_by_name,
-            self.configs, self.features, self.next_producer_id,
-        )  # fmt: skip
+        return (self.topics_by_id, self.topics_by_name, *(getattr(self, family) for family in FAMILIES))
 
     def fork(self) -> "MetadataImage":
         """Another image with the same contents, which then goes its own way.
@@ -70,10 +69,9 @@ class MetadataImage:
         """
         other = MetadataImage()
         other.offset, other.epoch = self.offset, self.epoch
-        other.brokers, other.controllers = dict(self.brokers), dict(self.controllers)
+        for family in FAMILIES:
+            setattr(other, family, dict(getattr(self, family)))
         other.topics_by_id, other.topics_by_name = dict(self.topics_by_id), dict(self.topics_by_name)
-        other.configs, other.features = dict(self.configs), dict(self.features)
-        other.next_producer_id = self.next_producer_id
         other._interned = self._interned  # values only, so that sharing is safe
         self._owner = object()
         return other
@@ -91,6 +89,16 @@ class MetadataImage:
             if partitions >= _DISSOLVED_AT_ONCE:
                 partitions = 0
                 yield
+
+    def entries(self, family: RecordFamily[K, V]) -> dict[K, V]:
+        """Those of a record family."""
+        entries: dict[K, V] = getattr(self, family.attribute)
+        return entries
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first that is still free."""
+        return self.producer_ids.get(NEXT_PRODUCER_ID, 0)
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics_by_name.get(name)
@@ -125,7 +133,21 @@ class MetadataImage:
         kind = record.WhichOneof("body")
         if kind is None:
             raise UnreadableRecordError("a record of a kind this version does not know")
-        _APPLY[kind](self, getattr(record, kind), delta)
+        topic_change = _TOPIC_CHANGES.get(kind)
+        if topic_change is not None:
+            topic_change(self, getattr(record, kind), delta)
+        elif kind not in _CHANGES_NOTHING:
+            self._change_entry(kind, getattr(record, kind), delta)
+
+    def _change_entry(self, name: str, body: Any, delta: MetadataDelta) -> None:
+        family, kind = KINDS[name]
+        entries = getattr(self, family.attribute)
+        key, value = kind.change(entries, body)
+        delta.note(family, key, entries.get(key))
+        if value is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = value
 
     def add_topic(self, name: str, topic_id: bytes) -> None:
         """Adds a topic without partitions."""
@@ -144,7 +166,7 @@ class MetadataImage:
         del self.topics_by_name[topic.name]
         key = (TOPIC_RESOURCE, topic.name)
         if key in self.configs:
-            delta.configs.setdefault(key, self.configs.pop(key))
+            delta.note(CONFIGS, key, self.configs.pop(key))
 
     def _partition(self, record: pb.Partition, delta: MetadataDelta) -> None:
         topic, index = self._own_topic(record.topic_id), record.partition_id
@@ -170,91 +192,6 @@ class MetadataImage:
         delta.partitions.setdefault((topic.id, index), before)
         topic.partitions[index] = changed_partition(before, record, self.intern)
 
-    def _register_broker(self, record: pb.RegisterBroker, delta: MetadataDelta) -> None:
-        delta.brokers.setdefault(record.broker_id, self.brokers.get(record.broker_id))
-        self.brokers[record.broker_id] = BrokerView(
-            id=record.broker_id,
-            epoch=record.broker_epoch,
-            incarnation_id=record.incarnation_id,
-            endpoints=_endpoints(record.endpoints),
-            features=_features(record.features),
-            rack=record.rack if record.HasField("rack") else None,
-            fenced=record.fenced,
-            in_controlled_shutdown=record.in_controlled_shutdown,
-            directories=tuple(record.directories),
-        )
-
-    def _registered(self, broker_id: int, epoch: int, delta: MetadataDelta) -> BrokerView:
-        broker = self.brokers.get(broker_id)
-        if broker is None or broker.epoch != epoch:
-            raise UnreadableRecordError(f"a record for broker {broker_id} with epoch {epoch}, which is not registered")
-        delta.brokers.setdefault(broker_id, broker)
-        return broker
-
-    def _unregister_broker(self, record: pb.UnregisterBroker, delta: MetadataDelta) -> None:
-        self._registered(record.broker_id, record.broker_epoch, delta)
-        del self.brokers[record.broker_id]
-
-    def _change_registration(self, record: pb.BrokerRegistrationChange, delta: MetadataDelta) -> None:
-        old = self._registered(record.broker_id, record.broker_epoch, delta)
-        shutdown = record.in_controlled_shutdown if record.HasField("in_controlled_shutdown") else None
-        self.brokers[old.id] = BrokerView(
-            id=old.id,
-            epoch=old.epoch,
-            incarnation_id=old.incarnation_id,
-            endpoints=old.endpoints,
-            features=old.features,
-            rack=old.rack,
-            fenced=record.fenced if record.HasField("fenced") else old.fenced,
-            in_controlled_shutdown=old.in_controlled_shutdown if shutdown is None else shutdown,
-            directories=tuple(record.directories.ids) if record.HasField("directories") else old.directories,
-        )
-
-    def _config(self, record: pb.Config, delta: MetadataDelta) -> None:
-        key = (record.resource_type, record.resource_name)
-        before = self.configs.get(key, {})
-        delta.configs.setdefault(key, before)
-        values = dict(before)
-        if record.HasField("value"):
-            values[record.name] = record.value
-        else:
-            values.pop(record.name, None)
-        if values:
-            self.configs[key] = values
-        else:
-            self.configs.pop(key, None)
-
-    def _feature_level(self, record: pb.FeatureLevel, delta: MetadataDelta) -> None:
-        delta.features.setdefault(record.name, self.features.get(record.name, 0))
-        if record.level:
-            self.features[record.name] = record.level
-        else:
-            self.features.pop(record.name, None)
-
-    def _producer_ids(self, record: pb.ProducerIds, delta: MetadataDelta) -> None:
-        if record.next_producer_id <= self.next_producer_id:
-            raise UnreadableRecordError(f"producer ids from {record.next_producer_id} on are handed out a second time")
-        delta.producer_ids_changed = True
-        self.next_producer_id = record.next_producer_id
-
-    def _register_controller(self, record: pb.RegisterController, delta: MetadataDelta) -> None:
-        delta.controllers[record.controller_id] = None
-        self.controllers[record.controller_id] = ControllerView(
-            record.controller_id,
-            record.incarnation_id,
-            _endpoints(record.endpoints),
-            _features(record.features),
-            record.rack if record.HasField("rack") else None,
-        )
-
-    def _unregister_controller(self, record: pb.UnregisterController, delta: MetadataDelta) -> None:
-        if self.controllers.pop(record.controller_id, None) is None:
-            raise UnreadableRecordError(f"controller {record.controller_id} leaves, which is not registered")
-        delta.controllers[record.controller_id] = None
-
-    def _nothing(self, _record: object, _delta: MetadataDelta) -> None:
-        """NoOp, and the marks of transactions, which the loader has dealt with."""
-
 
 def changed_partition(
     before: PartitionView, record: pb.PartitionChange, intern: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
@@ -276,29 +213,12 @@ def changed_partition(
     )
 
 
-def _endpoints(endpoints: Any) -> tuple[EndpointView, ...]:
-    return tuple(EndpointView(each.name, each.host, each.port, each.security_protocol) for each in endpoints)
-
-
-def _features(features: Any) -> dict[str, FeatureRangeView]:
-    return {each.name: FeatureRangeView(each.min_version, each.max_version) for each in features}
-
-
-_APPLY: dict[str, Callable[[MetadataImage, Any, MetadataDelta], None]] = {
-    "register_broker": MetadataImage._register_broker,
-    "unregister_broker": MetadataImage._unregister_broker,
-    "broker_registration_change": MetadataImage._change_registration,
+_TOPIC_CHANGES: dict[str, Callable[[MetadataImage, Any, MetadataDelta], None]] = {
     "topic": MetadataImage._topic,
     "remove_topic": MetadataImage._remove_topic,
     "partition": MetadataImage._partition,
     "partition_change": MetadataImage._partition_change,
-    "config": MetadataImage._config,
-    "feature_level": MetadataImage._feature_level,
-    "producer_ids": MetadataImage._producer_ids,
-    "register_controller": MetadataImage._register_controller,
-    "unregister_controller": MetadataImage._unregister_controller,
-    "no_op": MetadataImage._nothing,
-    "begin_transaction": MetadataImage._nothing,
-    "end_transaction": MetadataImage._nothing,
-    "abort_transaction": MetadataImage._nothing,
 }
+
+_CHANGES_NOTHING = ("no_op", "begin_transaction", "end_transaction", "abort_transaction")
+"""The marks of transactions are the loader's business."""

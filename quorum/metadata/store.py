@@ -4,7 +4,7 @@ Every commit writes what it changed and the new offset in one transaction that n
 of what the log says, and after a crash it stands, whole, at some earlier offset. Keys, by first byte:
 
     o                        offset and epoch of the last record applied
-    b, c, f, g, i            broker, controller, feature, configuration, producer ids: the record that makes it
+    <family> …               the records that make the entries of each record family (families/table.py)
     t <topic id>             the topic's name
     p <topic id> <index>     a partition: PartitionView in MessagePack (a protobuf message takes six times as long to read)
 """
@@ -12,23 +12,22 @@ of what the log says, and after a crash it stands, whole, at some earlier offset
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 
-from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.family import RecordFamily
+from ottla.quorum.metadata.families.table import FAMILIES
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.records import broker_record, config_record, controller_record, decode
+from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.key_value import KeyValueStore, Pair
 
 _FORMAT = 1
 _OFFSET_KEY = b"o"
 _OFFSET = struct.Struct(">Bqq")  # format, offset, epoch
-_PRODUCER_IDS_KEY = b"i"
-_ID = struct.Struct(">i")
 _INDEX = struct.Struct(">I")
-_RECORD_PREFIXES = (b"f", b"c", b"b", b"g")
 _WIPE_CHUNK_KEYS = 10_000
 _PIECE_PAIRS = 1000
 
@@ -74,14 +73,11 @@ class ImageStore:
             return
         image.offset, image.epoch = position
         delta = MetadataDelta()
-        for prefix in _RECORD_PREFIXES:
-            for pairs in _pieces(self._store.scan(prefix)):
+        for family in FAMILIES.values():
+            for pairs in _pieces(self._store.scan(family.prefix)):
                 for _, value in pairs:
                     image.apply(decode(value), delta)
                 yield
-        producer_ids = self._store.get(_PRODUCER_IDS_KEY)
-        if producer_ids is not None:
-            image.apply(decode(producer_ids), delta)
         yield from self._load_topics(image)
 
     def _load_topics(self, image: MetadataImage) -> Iterator[None]:
@@ -192,34 +188,25 @@ def _changes(delta: MetadataDelta, image: MetadataImage) -> tuple[list[Pair], li
 
 
 def _changed_pairs(delta: MetadataDelta, image: MetadataImage) -> Iterator[tuple[bytes, bytes | None]]:
-    for name in delta.features:
-        level = image.features.get(name)
-        record = pb.MetadataRecord(feature_level=pb.FeatureLevel(name=name, level=level or 0))
-        yield b"f" + name.encode(), record.SerializeToString() if level else None
-    for controller_id in delta.controllers:
-        controller = image.controllers.get(controller_id)
-        yield b"c" + _ID.pack(controller_id), controller_record(controller).SerializeToString() if controller else None
-    for broker_id in delta.brokers:
-        broker = image.brokers.get(broker_id)
-        yield b"b" + _ID.pack(broker_id), broker_record(broker).SerializeToString() if broker else None
-    if delta.producer_ids_changed:
-        ids = pb.ProducerIds(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
-        yield _PRODUCER_IDS_KEY, pb.MetadataRecord(producer_ids=ids).SerializeToString()
-    yield from _changed_configs(delta, image)
+    for family in FAMILIES.values():
+        yield from _changed_entries(family, delta, image)
     yield from _changed_topics(delta, image)
 
 
-def _changed_configs(delta: MetadataDelta, image: MetadataImage) -> Iterator[tuple[bytes, bytes | None]]:
-    for (resource_type, resource_name), before in delta.configs.items():
-        prefix = b"g" + bytes((resource_type,)) + resource_name.encode() + b"\0"
-        now = image.configs.get((resource_type, resource_name), {})
-        for name in before:
-            if name not in now:
-                yield prefix + name.encode(), None
-        for name, value in now.items():
-            if before.get(name) != value:
-                record = config_record(resource_type, resource_name, name, value)
-                yield prefix + name.encode(), record.SerializeToString()
+def _changed_entries(
+    family: RecordFamily[Any, Any], delta: MetadataDelta, image: MetadataImage
+) -> Iterator[tuple[bytes, bytes | None]]:
+    entries = image.entries(family)
+    for key, before in delta.changed(family).items():
+        now = entries.get(key)
+        old = {} if before is None else dict(family.parts(key, before))
+        new = {} if now is None else dict(family.parts(key, now))
+        for suffix in old:
+            if suffix not in new:
+                yield family.prefix + suffix, None
+        for suffix, record in new.items():
+            if old.get(suffix) != record:
+                yield family.prefix + suffix, record.SerializeToString()
 
 
 def _changed_topics(delta: MetadataDelta, image: MetadataImage) -> Iterator[tuple[bytes, bytes | None]]:

@@ -16,6 +16,8 @@ _DIRECTORY_ALWAYS_ONLINE = (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 
+NEXT_PRODUCER_ID = "nextProducerId"
+
 ConfigKey = tuple[int, str]
 """Resource type and name; the name "" of the type BROKER_RESOURCE stands for all brokers."""
 

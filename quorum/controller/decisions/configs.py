@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
 from ottla.quorum.controller.decisions.state import ControllerState
-from ottla.quorum.metadata.records import config_record
+from ottla.quorum.metadata.families.settings import config_record
 from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 

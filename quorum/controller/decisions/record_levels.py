@@ -5,51 +5,42 @@ whoever adds a kind of record, or a field to one, gives it the level of the vers
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.metadata.families.family import RecordLevel
+from ottla.quorum.metadata.families.table import KINDS
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 METADATA_VERSION = "metadata.version"
 
-_NOTHING: Mapping[int, int] = {}
-
-
-class RecordLevel(NamedTuple):
-    """``first``: the level of the kind. ``fields``: the highest field number it had then. ``later``: the levels of the
-    fields that came afterwards, by number."""
-
-    first: int
-    fields: int
-    later: Mapping[int, int] = _NOTHING
-
 
 # 25 is the lowest level there is (4.0-IV3): everything below was there from the beginning.
-RECORD_LEVELS: Mapping[str, RecordLevel] = {
-    "register_broker": RecordLevel(25, 9),
-    "unregister_broker": RecordLevel(25, 2),
+_BESIDE_FAMILIES: Mapping[str, RecordLevel] = {
     "topic": RecordLevel(25, 2),
+    "remove_topic": RecordLevel(25, 1),
     "partition": RecordLevel(25, 11),
     "partition_change": RecordLevel(25, 9),
-    "config": RecordLevel(25, 4),
-    "broker_registration_change": RecordLevel(25, 5),
-    "remove_topic": RecordLevel(25, 1),
-    "feature_level": RecordLevel(25, 2),
-    "producer_ids": RecordLevel(25, 3),
     "no_op": RecordLevel(25, 0),
-    "register_controller": RecordLevel(25, 5),
-    "unregister_controller": RecordLevel(25, 1),
     "begin_transaction": RecordLevel(25, 1),
     "end_transaction": RecordLevel(25, 0),
     "abort_transaction": RecordLevel(25, 1),
 }
 
 
+def record_levels() -> dict[str, RecordLevel]:
+    """Of every kind of record: those of the record families stand in their table."""
+    return {**{name: kind.level for name, (_, kind) in KINDS.items()}, **_BESIDE_FAMILIES}
+
+
+def _level_of(kind: str) -> RecordLevel:
+    return _BESIDE_FAMILIES.get(kind) or KINDS[kind][1].level
+
+
 def check_records(records: Iterable[Record], level: int) -> None:
     """Raises KafkaError (UNSUPPORTED_VERSION) for a record that nodes of ``level`` need not be able to read."""
     for record in records:
         kind = record.WhichOneof("body")
-        known = RECORD_LEVELS[kind] if kind is not None else RecordLevel(0, 0)
+        known = _level_of(kind) if kind is not None else RecordLevel(0, 0)
         if level < known.first:
             raise _needs(f"{kind} records", known.first, level)
         if known.later:
@@ -72,7 +63,7 @@ def _needs(what: str, first: int, level: int) -> KafkaError:
 
 def written_above(level: int, current: int) -> str | None:
     """What a log that was at ``current`` may hold and nodes of ``level`` cannot read; None: nothing."""
-    for kind, known in RECORD_LEVELS.items():
+    for kind, known in record_levels().items():
         if any(level < first <= current for first in (known.first, *known.later.values())):
             return f"{kind} records of a level above {level}"
     return None

@@ -113,7 +113,7 @@ class ControllerState:
             elif now.is_active and not (before is not None and before.is_active):
                 self._returns(broker_id)
         for key, old in delta.configs.items():
-            if old.get(UNCLEAN_ELECTION) != self.image.configs.get(key, {}).get(UNCLEAN_ELECTION):
+            if (old or {}).get(UNCLEAN_ELECTION) != self.image.configs.get(key, {}).get(UNCLEAN_ELECTION):
                 self.reconsider_leaderless()
 
     def reconsider_leaderless(self) -> None:

@@ -7,7 +7,7 @@ from ottla.quorum.controller.decisions.assignments import check_by_hand, new_par
 from ottla.quorum.controller.decisions.configs import check_values
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
 from ottla.quorum.controller.decisions.state import ControllerState
-from ottla.quorum.metadata.records import config_record
+from ottla.quorum.metadata.families.settings import config_record
 from ottla.quorum.metadata.views import TOPIC_RESOURCE, TopicView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import random_id

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.broker.node_settings import NodeSettings
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.settings import CONFIGS
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import BROKER_RESOURCE, ConfigKey
 from ottla.runtime.settings.definitions import SettingError, server_settings, topic_settings
@@ -26,7 +27,7 @@ class Bench:
 
     def set(self, key: ConfigKey, value: str | None, name: str = LIMIT) -> None:
         delta = MetadataDelta()
-        delta.configs[key] = self.image.configs.pop(key, {})
+        delta.note(CONFIGS, key, self.image.configs.pop(key, None))
         if value is not None:
             self.image.configs[key] = {name: value}
         self.settings.publish(delta, self.image)

@@ -1,6 +1,5 @@
 """No record of a newer metadata.version than the cluster's, and no node that cannot read what there is."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ from ottla.quorum.controller.decisions import features, record_levels
 from ottla.quorum.controller.decisions.features import SUPPORTED, update_features
 from ottla.quorum.controller.decisions.record_levels import (
     METADATA_VERSION,
-    RECORD_LEVELS,
-    RecordLevel,
     check_records,
     written_above,
 )
 from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata.families.family import RecordLevel
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World
@@ -29,24 +27,24 @@ INNER = {"Endpoint": 4, "FeatureRange": 3, "Replicas": 1, "Directories": 1}
 
 
 def with_level(monkeypatch: pytest.MonkeyPatch, kind: str, level: RecordLevel) -> None:
-    changed: Mapping[str, RecordLevel] = {**RECORD_LEVELS, kind: level}
-    monkeypatch.setattr(record_levels, "RECORD_LEVELS", changed)
+    changed = {**record_levels.record_levels(), kind: level}
+    monkeypatch.setattr(record_levels, "_BESIDE_FAMILIES", changed)
 
 
 def test_every_kind_of_record_has_a_level_that_exists() -> None:
-    assert sorted(RECORD_LEVELS) == sorted(KINDS)
+    assert sorted(record_levels.record_levels()) == sorted(KINDS)
     lowest, highest = SUPPORTED[METADATA_VERSION].lowest, SUPPORTED[METADATA_VERSION].highest
-    for known in RECORD_LEVELS.values():
+    for known in record_levels.record_levels().values():
         assert all(lowest <= each <= highest for each in (known.first, *known.later.values()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_a_record_has_a_level(kind: str) -> None:
-    known = RECORD_LEVELS[kind]
+    known = record_levels.record_levels()[kind]
     message = pb.MetadataRecord.DESCRIPTOR.fields_by_name[kind].message_type
     assert message is not None
     newer = [field.number for field in message.fields if field.number > known.fields]
-    assert newer == sorted(known.later), f"{kind}: say in RECORD_LEVELS which metadata.version brought them"
+    assert newer == sorted(known.later), f"{kind}: say which metadata.version brought them"
 
 
 def test_the_messages_inside_of_records_do_not_grow() -> None:
@@ -57,7 +55,7 @@ def test_the_messages_inside_of_records_do_not_grow() -> None:
 def test_a_kind_is_not_written_below_its_level(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     record = pb.MetadataRecord()
     getattr(record, kind).SetInParent()
-    check_records([record], RECORD_LEVELS[kind].first)
+    check_records([record], record_levels.record_levels()[kind].first)
     with_level(monkeypatch, kind, RecordLevel(31, 99))
     with pytest.raises(KafkaError, match=f"{kind} records came with metadata.version 31 and the cluster is at 30"):
         check_records([record], 30)

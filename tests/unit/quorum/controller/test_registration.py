@@ -7,6 +7,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.nodes import CONTROLLERS
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -44,12 +45,12 @@ def test_a_controller_that_was_forgotten_registers_again() -> None:
     registration = ControllerRegistration(cast(Any, channel), 4, INCARNATION, ("C", Endpoint("c4", 1)), print)
     registration.start()
     image, forgotten = MetadataImage(), MetadataDelta()
-    forgotten.controllers = {4: None}
+    forgotten.note(CONTROLLERS, 4, None)
     registration.publish(forgotten, image)
     assert len(channel.asked) == 1, "it is asking already"
     channel.answer(rpc.ControllerResponse())
     other = MetadataDelta()
-    other.controllers = {5: None}
+    other.note(CONTROLLERS, 5, None)
     registration.publish(other, image)
     assert channel.asked == []
 

@@ -47,7 +47,7 @@ def topic_id(number: int) -> bytes:
 
 
 def broker(broker_id: int, epoch: int = 5, **more: object) -> Record:
-    return Record(
+    return pb.MetadataRecord(
         register_broker=pb.RegisterBroker(
             broker_id=broker_id,
             broker_epoch=epoch,
@@ -62,11 +62,11 @@ def broker(broker_id: int, epoch: int = 5, **more: object) -> Record:
 
 
 def topic(number: int) -> Record:
-    return Record(topic=pb.Topic(name=f"topic-{number}", topic_id=topic_id(number)))
+    return pb.MetadataRecord(topic=pb.Topic(name=f"topic-{number}", topic_id=topic_id(number)))
 
 
 def partition(number: int, index: int) -> Record:
-    return Record(
+    return pb.MetadataRecord(
         partition=pb.Partition(
             topic_id=topic_id(number), partition_id=index, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1,
             directories=[bytes([each]) * 16 for each in (1, 2, 3)],
@@ -76,11 +76,11 @@ def partition(number: int, index: int) -> Record:
 
 def change(number: int, index: int, **fields: object) -> Record:
     body = pb.PartitionChange(topic_id=topic_id(number), partition_id=index, **fields)  # type: ignore[arg-type]  # keywords of many types
-    return Record(partition_change=body)
+    return pb.MetadataRecord(partition_change=body)
 
 
 def config(name: str, value: str | None, resource: str = "topic-1") -> Record:
-    return Record(config=pb.Config(resource_type=2, resource_name=resource, name=name, value=value))
+    return pb.MetadataRecord(config=pb.Config(resource_type=2, resource_name=resource, name=name, value=value))
 
 
 def build(records: Iterable[Record]) -> MetadataImage:
@@ -112,15 +112,15 @@ SOME = [
 
 
 def begin() -> Record:
-    return Record(begin_transaction=pb.BeginTransaction(name="x"))
+    return pb.MetadataRecord(begin_transaction=pb.BeginTransaction(name="x"))
 
 
 def end() -> Record:
-    return Record(end_transaction=pb.EndTransaction())
+    return pb.MetadataRecord(end_transaction=pb.EndTransaction())
 
 
 def abort() -> Record:
-    return Record(abort_transaction=pb.AbortTransaction(reason="x"))
+    return pb.MetadataRecord(abort_transaction=pb.AbortTransaction(reason="x"))
 
 
 def large_image(topics: int = 5, partitions: int = 900) -> MetadataImage:
