@@ -325,6 +325,7 @@ def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> Contro
         num_partitions=config.integer("num.partitions"),
         default_replication_factor=config.integer("default.replication.factor"),
         session_timeout_ms=config.integer("broker.session.timeout.ms"),
+        inter_broker_listener=config.inter_broker_listener_name,
         topic_defaults={name: _text(value) for name, value in defaults.items()},
         config_rules=SettingRules(),
         rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,

@@ -59,7 +59,7 @@ class Controller:
         self._host = host
         self._timers = timers
         self._settings = settings
-        self.liveness = BrokerLiveness(timers, settings.session_timeout_ms, knock)
+        self.liveness = BrokerLiveness(timers, settings, knock)
         self._leadership: Leadership | None = None
         self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came when they could not be decided on yet
         self._series: Series | None = None

@@ -3,10 +3,13 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.state import ControllerSettings
 from ottla.quorum.controller.knocking import Knock
 from ottla.quorum.controller.leadership import Leadership
+from ottla.quorum.metadata.views import BrokerView
 from ottla.quorum.rpc.transport import Conversation, Handler, Reply
 from ottla.runtime.timers import LoopTimers
 
@@ -15,22 +18,39 @@ _logger = logging.getLogger(__name__)
 _SESSION_CHECKS_PER_TIMEOUT = 8
 _SUSPICION_MS = 500
 """A broken stream says that the process may be dead; a live broker is heard from again within this time."""
+_DOOR_PAUSE_MS = 50
+"""Between knocks at a suspect's door: a dying process may close its connections before it closes its door."""
 _KNOCK_PAUSE_MS = 2000
 _KNOCKS_MAX = 100
+
+
+class Suspect(NamedTuple):
+    """A broker whose connection ended, as far as it had been heard from then."""
+
+    broker_id: int
+    epoch: int
+    contacts: int
+    leadership: Leadership
+
+    @property
+    def plan(self) -> str:
+        return f"suspicion of {self.broker_id}"
 
 
 class BrokerLiveness:
     """Evidence for the sessions of the leadership there is. What follows from a session's end is decided elsewhere."""
 
-    def __init__(self, timers: LoopTimers, session_timeout_ms: int, knock: Knock | None) -> None:
+    def __init__(self, timers: LoopTimers, settings: ControllerSettings, knock: Knock | None) -> None:
         """``knock``: at the door of brokers that are not heard from."""
         self._timers = timers
-        self._check_pause_ms = max(1, session_timeout_ms // _SESSION_CHECKS_PER_TIMEOUT)
+        self._check_pause_ms = max(1, settings.session_timeout_ms // _SESSION_CHECKS_PER_TIMEOUT)
+        self._listener = settings.inter_broker_listener
         self._knock = knock
         self._leadership: Leadership | None = None
         self._on_expired: Callable[[], None] = lambda: None
         self._checked_ms = 0
         self._carriers: dict[int, tuple[Conversation, int]] = {}  # by broker: where its last heartbeat came, its epoch
+        self._broken: dict[int, None] = {}  # peers whose connections broke while this node was no controller
 
     def begin(self, leadership: Leadership, on_expired: Callable[[], None]) -> None:
         """``on_expired``: sessions may be over."""
@@ -41,6 +61,9 @@ class BrokerLiveness:
             if not broker.fenced:
                 leadership.state.sessions.expect(broker.id, broker.epoch, now_ms)
         leadership.repeat("sessions", self._check_pause_ms, self._check_sessions)
+        for node_id in self._broken:
+            self.peer_broken(node_id)
+        self._broken.clear()
         if self._knock is not None:
             leadership.plan("knocking", _SUSPICION_MS, self._knock_at_silent)
 
@@ -73,44 +96,73 @@ class BrokerLiveness:
 
     def peer_broken(self, node_id: int) -> None:
         """A connection to a node broke or was refused. That says something of a broker which has not been
-        heard from in this leadership: one that lives speaks up as soon as it learns of the new controller."""
+        heard from in this leadership: one that lives speaks up as soon as it learns of the new controller. The old
+        controller's connection breaks before there is a new one, who is to remember that."""
         if self._leadership is None:
+            self._broken[node_id] = None
             return
         state = self._leadership.state
         broker = state.image.brokers.get(node_id)
         if broker is not None and not state.sessions.was_heard(node_id):
             self._suspect(node_id, broker.epoch)
 
+    # --- doors --------------------------------------------------------------------------------------------------------
+
     def _knock_at_silent(self) -> None:
         """A broker that lives speaks up as soon as it learns of a new controller. Whoever has not is not fenced for that
         (silence keeps its session); but where a connection is refused nobody lives."""
-        if self._leadership is None or self._knock is None:
+        leadership = self._leadership
+        if leadership is None or self._knock is None:
             return
-        state = self._leadership.state
-        unfenced = (each for each in state.image.brokers.values() if each.endpoints and not each.fenced)
-        silent = [each for each in unfenced if not state.sessions.was_heard(each.id)]
+        sessions = leadership.state.sessions
+        unfenced = (each for each in leadership.state.image.brokers.values() if each.endpoints and not each.fenced)
+        silent = [each for each in unfenced if not sessions.was_heard(each.id)]
         for broker in silent[:_KNOCKS_MAX]:
-            self._knock(broker.host, broker.port, partial(self.peer_broken, broker.id))
+            suspect = Suspect(broker.id, broker.epoch, sessions.contacts(broker.id), leadership)
+            self._knock(*self._door(broker), partial(self._conclude, suspect))
         if silent:
-            self._leadership.plan("knocking", _KNOCK_PAUSE_MS, self._knock_at_silent)
+            leadership.plan("knocking", _KNOCK_PAUSE_MS, self._knock_at_silent)
 
     def _suspect(self, broker_id: int, epoch: int) -> None:
-        """Ends the broker's session unless it is heard from within the grace."""
+        """Ends the broker's session unless it is heard from within the grace, or at once where its door is shut."""
         leadership = self._leadership
         if leadership is None:
             return
-        sessions, name = leadership.state.sessions, f"suspicion of {broker_id}"
-        if not sessions.is_alive(broker_id, epoch, self._timers.now_ms()) or leadership.is_planned(name):
+        sessions = leadership.state.sessions
+        suspect = Suspect(broker_id, epoch, sessions.contacts(broker_id), leadership)
+        if sessions.is_alive(broker_id, epoch, self._timers.now_ms()) and not leadership.is_planned(suspect.plan):
+            leadership.plan(suspect.plan, _SUSPICION_MS, partial(self._conclude, suspect))
+            self._knock_at(suspect)
+
+    def _knock_at(self, suspect: Suspect) -> None:
+        """Now and then until it is heard from, or not suspected any more. Not where it is fenced: it may be starting, and
+        opens its door last."""
+        leadership = suspect.leadership
+        broker = leadership.state.image.brokers.get(suspect.broker_id)
+        if self._knock is None or broker is None or broker.fenced or not broker.endpoints or not self._is_open(suspect):
             return
-        heard_ms = sessions.last_contact(broker_id)
+        self._knock(*self._door(broker), partial(self._conclude, suspect))
+        leadership.plan(f"knock at {suspect.broker_id}", _DOOR_PAUSE_MS, partial(self._knock_at, suspect))
 
-        def conclude() -> None:
-            if sessions.last_contact(broker_id) == heard_ms:
-                _logger.warning("broker %d: its connection ended and it does not come back", broker_id)
-                sessions.gone(broker_id, epoch)
-                self._on_expired()
+    def _door(self, broker: BrokerView) -> tuple[str, int]:
+        """Where other nodes reach it: what it tells clients may be an address that means another machine here."""
+        named = (each for each in broker.endpoints if each.name == self._listener)
+        endpoint = next(named, broker.endpoints[0])
+        return endpoint.host, endpoint.port
 
-        leadership.plan(name, _SUSPICION_MS, conclude)
+    def _is_open(self, suspect: Suspect) -> bool:
+        """Whether it may still turn out to be dead."""
+        sessions = suspect.leadership.state.sessions
+        heard_since = sessions.contacts(suspect.broker_id) != suspect.contacts
+        alive = sessions.is_alive(suspect.broker_id, suspect.epoch, self._timers.now_ms())
+        return self._leadership is suspect.leadership and alive and not heard_since
+
+    def _conclude(self, suspect: Suspect) -> None:
+        """It has not been heard from, and the grace is over, or nobody listens where it did: its process is gone."""
+        if self._is_open(suspect):
+            _logger.warning("broker %d: its connection ended and it does not come back", suspect.broker_id)
+            suspect.leadership.state.sessions.gone(suspect.broker_id, suspect.epoch)
+            self._on_expired()
 
 
 class Visit:

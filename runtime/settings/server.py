@@ -150,8 +150,13 @@ class ServerConfig:
     @property
     def inter_broker_listener(self) -> Listener:
         """Where the other brokers reach this one."""
-        wanted = self.string("inter.broker.listener.name").upper() or self.string(INTER_BROKER_PROTOCOL)
+        wanted = self.inter_broker_listener_name
         return next((each for each in self.advertised_listeners if each.name == wanted), self.advertised_listeners[0])
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """As it is written, also on a node that has none itself; a broker without one of that name uses its first."""
+        return self.string("inter.broker.listener.name").upper() or self.string(INTER_BROKER_PROTOCOL)
 
     def _endpoints(self, name: str) -> tuple[Endpoint, ...]:
         return tuple(parse_endpoint(each, name) for each in self.strings(name))

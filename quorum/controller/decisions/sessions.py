@@ -13,7 +13,7 @@ class Session:
 
     epoch: int
     expires_ms: float
-    last_contact_ms: float = -inf
+    contacts: int = 0
     metadata_offset: int = NEVER
     shutdown_offset: int = NEVER
 
@@ -31,7 +31,7 @@ class BrokerSessions:
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = Session(epoch, 0)
         session.expires_ms = now_ms + self._timeout_ms
-        session.last_contact_ms = now_ms
+        session.contacts += 1
         session.metadata_offset = metadata_offset
 
     def expect(self, broker_id: int, epoch: int, now_ms: int) -> None:
@@ -66,12 +66,12 @@ class BrokerSessions:
         return f"no heartbeat within {self._timeout_ms} ms"
 
     def was_heard(self, broker_id: int) -> bool:
-        return self.last_contact(broker_id) > -inf
+        return self.contacts(broker_id) > 0
 
-    def last_contact(self, broker_id: int) -> float:
-        """When it was heard from last, in milliseconds; minus infinity: never by this controller."""
+    def contacts(self, broker_id: int) -> int:
+        """How often this incarnation was heard from by this controller: another number than before says that it was since."""
         session = self._sessions.get(broker_id)
-        return session.last_contact_ms if session is not None else -inf
+        return session.contacts if session is not None else 0
 
     def metadata_offset(self, broker_id: int) -> int:
         """How far it said it has read; -1 when it has not said."""

@@ -60,6 +60,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     num_partitions: int = 1
     default_replication_factor: int = 1
     session_timeout_ms: int = 9000  # broker.session.timeout.ms
+    inter_broker_listener: str = ""
+    """Where brokers are reached by nodes; where they have none of that name, their first."""
     topic_defaults: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Topic settings as this node's file has them, for topics that do not set them."""
     config_rules: ConfigRules = NoConfigRules()

@@ -120,4 +120,5 @@ def main() -> None:
             time.sleep(3)
 
 
-main()
+if __name__ == "__main__":
+    main()

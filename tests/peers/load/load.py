@@ -211,4 +211,5 @@ def main() -> None:
             out.write(line + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -149,14 +149,16 @@ class Bench:
         self.controller.handle(request, answers.append)
         return answers
 
-    def broker(self, broker_id: int, handle: Callable[..., None] | None = None) -> int:
-        """Registers and unfences a broker; its epoch."""
+    def broker(
+        self, broker_id: int, handle: Callable[..., None] | None = None, more: Sequence[pb.Endpoint] = ()
+    ) -> int:
+        """Registers and unfences a broker; its epoch. ``more``: endpoints after the usual one."""
         registration = rpc.RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id="c",
             incarnation_id=bytes([broker_id]) * 16,
             features=supported_ranges(),
-            endpoints=[pb.Endpoint(name="PLAINTEXT", host="h", port=9000 + broker_id)],
+            endpoints=[pb.Endpoint(name="PLAINTEXT", host="h", port=9000 + broker_id), *more],
         )
         answers = self.ask(register_broker=registration)
         self.commit()

@@ -98,10 +98,10 @@ def test_a_new_controller_knocks_at_brokers_it_does_not_hear_from_and_believes_a
     bench.heartbeat(4, heard)
     bench.loop.advance(500)
     assert [port for port, _ in bench.knocked] == [9001, 9002, 9003], "not at the one that speaks"
-    bench.knocked[0][1]()  # refused
-    bench.knocked[1][1]()  # refused, but it is only late
     bench.heartbeat(2, bench.loader.image.brokers[2].epoch)
-    bench.loop.advance(600)
+    bench.knocked[0][1]()  # refused
+    bench.knocked[1][1]()  # refused, but it spoke up meanwhile
+    bench.loop.advance(5)
     bench.commit()
     assert [bench.is_fenced(broker_id) for broker_id in (1, 2, 3, 4)] == [True, False, False, False]
 
@@ -118,6 +118,91 @@ def test_a_refusal_that_comes_late_says_nothing_of_a_broker_that_was_heard_from(
     assert not bench.commit().is_fenced(1)
     bench.loop.advance(2000)
     assert len(bench.knocked) == 1, "who was heard from is left in peace"
+
+
+def test_a_broker_whose_connection_ended_and_whose_door_is_shut_is_dead_at_once() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    bench.broker(1, visit.handle)
+    visit.ended()
+    assert [port for port, _ in bench.knocked] == [9001]
+    bench.knocked[0][1]()  # refused
+    bench.loop.advance(1)
+    assert bench.commit().is_fenced(1)
+
+
+def test_the_door_of_a_dying_process_may_shut_after_its_connection_ended() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    bench.broker(1, visit.handle)
+    visit.ended()
+    bench.loop.advance(60)  # somebody, or the system, took the first connection
+    assert [port for port, _ in bench.knocked] == [9001, 9001]
+    bench.knocked[1][1]()
+    bench.loop.advance(1)
+    assert bench.commit().is_fenced(1)
+    bench.loop.advance(500)
+    assert len(bench.knocked) == 2, "it is known to be dead"
+
+
+def test_a_broker_that_comes_back_is_not_knocked_at_and_no_refusal_counts() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    epoch = bench.broker(1, visit.handle)
+    visit.ended()
+    bench.heartbeat(1, epoch, bench.controller.open().handle)
+    bench.knocked[0][1]()
+    bench.loop.advance(1_000)
+    assert not bench.commit().is_fenced(1)
+    assert len(bench.knocked) == 1
+
+
+def test_a_refusal_of_an_earlier_leadership_says_nothing() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    bench.broker(1, visit.handle)
+    visit.ended()
+    bench.follow()
+    bench.lead(3)
+    bench.knocked[0][1]()
+    bench.loop.advance(1_000)
+    assert not bench.commit().is_fenced(1)
+
+
+def test_the_broker_of_the_controller_that_died_is_asked_after_as_soon_as_there_is_another() -> None:
+    """Its connection breaks before anybody is elected in its place."""
+    bench = Bench().lead().commit()
+    for broker_id in (1, 2):
+        bench.broker(broker_id)
+    bench.follow()
+    bench.controller.liveness.peer_broken(1)
+    bench.lead(3)
+    assert [port for port, _ in bench.knocked] == [9001]
+    bench.knocked[0][1]()
+    bench.loop.advance(1)
+    bench.commit()
+    assert (bench.is_fenced(1), bench.is_fenced(2)) == (True, False)
+
+
+def test_it_is_knocked_where_other_brokers_come_in() -> None:
+    """The first listener may be for clients of another network, where its address means something else."""
+    bench = Bench(inter_broker_listener="INSIDE").lead().commit()
+    visit = bench.controller.open()
+    bench.broker(1, visit.handle, more=[pb.Endpoint(name="INSIDE", host="h", port=7001)])
+    visit.ended()
+    assert [port for port, _ in bench.knocked] == [7001]
+
+
+def test_a_broker_that_is_still_starting_opens_its_door_last() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    epoch = bench.broker(1)
+    beat = rpc.BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, want_fence=True)
+    visit.handle(rpc.ControllerRequest(broker_heartbeat=beat), bench.answers.append)
+    assert bench.commit().is_fenced(1)
+    visit.ended()
+    bench.loop.advance(600)
+    assert not bench.knocked
 
 
 def test_leaders_return_to_the_first_replicas_now_and_then() -> None:
