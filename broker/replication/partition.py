@@ -15,12 +15,14 @@ from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
 from ottla.broker.replication.intake import Intake, OnPrepared
 from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
+from ottla.broker.replication.own_appends import OnCommitted, OwnAppend
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import OffsetWaiters, ParkedRequest
 from ottla.broker.replication.watches import Watches
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
+from ottla.log.producers.state import Origin
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -229,7 +231,13 @@ class Partition:
     # Writing.
 
     def append(
-        self, records: memoryview, acks: int, wall_ms: int, now_ms: int, prepared: BatchHeader | None = None
+        self,
+        records: memoryview,
+        acks: int,
+        wall_ms: int,
+        now_ms: int,
+        prepared: BatchHeader | None = None,
+        origin: Origin = Origin.CLIENT,
     ) -> AppendInfo:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
@@ -245,7 +253,7 @@ class Partition:
                 f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
             )
         if prepared is None:
-            info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
+            info = self.log.append_as_leader(records, leader.epoch, wall_ms, origin, inflated_bytes_max=LIGHT_BYTES_MAX)
         else:
             info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
         if not info.duplicate:
@@ -259,6 +267,27 @@ class Partition:
             if not stable:
                 self.services.durability.follow(self.log, self._stable)
         return info
+
+    def append_own(
+        self, batch: bytearray, leader_epoch: int, wall_ms: int, now_ms: int, on_done: OnCommitted
+    ) -> OwnAppend:
+        """Writes a batch that this broker made itself, with acks=all. Raises KafkaError if nothing was written: as `append` does,
+        NOT_LEADER_OR_FOLLOWER too when another epoch than ``leader_epoch`` has begun.
+
+        ``on_done`` is called once, perhaps before this returns: NONE when the records are committed,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when they are and fewer replicas than ``min.insync.replicas`` have them. With
+        NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR nobody knows: the next leader may have them.
+        """
+        leader = self.leader
+        if leader is None or leader.epoch != leader_epoch:
+            raise self._not_leading()
+        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, origin=Origin.COORDINATOR)
+        waiter = OwnAppend(info, on_done)
+        if leader.high_watermark > info.last_offset:
+            waiter.settle(0, outcome(leader))
+        else:
+            self.produce_waiters.wait_for(info.last_offset + 1, waiter, 0)
+        return waiter
 
     def _not_leading(self) -> KafkaError:
         if not self.usable:

@@ -7,6 +7,7 @@ is completed exactly once: by the partitions, by the timer, or dropped when its 
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ottla.broker.replication.decisions.fetch_session import FetchSession
 from ottla.runtime.errors import ErrorCode
@@ -95,20 +96,30 @@ class ParkedRequest:
             self._timer = None
 
 
-class OffsetWaiters(deque[tuple[int, ParkedRequest, int]]):
+class Waiter(Protocol):
+    """What waits for a partition to get somewhere."""
+
+    done: bool
+
+    def settle(self, place: int, error: int) -> None:
+        """How it ended, for what the waiter calls ``place``. Means nothing once it is done."""
+        ...
+
+
+class OffsetWaiters(deque[tuple[int, Waiter, int]]):
     """What waits for a partition to get to an offset, first come first. Appends come in order, so the list is sorted; only
     the repetition of an older batch may wait a little longer."""
 
     __slots__ = ()
 
-    def wait_for(self, offset: int, parked: ParkedRequest, place: int) -> None:
+    def wait_for(self, offset: int, waiter: Waiter, place: int) -> None:
         """Forgets those that timed out or whose connection went, so that a partition that gets nowhere gathers none."""
         while self and self[0][1].done:
             self.popleft()
-        self.append((offset, parked, place))
+        self.append((offset, waiter, place))
 
     def reached(self, offset: int, outcome: int) -> None:
         """Settles who waits for ``offset`` or an earlier one."""
         while self and (self[0][0] <= offset or self[0][1].done):
-            _, parked, place = self.popleft()
-            parked.settle(place, outcome)
+            _, waiter, place = self.popleft()
+            waiter.settle(place, outcome)

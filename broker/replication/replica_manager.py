@@ -18,6 +18,7 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetchers import Fetchers
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.joining import consider_shrink, retry_joins
+from ottla.broker.replication.listeners import TopicListener, TopicListeners
 from ottla.broker.replication.log_store import LogStore
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
@@ -96,6 +97,7 @@ class ReplicaManager:
         self._services = PartitionServices(self.node_id, wakes, durability, timers.now_ms, self._propose)
         self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
         self._hosting = HostingQueue(timers, self._host_waiting)
+        self._listeners = TopicListeners()
         self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)
         self._started = False
         self._repeated = Repeated(timers)
@@ -115,11 +117,18 @@ class ReplicaManager:
         """Stops fetching and asking. Requests still parked are answered or dropped by their connections."""
         self._repeated.cancel()
         self._hosting.clear()
+        self._listeners.close()
         self._fetchers.close()
         self.isr_changes.close()
         self._assignments.close()
         self._services.preparers.close()
         self.healing.close()
+
+    def listen(self, topic: str, listener: TopicListener) -> None:
+        """Tells it from now on which partitions of that topic this broker leads; at once of those that it leads now."""
+        view = self._image.topics_by_name.get(topic) if self._image is not None else None
+        hosted = [self.partitions.get((view.id, index)) for index in view.partitions] if view is not None else []
+        self._listeners.add(topic, listener, [each for each in hosted if each is not None])
 
     # What handlers ask.
 
@@ -221,6 +230,7 @@ class ReplicaManager:
         self.partitions.pop((partition.topic, index), None)
         self._fetchers.remove(partition)
         partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._listeners.gone(partition)
         logger.info("Deleting %s", partition)
         try:
             self._logs.delete(TopicPartition(partition.topic, index))
@@ -240,6 +250,8 @@ class ReplicaManager:
             self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, has_log=partition is not None)
         else:
             self.offline.forget(replica.key)
+        if partition is not None:
+            self._listeners.look_at(partition)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id
@@ -328,6 +340,7 @@ class ReplicaManager:
             if partition is not None:
                 self._fetchers.remove(partition)
                 partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+                self._listeners.look_at(partition)
 
     def note_damage(self, partition: Partition, error: KafkaError) -> None:
         """What came of a read; if it was damage, the replica is to be healed from the partition's leader."""

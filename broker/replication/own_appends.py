@@ -1,0 +1,163 @@
+"""What a broker writes by itself to a partition that it leads: a coordinator's records."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.batch import HEADER_BYTES
+from ottla.log.records import Record, encode_batch
+from ottla.log.results import AppendInfo
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.partition import Partition
+
+OnCommitted = Callable[[int], None]
+"""Told how an append ended, an error code: see `Partition.append_own`."""
+
+OnWritten = Callable[[int], None]
+"""Told the offset of the first of the records."""
+
+RECORD_OVERHEAD_BYTES = 35
+"""The most that a record has besides its key and its value: seven varints, five bytes each."""
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+logger = logging.getLogger(__name__)
+
+
+class OwnAppend:
+    """One batch on its way to the in-sync replicas."""
+
+    __slots__ = ("_on_done", "done", "info")
+
+    def __init__(self, info: AppendInfo, on_done: OnCommitted) -> None:
+        self.info = info
+        self.done = False
+        self._on_done = on_done
+
+    def settle(self, place: int, error: int) -> None:
+        if not self.done:
+            self.done = True
+            self._on_done(error)
+
+
+class OwnAppends:
+    """The appends of a leader's epoch. Those of one turn of the loop are written at its end, in as few batches as they fit in.
+
+    What is given together stands in one batch: it is written whole or not at all.
+    """
+
+    def __init__(
+        self, partition: "Partition", leader_epoch: int, wall_ms: Callable[[], int], now_ms: Callable[[], int]
+    ) -> None:
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+        self._wall_ms = wall_ms
+        self._now_ms = now_ms
+        self._waiting: list[_Entry] = []
+        self._under_way: dict[_Batch, None] = {}
+        self._closed = False
+
+    def append(self, records: Sequence[KeyValue], on_written: OnWritten, on_done: OnCommitted) -> None:
+        """Writes (key, value) records, in this order, behind what was given before; neither callback comes before this returns.
+
+        ``on_written`` is called when they stand in the log, where they will be read by whoever loads the partition next; then, or
+        instead of it, ``on_done`` as `Partition.append_own` says, MESSAGE_TOO_LARGE when they fit in no batch.
+        """
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._waiting.append(_Entry(records, _size(records), on_written, on_done))
+
+    def close(self) -> None:
+        """The epoch is over: all that is not done ends with NOT_LEADER_OR_FOLLOWER, and so does what comes later."""
+        self._closed = True
+        for batch in list(self._under_way):
+            batch.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._write()
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        size_max = self._partition.log.config.max_message_bytes
+        entries: list[_Entry] = []
+        size = HEADER_BYTES
+        for entry in waiting:
+            if entries and size + entry.size > size_max:
+                self._write_batch(entries)
+                entries, size = [], HEADER_BYTES
+            entries.append(entry)
+            size += entry.size
+        if entries:
+            self._write_batch(entries)
+
+    def _write_batch(self, entries: "list[_Entry]") -> None:
+        batch = _Batch(entries, self._under_way)
+        try:
+            if self._closed:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader's epoch is over")
+            wall_ms = self._wall_ms()
+            encoded = _encoded(entries, wall_ms)
+            size_max = self._partition.log.config.max_message_bytes
+            if len(encoded) > size_max:
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
+            append = self._partition.append_own(encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed)
+        except KafkaError as error:
+            batch.settle(error.code)
+        else:
+            batch.written(append.info.first_offset)
+
+
+class _Entry(NamedTuple):
+    records: Sequence[KeyValue]
+    size: int
+    on_written: OnWritten
+    on_done: OnCommitted
+
+
+class _Batch:
+    """Tells those who share a batch, each once, first that it is written."""
+
+    def __init__(self, entries: list[_Entry], under_way: "dict[_Batch, None]") -> None:
+        self._entries = entries
+        self._under_way = under_way
+        self._is_written = False
+        self._outcome: int | None = None
+        under_way[self] = None
+
+    def written(self, first_offset: int) -> None:
+        offset = first_offset
+        for entry in self._entries:
+            _call(entry.on_written, offset)
+            offset += len(entry.records)
+        self._is_written = True
+        if self._outcome is not None:  # one replica: it was committed as soon as it was written
+            self.settle(self._outcome)
+
+    def committed(self, error: int) -> None:
+        self._outcome = error
+        if self._is_written:
+            self.settle(error)
+
+    def settle(self, error: int) -> None:
+        if self in self._under_way:
+            del self._under_way[self]
+            for entry in self._entries:
+                _call(entry.on_done, error)
+
+
+def _size(records: Sequence[KeyValue]) -> int:
+    return sum(len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
+
+
+def _encoded(entries: list[_Entry], wall_ms: int) -> bytearray:
+    records = [record for entry in entries for record in entry.records]
+    return encode_batch([Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(records)])
+
+
+def _call(callback: Callable[[int], None], value: int) -> None:
+    """One that fails keeps nobody else from being told."""
+    try:
+        callback(value)
+    except Exception:
+        logger.exception("Who appended records failed at hearing of them, which is our mistake")
