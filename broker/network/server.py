@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-import os
 import socket
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
+from ottla.broker.network.accepting import Acceptor, Welcome, bind
+from ottla.broker.network.admission import Admission
 from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.counters import ListenerCounters
@@ -19,7 +21,6 @@ from ottla.runtime.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-ACCEPTS_PER_TURN = 16
 _SWEEPS_PER_IDLE_TIME = 4
 _SWEEP_SECONDS_MAX = 30.0
 _LAST_ANSWERS_SECONDS = 1.0
@@ -30,11 +31,10 @@ _RELIEF_SECONDS = 2.0
 class _Visitor:
     """The server's notes about one connection."""
 
-    __slots__ = ("address", "connection", "quiet_sweeps", "stuck_at")
+    __slots__ = ("connection", "quiet_sweeps", "stuck_at")
 
-    def __init__(self, connection: Connection, address: str) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.address = address
         self.quiet_sweeps = 0
         self.stuck_at: tuple[str, int] | None = None  # what it held when memory was short, and how far it was
 
@@ -47,9 +47,11 @@ class NetworkServer:
         self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
         self._pool = ReceivePool(self.budget)
         self._turn = Turn(loop_watch=loop_watch)
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[tuple[Acceptor, Welcome]] = []
+        self._admission = Admission()
+        self._admitted: dict[Connection, str] = {}  # with their addresses
+        self._coming: set[asyncio.Task[Any]] = set()  # those that get their transport; the loop keeps no task alive
         self._visitors: dict[Connection, _Visitor] = {}
-        self._per_address: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._relief_timer: asyncio.TimerHandle | None = None
         self._quiet: list[Connection] = []  # at the last sweep
@@ -60,49 +62,27 @@ class NetworkServer:
 
     @property
     def connection_count(self) -> int:
-        return len(self._visitors)
+        return self._admission.count
 
     async def bind(self, name: str, host: str, port: int, routes: RouteTable) -> int:
         """Takes the address; clients are refused until ``start``. Returns the port (of interest when 0 was asked).
 
         Raises OSError when the address is taken or not ours.
         """
-        loop = asyncio.get_running_loop()
+        acceptors = await bind(host, port, self.limits.backlog)
         counters = ListenerCounters(name)
         self.counters.append(counters)
         self.tables[routes] = None
-        server = await loop.create_server(
-            partial(self._new_connection, counters, routes),
-            host or None,
-            port,
-            backlog=self.limits.backlog,
-            start_serving=False,
-        )
-        self._servers.append(server)
-        bound: int = server.sockets[0].getsockname()[1]
-        for listening in server.sockets:
-            await self._accept_more(listening.fileno(), counters, routes)
-        return bound
-
-    async def _accept_more(self, descriptor: int, counters: ListenerCounters, routes: RouteTable) -> None:
-        """More handles on one listening socket: libuv accepts one connection a turn and handle, and a crowd that comes
-        together while others are served would wait for seconds (after a failover, all clients come together)."""
-        if descriptor < 0:
-            return  # a simulated socket
-        for _ in range(ACCEPTS_PER_TURN - 1):
-            copy = socket.socket(fileno=os.dup(descriptor))
-            copy.setblocking(False)
-            factory = partial(self._new_connection, counters, routes)
-            more = await asyncio.get_running_loop().create_server(
-                factory, sock=copy, backlog=self.limits.backlog, start_serving=False
-            )
-            self._servers.append(more)
+        welcome = partial(self._welcome, counters, routes)
+        self._acceptors += ((each, welcome) for each in acceptors)
+        return acceptors[0].port
 
     async def start(self) -> None:
-        """Begins to accept on everything that was bound."""
-        for server in self._servers:
-            await server.start_serving()
-        self._schedule_sweep()
+        """Begins to accept on everything that was bound and does not accept yet."""
+        for acceptor, welcome in self._acceptors:
+            acceptor.start(welcome)
+        if self._sweep_timer is None:
+            self._schedule_sweep()
 
     async def stop(self) -> None:
         """Closes the listeners and all connections. Answers already given leave, if their clients take them in a second."""
@@ -110,17 +90,38 @@ class NetworkServer:
             if timer is not None:
                 timer.cancel()
         self._sweep_timer = self._relief_timer = None
-        servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
+        acceptors, self._acceptors = self._acceptors, []
+        for acceptor, _ in acceptors:
+            acceptor.close()
+        for task in list(self._coming):
+            task.cancel()
+        await asyncio.gather(*self._coming, return_exceptions=True)
         for connection in list(self._visitors):
             connection.close()
-        if self._visitors:
+        if self._admitted:
             self._all_gone = asyncio.Event()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), _LAST_ANSWERS_SECONDS)
         for connection in list(self._visitors):
             connection.abort()
+
+    # Who comes.
+
+    def _welcome(
+        self, counters: ListenerCounters, routes: RouteTable, client: socket.socket, address: tuple[str, int]
+    ) -> None:
+        host, limits = address[0], self.limits
+        counters.accepted += 1
+        refusal = self._admission.refusal(host, counters.listener, limits)
+        if refusal is None and self._admission.count >= limits.descriptors_max and not self._make_room():
+            refusal = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
+        if refusal is not None:
+            counters.refused += 1
+            counters.closed += 1
+            self._refusals.warn("Closed the connection from %s:%s: %s", host, address[1], refusal)
+            client.close()
+            return
+        self._let_in(self._new_connection(counters, routes), client, host)
 
     def _new_connection(self, counters: ListenerCounters, routes: RouteTable) -> Connection:
         return Connection(
@@ -128,35 +129,31 @@ class NetworkServer:
             self._pool,
             self.limits.connection,
             counters.listener,
-            on_made=self._admit,
+            on_made=self._made,
             on_lost=self._forget,
             counters=counters,
             turn=self._turn,
         )
 
-    def _admit(self, connection: Connection) -> None:
-        address = connection.peer.rpartition(":")[0]
-        limits = self.limits
-        connection.counters.accepted += 1
-        of_address = self._per_address.get(address, 0)
-        self._visitors[connection] = _Visitor(connection, address)
-        self._per_address[address] = of_address + 1
-        is_protected = connection.counters.listener == limits.protected_listener
-        if len(self._visitors) > limits.connections_max and not is_protected:
-            self._refuse(connection, f"max.connections={limits.connections_max} is reached")
-            return
-        if len(self._visitors) > limits.descriptors_max and not self._make_room():
-            words = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
-            self._refuse(connection, words)
-            return
-        of_address_max = limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max)
-        if of_address >= of_address_max:
-            self._refuse(connection, f"max.connections.per.ip={of_address_max} is reached for {address}")
+    def _let_in(self, connection: Connection, client: socket.socket, host: str) -> None:
+        """Counted from now on: of a crowd, many are accepted before the first has its transport."""
+        self._admission.enter(host)
+        self._admitted[connection] = host
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(lambda: connection, client))
+        self._coming.add(task)
+        task.add_done_callback(partial(self._came, connection, client))
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
-        connection.counters.refused += 1
-        self._refusals.warn("Closed the connection from %s: %s", connection.peer, reason)
-        connection.close()
+    def _came(self, connection: Connection, client: socket.socket, task: "asyncio.Task[Any]") -> None:
+        self._coming.discard(task)
+        if connection in self._admitted and connection not in self._visitors:  # it never got a transport
+            client.close()
+            self._forget(connection)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("A client was gone before it was let in: %s", task.exception())
+
+    def _made(self, connection: Connection) -> None:
+        self._visitors[connection] = _Visitor(connection)
 
     def _make_room(self) -> bool:
         """Who said nothing for a while makes room for who comes: else a crowd that only sits there keeps everybody out."""
@@ -170,17 +167,14 @@ class NetworkServer:
         return False
 
     def _forget(self, connection: Connection) -> None:
-        visitor = self._visitors.pop(connection, None)
-        if visitor is None:
+        host = self._admitted.pop(connection, None)
+        if host is None:
             return
+        self._visitors.pop(connection, None)
+        self._admission.leave(host)
         connection.counters.closed += 1
-        if self._all_gone is not None and not self._visitors:
+        if self._all_gone is not None and not self._admitted:
             self._all_gone.set()
-        left = self._per_address[visitor.address] - 1
-        if left:
-            self._per_address[visitor.address] = left
-        else:
-            del self._per_address[visitor.address]
 
     # Memory that is short: one timer, only then.
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -206,6 +207,16 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         return await self.network.connect(self._current, protocol_factory, host, port, **options)
+
+    def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Of listening sockets only."""
+        fd.watch(partial(callback, *args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        return bool(fd.unwatch())
+
+    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **options: Any) -> Any:
+        return self.network.attach(protocol_factory, sock, **options)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return self.network.addresses(self._current, host, port)

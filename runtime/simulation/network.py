@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.runtime.simulation.link import Link
+from ottla.runtime.simulation.listener import AcceptedSocket
 from ottla.runtime.simulation.pipe import End, Pipe
 from ottla.runtime.simulation.process import Process
 from ottla.runtime.simulation.server import ProtocolFactory, SimulatedServer
@@ -88,6 +89,16 @@ class Network:
         if start_serving:
             server.serve()
         return server
+
+    def attach(
+        self, factory: ProtocolFactory, accepted: AcceptedSocket, **options: Any
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        """A transport for what the program accepted by itself."""
+        _refuse(options)
+        transport, protocol = accepted.transport, factory()
+        accepted.is_attached = True
+        transport.attach(protocol)
+        return transport, protocol
 
     def is_bound(self, server: SimulatedServer) -> bool:
         return self._servers.get((server.process.node.number, server.address[1])) is server

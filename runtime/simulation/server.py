@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.runtime.simulation.listener import SimulatedListener
 from ottla.runtime.simulation.process import Process
-from ottla.runtime.simulation.transport import Address, SimulatedSocket, SimulatedTransport
+from ottla.runtime.simulation.transport import Address, SimulatedTransport
 
 if TYPE_CHECKING:
     from ottla.runtime.simulation.network import Network
@@ -26,10 +27,11 @@ class SimulatedServer(asyncio.AbstractServer):
         self._accepted = 0
         self._serving = False
         self._ended: asyncio.Future[None] | None = None
+        self._listener = SimulatedListener(self)
 
     @property
-    def sockets(self) -> tuple[SimulatedSocket, ...]:
-        return (SimulatedSocket(self.address),) if self._network.is_bound(self) else ()
+    def sockets(self) -> tuple[SimulatedListener, ...]:
+        return (self._listener,) if self._network.is_bound(self) else ()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self.process.loop
@@ -73,12 +75,24 @@ class SimulatedServer(asyncio.AbstractServer):
 
     def accept(self, transport: SimulatedTransport) -> None:
         """The program's turn."""
+        if self._listener.is_own:
+            self._listener.arrived(transport)
+        elif self.take(transport):
+            transport.attach(self._factory())
+
+    def take(self, transport: SimulatedTransport) -> bool:
+        """Out of the backlog, if it still is in it."""
         if transport not in self._waiting:
-            return
+            return False
         del self._waiting[transport]
         self._accepted += 1
         transport.server = self
-        transport.attach(self._factory())
+        return True
+
+    def listen(self, backlog: int) -> None:
+        """The program accepts by itself."""
+        self._backlog = backlog
+        self.serve()
 
     def detach(self) -> None:
         self._accepted -= 1

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import struct
 from functools import partial
 
 import pytest
 
+from ottla.broker.network.accepting import BACK_OFF_SECONDS
 from ottla.broker.network.limits import ConnectionLimits, ServerLimits
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
@@ -14,6 +16,7 @@ from ottla.broker.network.server import NetworkServer
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.headers import encode_request_header
 from ottla.runtime.host import Host
+from ottla.runtime.simulation.listener import SimulatedListener
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
 from ottla.runtime.simulation.run import simulate
@@ -187,5 +190,20 @@ def test_who_says_nothing_makes_room_for_who_comes_when_descriptors_are_used_up(
         assert not waiting.at_eof()
         for writer in (busy_writer, silent_writer, waiting_writer, early_writer):
             writer.close()
+
+    simulate(program, 1)
+
+
+def test_a_broker_without_descriptors_lets_in_later_who_waits() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        broker = Broker(loop)
+        await asyncio.sleep(0.01)
+        assert broker.server is not None
+        listener = broker.server._acceptors[0][0]._socket
+        assert isinstance(listener, SimulatedListener)
+        listener.fail(errno.EMFILE, errno.ENOMEM)
+        began = loop.time()
+        assert await converse(loop, 1, 5) == list(range(5))
+        assert loop.time() - began >= 2 * BACK_OFF_SECONDS
 
     simulate(program, 1)
