@@ -4,6 +4,7 @@ import logging
 from typing import NamedTuple
 
 from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.initial_voters import read_initial_voters
 from ottla.quorum.raft.voters import VoterSet
 from ottla.runtime.disk import Disk
@@ -12,7 +13,7 @@ from ottla.runtime.settings.server import ServerConfig
 
 logger = logging.getLogger(__name__)
 
-METADATA_DIRECTORY = "__cluster_metadata-0"
+METADATA_DIRECTORY = str(METADATA_PARTITION)
 
 
 class NodeIdentity(NamedTuple):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
-from ottla.log.names import TopicPartition
+from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.begun_mark import QUORUM_STATE
 from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
 from ottla.quorum.election_store import QuorumStateError
@@ -21,7 +21,6 @@ from ottla.runtime.key_value import DamagedStoreError, KeyValueStore
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 SYNC_INTERVAL_MS = 5_000
 """A restart after a crash reads again at most what was committed in this time."""
 SYNC_CHECK_MS = 250

@@ -41,7 +41,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings import endpoints
-from ottla.runtime.settings.definitions import Value, topic_settings
+from ottla.runtime.settings.definitions import topic_settings, value_text
 from ottla.runtime.settings.server import METRICS_LISTENER, ServerConfig
 from ottla.runtime.settings.topic import server_default
 from ottla.runtime.sync_later import SyncLater
@@ -326,17 +326,11 @@ def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> Contro
         default_replication_factor=config.integer("default.replication.factor"),
         session_timeout_ms=config.integer("broker.session.timeout.ms"),
         inter_broker_listener=config.inter_broker_listener_name,
-        topic_defaults={name: _text(value) for name, value in defaults.items()},
+        topic_defaults={name: text for name, value in defaults.items() if (text := value_text(value)) is not None},
         config_rules=SettingRules(),
         rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,
         unclean_interval_ms=config.integer("unclean.leader.election.interval.ms"),
     )
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _log_fatal(error: Exception) -> None:

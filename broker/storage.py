@@ -9,7 +9,7 @@ from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
 from ottla.broker.deletions import Deletions
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
-from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, dynamic_texts
+from ottla.broker.topic_config import LogConfigs, dynamic_texts
 from ottla.log.compaction.manager import LogCleaner
 from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.config import LogConfig
@@ -21,6 +21,7 @@ from ottla.log.log import Log, SyncTicket
 from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.segments.open_files import OPEN_FILES_MAX
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Repeated

@@ -6,13 +6,11 @@ import msgspec
 from msgspec import structs
 
 from ottla.log.config import LogConfig
-from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigKey
+from ottla.quorum.metadata.views import BROKER_RESOURCE, ConfigKey
 from ottla.runtime.settings.definitions import Value, server_settings, topic_settings
 from ottla.runtime.settings.dynamic import readable
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import resolve_topic
-
-__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "LogConfigs", "concern_node", "dynamic_texts"]
 
 _KNOWN_MAX = 1000
 

@@ -18,6 +18,7 @@ from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumRe
 from ottla.cli.client import TIMEOUT_S, Client
 from ottla.cli.failures import CommandError
 from ottla.log.batch import check_crc, headers
+from ottla.log.names import METADATA_PARTITION
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.metadata.archive import ArchiveError, RawBatch, image_of_snapshot
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -26,13 +27,12 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings.endpoints import parse_endpoint
 
-METADATA_TOPIC = "__cluster_metadata"
 READ_BYTES = 1 << 20
 
 
 def controllers_of(bootstrap: str) -> list[str]:
     """host:port of each voter, the leader first, as a broker tells them. Raises CommandError."""
-    asked = [TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
+    asked = [TopicData(topic_name=METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=0)])]
     with Client(bootstrap) as client:
         answer = client.call(DescribeQuorumRequest(topics=asked), DescribeQuorumResponse)
     partitions = [each for topic in answer.topics for each in topic.partitions]

@@ -11,11 +11,11 @@ import click
 
 from ottla.cli.failures import CommandError
 from ottla.cli.output import with_ports
+from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.metadata.archive import Archive, ArchiveError, DirectoryArchive, RawBatch
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.real_disk import RealDisk
 
-METADATA_DIRECTORY = "__cluster_metadata-0"
 PROGRESS_AFTER_S = 1.0
 
 Command = Callable[..., Any]
@@ -78,10 +78,10 @@ def open_archive(source: Source) -> Archive:
 
 
 def _metadata_directory(path: Path) -> Path:
-    for candidate in (path, path / METADATA_DIRECTORY):
+    for candidate in (path, path / str(METADATA_PARTITION)):
         if any(candidate.glob("*.log")):
             return candidate
-    raise CommandError(f"{path} holds no {METADATA_DIRECTORY}: give the node's metadata.log.dir or log.dirs")
+    raise CommandError(f"{path} holds no {METADATA_PARTITION}: give the node's metadata.log.dir or log.dirs")
 
 
 def _open_snapshot(path: str) -> KeyValueStore:

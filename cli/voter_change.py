@@ -12,10 +12,10 @@ from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumRe
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.cli.client import Client, ConnectionLost
+from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS
 from ottla.runtime.errors import ErrorCode
 
-METADATA_TOPIC = "__cluster_metadata"
 PAUSE_S = 0.2
 ELECTION_S = 10.0
 """How long a description may wait for a leader."""
@@ -45,7 +45,7 @@ def remove_voter(bootstrap: str, request: RemoveRaftVoterRequest, timeout_s: flo
 
 def describe_quorum(bootstrap: str) -> DescribeQuorumResponse:
     """Waits a while for a leader. Raises CommandError."""
-    asked = [TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
+    asked = [TopicData(topic_name=METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=0)])]
     return _until_decided(bootstrap, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
 
 

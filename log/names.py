@@ -13,6 +13,8 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+
 NO_TOPIC_ID = b""
 
 

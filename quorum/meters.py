@@ -1,6 +1,7 @@
 """What only happens and leaves no trace: counted and timed where it happens, for the metrics. Times are ms, given."""
 
 from collections import deque
+from typing import NamedTuple
 
 from ottla.quorum.raft.roles.candidate import Candidate
 from ottla.quorum.raft.roles.leader import Leader
@@ -12,33 +13,42 @@ PENDING_MAX = 1_000
 """Appends that are timed at once; beyond it some go untimed."""
 
 
+class _Half(NamedTuple):
+    """What half a window had. ``largest_ms``: 0 also when there was nothing."""
+
+    times: int = 0
+    sum_ms: int = 0
+    largest_ms: int = 0
+
+
 class RecentTimes:
     """Average and maximum of what took how long, over the last half to whole minute."""
 
     def __init__(self) -> None:
         self._began_ms = 0
-        self._halves = [(0, 0, 0), (0, 0, 0)]  # count, sum, maximum: of this half window and the one before
+        self._now, self._before = _Half(), _Half()  # this half window and the one before
 
     def add(self, took_ms: int, now_ms: int) -> None:
         self._turn(now_ms)
-        count, total, largest = self._halves[0]
-        self._halves[0] = (count + 1, total + took_ms, max(largest, took_ms))
+        count, sum_ms, largest_ms = self._now
+        self._now = _Half(count + 1, sum_ms + took_ms, max(largest_ms, took_ms))
 
     def average(self, now_ms: int) -> float | None:
         """None when there was nothing."""
         self._turn(now_ms)
-        count = sum(half[0] for half in self._halves)
-        return sum(half[1] for half in self._halves) / count if count else None
+        count = self._now.times + self._before.times
+        return (self._now.sum_ms + self._before.sum_ms) / count if count else None
 
     def maximum(self, now_ms: int) -> int | None:
         self._turn(now_ms)
-        return max(half[2] for half in self._halves) if any(half[0] for half in self._halves) else None
+        count = self._now.times + self._before.times
+        return max(self._now.largest_ms, self._before.largest_ms) if count else None
 
     def _turn(self, now_ms: int) -> None:
         passed = (now_ms - self._began_ms) // HALF_WINDOW_MS
         if passed <= 0:
             return
-        self._halves = [(0, 0, 0), self._halves[0] if passed == 1 else (0, 0, 0)]
+        self._now, self._before = _Half(), self._now if passed == 1 else _Half()
         self._began_ms += passed * HALF_WINDOW_MS
 
 

@@ -24,11 +24,11 @@ class Peers:
         self._channel(peer, endpoint).call(request, on_done, timeout_ms)
 
     def _channel(self, peer: int, endpoint: Endpoint) -> RpcChannel:
-        known = self._channels.get(peer)
-        if known is not None and known[0] == endpoint:
-            return known[1]
+        known_endpoint, known = self._channels.get(peer, (None, None))
+        if known is not None and known_endpoint == endpoint:
+            return known
         if known is not None:
-            known[1].close()
+            known.close()
         channel = self._transport.channel(endpoint.host, endpoint.port, self._service, lambda: self._on_broken(peer))
         self._channels[peer] = (endpoint, channel)
         return channel

@@ -10,12 +10,12 @@ from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
-from ottla.broker.topic_config import BROKER_RESOURCE
 from ottla.broker.wire.messages import alter_configs_request as replacing
 from ottla.broker.wire.messages import alter_configs_response as replaced
 from ottla.broker.wire.messages import incremental_alter_configs_request as incremental
 from ottla.broker.wire.messages import incremental_alter_configs_response as altered
 from ottla.proto import controller_pb2
+from ottla.quorum.metadata.views import BROKER_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.definitions import SettingError
 from ottla.runtime.settings.dynamic import check_change

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.topic_names import is_valid_topic_name
+from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.wire.produce_fast import NodeEndpoint
     from ottla.quorum.metadata.image import BrokerView, MetadataImage, PartitionView
 
-NO_LEADER = -1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -27,20 +27,12 @@ class PartitionState(NamedTuple):
     offline: list[int]
 
 
-def address_on(broker: "BrokerView", listener_name: str) -> tuple[str, int] | None:
-    """Host and port of a broker's listener of that name."""
-    for endpoint in broker.endpoints:
-        if endpoint.name == listener_name:
-            return endpoint.host, endpoint.port
-    return None
-
-
 def node_endpoints(image: "MetadataImage", broker_ids: Iterable[int], listener_name: str) -> "list[NodeEndpoint]":
     """Where clients of a listener find these brokers, fenced ones too."""
     found: dict[int, NodeEndpoint] = {}
     for broker_id in broker_ids:
         broker = image.brokers.get(broker_id)
-        address = address_on(broker, listener_name) if broker is not None else None
+        address = broker.address_on(listener_name) if broker is not None else None
         if broker is not None and address is not None:
             found[broker_id] = (broker_id, *address, broker.rack)
     return list(found.values())
@@ -51,7 +43,7 @@ def reachable_brokers(image: "MetadataImage", listener_name: str) -> "dict[int, 
     return {
         broker_id: broker
         for broker_id, broker in sorted(image.brokers.items())
-        if not broker.fenced and address_on(broker, listener_name) is not None
+        if not broker.fenced and broker.address_on(listener_name) is not None
     }
 
 

@@ -24,6 +24,7 @@ CONTROLLER_TIMEOUT_MS_MAX = 60_000
 # What a client may do where nothing is forbidden: bit n stands for Kafka's ACL operation n.
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+NAMED_TWICE = "the request names this topic more than once"
 OPERATIONS_NOT_ASKED = -2147483648
 
 

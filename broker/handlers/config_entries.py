@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.topic_config import BROKER_RESOURCE
-from ottla.runtime.settings.definitions import Setting, Value, server_settings, topic_settings
+from ottla.quorum.metadata.views import BROKER_RESOURCE
+from ottla.runtime.settings.definitions import Setting, server_settings, topic_settings, value_text
 from ottla.runtime.settings.dynamic import changeable_settings
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.settings.topic import server_default
+from ottla.runtime.settings.topic import COARSER, server_default
 
 # ConfigSource in the protocol.
 DYNAMIC_TOPIC = 1
@@ -32,13 +32,6 @@ _TYPES = {
     "LIST": 7,
     "CLASS": 8,
     "PASSWORD": 9,
-}
-
-# Kafka's coarser names for the same setting, in the order in which they are asked (DynamicBrokerConfig).
-_COARSER = {
-    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
-    "log.roll.ms": ("log.roll.hours",),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
 }
 
 
@@ -99,21 +92,8 @@ def plain_entries(own: Mapping[str, str], source: int) -> list[ConfigEntry]:
     ]
 
 
-def value_text(value: Value) -> str | None:
-    """A value as Kafka's tools print it."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return "true" if value else "false"
-        case tuple():
-            return ",".join(value)
-        case _:
-            return str(value)
-
-
 def _topic_entry(broker: BrokerContext, setting: Setting, own: str | None) -> ConfigEntry:
-    names = (setting.broker_name, *_COARSER.get(setting.broker_name, ())) if setting.broker_name else ()
+    names = (setting.broker_name, *_coarser(setting.broker_name)) if setting.broker_name else ()
     synonyms = _synonyms(broker, names)
     if own is not None:
         synonyms = (Synonym(setting.name, own, DYNAMIC_TOPIC), *synonyms)
@@ -127,12 +107,17 @@ def _resolved(config: ServerConfig, setting: Setting) -> str | None:
     return value_text(server_default(setting, config))
 
 
+def _coarser(name: str) -> list[str]:
+    """In the order in which they are asked."""
+    return [coarser for coarser, _ in COARSER.get(name, ())]
+
+
 def _is_coarser(name: str) -> bool:
-    return any(name in names for names in _COARSER.values())
+    return any(name in _coarser(finest) for finest in COARSER)
 
 
 def _broker_synonyms(broker: BrokerContext, name: str) -> tuple[Synonym, ...]:
-    return _synonyms(broker, (name, *_COARSER.get(name, ())))
+    return _synonyms(broker, (name, *_coarser(name)))
 
 
 def _synonyms(broker: BrokerContext, names: tuple[str, ...]) -> tuple[Synonym, ...]:

@@ -2,7 +2,7 @@
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import duplicates
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -13,13 +13,11 @@ from ottla.broker.wire.messages.create_partitions_response import (
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 
-_TWICE = "the request names this topic more than once"
-
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: CreatePartitionsRequest) -> None:
         twice = duplicates(topic.name for topic in body.topics)
-        refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, _TWICE) for name in twice]
+        refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, NAMED_TWICE) for name in twice]
         wanted = [topic for topic in body.topics if topic.name not in twice]
         if not wanted:
             request.respond_message(CreatePartitionsResponse(results=refused))

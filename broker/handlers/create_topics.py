@@ -2,7 +2,7 @@
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import duplicates
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.handlers.config_entries import topic_entries
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -15,14 +15,13 @@ from ottla.broker.wire.messages.create_topics_response import (
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 
-_TWICE = "the request names this topic more than once"
-
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: CreateTopicsRequest) -> None:
         twice = duplicates(topic.name for topic in body.topics)
         refused = [
-            CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=_TWICE) for name in twice
+            CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=NAMED_TWICE)
+            for name in twice
         ]
         wanted = [topic for topic in body.topics if topic.name not in twice]
         if not wanted:

@@ -1,7 +1,6 @@
 """DescribeCluster (60): the brokers, as the asking listener sees them."""
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.cluster_view import address_on
 from ottla.broker.handlers.common import CLUSTER_OPERATIONS, operations, route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -29,7 +28,7 @@ def _response(broker: BrokerContext, body: DescribeClusterRequest, listener_name
         )
     brokers = []
     for broker_id, view in sorted(broker.image.brokers.items()):
-        address = address_on(view, listener_name)
+        address = view.address_on(listener_name)
         if address is not None and (body.include_fenced_brokers or not view.fenced):
             brokers.append(DescribeClusterBroker(broker_id, *address, view.rack, view.fenced))
     return DescribeClusterResponse(

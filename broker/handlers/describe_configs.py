@@ -14,7 +14,6 @@ from ottla.broker.handlers.config_entries import (
 )
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
-from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.broker.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -22,6 +21,7 @@ from ottla.broker.wire.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _PLAIN = {16: CLIENT_METRICS, 32: GROUP}

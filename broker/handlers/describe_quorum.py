@@ -13,11 +13,11 @@ from ottla.broker.wire.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
+from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.listener import QuorumDescription, ReplicaDescription
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
-METADATA_TOPIC = "__cluster_metadata"
 _NODES_FROM = 2
 _DIRECTORIES_FROM = 2
 
@@ -34,14 +34,14 @@ def routes(broker: BrokerContext) -> list[Route]:
 
 def _asks_metadata_only(body: DescribeQuorumRequest) -> bool:
     return all(
-        topic.topic_name == METADATA_TOPIC and all(each.partition_index == 0 for each in topic.partitions)
+        topic.topic_name == METADATA_PARTITION.topic and all(each.partition_index == 0 for each in topic.partitions)
         for topic in body.topics
     )
 
 
 def _not_there(body: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Only the metadata log has a quorum."""
-    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC}-0 has a quorum"
+    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_PARTITION} has a quorum"
     topics = [
         TopicData(topic.topic_name, [PartitionData(each.partition_index, code, message) for each in topic.partitions])
         for topic in body.topics
@@ -63,7 +63,7 @@ def _response(broker: BrokerContext, found: QuorumDescription | None, version: i
     )
     return DescribeQuorumResponse(
         error_message=None,
-        topics=[TopicData(METADATA_TOPIC, [partition])],
+        topics=[TopicData(METADATA_PARTITION.topic, [partition])],
         nodes=_nodes(broker, found) if version >= _NODES_FROM else [],
     )
 

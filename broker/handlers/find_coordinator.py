@@ -6,7 +6,6 @@ partitions; it would try again for ever, and its close would wait for a coordina
 """
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.cluster_view import address_on
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -32,7 +31,7 @@ def routes(broker: BrokerContext) -> list[Route]:
 def _coordinator(broker: BrokerContext, listener_name: str, key_type: int, key: str) -> Coordinator:
     if key_type == _GROUP:
         own = broker.image.brokers.get(broker.node_id)
-        address = address_on(own, listener_name) if own is not None else None
+        address = own.address_on(listener_name) if own is not None else None
         if address is not None:
             return Coordinator(key, broker.node_id, *address, ErrorCode.NONE, None)
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node is not registered yet")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
+from ottla.broker.handlers.fetching.fetch_read import READ_COMMITTED
 from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -28,7 +29,6 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
-READ_COMMITTED = 1
 NOTHING = (-1, -1, -1)
 
 Found = tuple[int, int, int]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import (
     INTERNAL_TOPICS,
-    address_on,
     missing_topic_error,
     partition_state,
     reachable_brokers,
@@ -153,7 +152,7 @@ class _Topics:
 
 
 def _broker(broker: "BrokerView", listener_name: str) -> MetadataResponseBroker:
-    address = address_on(broker, listener_name)
+    address = broker.address_on(listener_name)
     if address is None:
         raise LookupError(f"broker {broker.id} is not on listener {listener_name}")  # reachable_brokers saw to it
     return MetadataResponseBroker(broker.id, *address, broker.rack)

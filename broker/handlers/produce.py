@@ -19,6 +19,8 @@ from ottla.broker.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, awai
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.produce_fast import (
+    ACK_ERROR,
+    ACK_LEADER,
     PartitionAck,
     Topic,
     encode_produce_ack,
@@ -149,13 +151,14 @@ class ProduceHandler:
     def answer(
         self, request: RequestContext, acks: int, answer: Sequence[tuple[Topic, Sequence[PartitionAck]]]
     ) -> None:
-        request.count_errors(ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1])
+        request.count_errors(ack[ACK_ERROR] for _, acks_of_topic in answer for ack in acks_of_topic if ack[ACK_ERROR])
         if acks != ACKS_NONE:
-            leaders = [ack[7][0] for _, acks_of_topic in answer for ack in acks_of_topic if ack[7] is not None]
+            told = [ack[ACK_LEADER] for _, acks_of_topic in answer for ack in acks_of_topic]
+            leaders = [leader[0] for leader in told if leader is not None]
             endpoints = node_endpoints(self._image, leaders, request.connection.listener_name) if leaders else ()
             request.respond([encode_produce_response(request.version, answer, 0, endpoints)])
             return
-        failed = [ack[1] for _, acks_of_topic in answer for ack in acks_of_topic if ack[1]]
+        failed = [ack[ACK_ERROR] for _, acks_of_topic in answer for ack in acks_of_topic if ack[ACK_ERROR]]
         if failed:
             request.fail_connection(f"a Produce with acks=0 failed: {ErrorCode(failed[0]).name}")
         else:

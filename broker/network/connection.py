@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
             return
         self._client_id = client_id
-        length = _HEADER.unpack_from(frame)[3]
+        *_, length = _HEADER.unpack_from(frame)
         self._learn_client(length, bytes(frame[_HEADER.size : _HEADER.size + max(length, 0)]))
         self._handle_frame(frame)
 

@@ -25,9 +25,9 @@ from ottla.log.log import Log
 from ottla.log.producers.state import Origin
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
+from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-NO_LEADER = -1
 UNDAMAGED = -1
 
 logger = logging.getLogger(__name__)

@@ -30,14 +30,14 @@ from ottla.broker.replication.reports.offline import RETRY_MS as OFFLINE_RETRY_M
 from ottla.broker.replication.reports.offline import OfflineReplicas, is_expected
 from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.topic_config import TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
+from ottla.broker.topic_config import LogConfigs, concern_node, dynamic_texts
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import NO_LEADER, BrokerView, PartitionView
+from ottla.quorum.metadata.views import NO_LEADER, TOPIC_RESOURCE, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.settings.server import ServerConfig
@@ -195,7 +195,7 @@ class ReplicaManager:
                 self._fetchers.move(broker_id, None)
                 continue
             self.brokers[broker_id] = BrokerStanding(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
-            self._fetchers.move(broker_id, _address(broker, self.settings.listener_name))
+            self._fetchers.move(broker_id, broker.address_on(self.settings.listener_name))
         if delta.brokers:
             self._retry_joins()
 
@@ -304,7 +304,7 @@ class ReplicaManager:
 
     def _broker_address(self, broker_id: int) -> tuple[str, int] | None:
         broker = self._image.brokers.get(broker_id) if self._image is not None else None
-        return _address(broker, self.settings.listener_name) if broker is not None else None
+        return broker.address_on(self.settings.listener_name) if broker is not None else None
 
     # Configuration.
 
@@ -382,10 +382,3 @@ class ReplicaManager:
         now_ms = self.timers.now_ms()
         for partition in list(self._services.incomplete):
             retry_joins(partition, now_ms)
-
-
-def _address(broker: BrokerView, listener_name: str) -> tuple[str, int] | None:
-    for endpoint in broker.endpoints:
-        if endpoint.name == listener_name:
-            return endpoint.host, endpoint.port
-    return None

@@ -5,6 +5,7 @@ from struct import Struct
 
 from ottla.broker.fetch_tuples import (
     NO_HIGH_WATERMARK,
+    RECORDS,
     FetchedPartition,
     FetchPartition,
     FetchRequestTuple,
@@ -105,7 +106,7 @@ def encode_old_response(
     for topic, partitions in topics:
         parts.append(encode_string(str(topic)) + INT32.pack(len(partitions)))
         for partition in partitions:
-            records = partition[7]
+            records = partition[RECORDS]
             parts.append(encode_old_partition(version, partition))
             parts.append(INT32.pack(-1 if records is None else len(records)))
             if records is not None and len(records) >= UNCOPIED_MIN:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
+from typing import Final
 
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.primitives import (
@@ -41,6 +42,10 @@ NodeEndpoint = tuple[int, str, int, str | None]
 PartitionAck = tuple[int, int, int, int, int, Sequence[tuple[int, str | None]], str | None, tuple[int, int] | None]
 """(partition, error code, base offset, log append time in ms or -1, log start offset, record errors as (index in the
 batch, message), error message, (leader id, leader epoch) to go to instead). Versions that lack a part drop it."""
+
+# Where a `PartitionAck` has its parts.
+ACK_ERROR: Final = 1
+ACK_LEADER: Final = 7
 
 FIRST_VERSION = 3
 FIRST_FLEXIBLE = 9

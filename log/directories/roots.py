@@ -9,7 +9,7 @@ from ottla.log.directories.checkpoints import META_PROPERTIES, CheckpointError, 
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.owned_offsets import OwnedOffsets, read_owned
 from ottla.log.errors import StorageError
-from ottla.log.names import TopicPartition
+from ottla.log.names import METADATA_PARTITION, TopicPartition
 from ottla.log.segments.files import segment_size
 from ottla.log.segments.layout import base_offset_of
 from ottla.runtime.disk import Disk, Lock
@@ -19,7 +19,6 @@ LOCK = ".lock"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
-METADATA_TOPIC = "__cluster_metadata"
 _NAME_BYTES_MAX = 255
 
 _logger = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ def find(disk: Disk, root: str) -> Found:
             condemned.append(path)
             continue
         topic, dash, number = name.rpartition("-")
-        if topic and dash and number.isdecimal() and topic != METADATA_TOPIC and disk.is_directory(path):
+        if topic and dash and number.isdecimal() and topic != METADATA_PARTITION.topic and disk.is_directory(path):
             partitions[TopicPartition(topic, int(number))] = path
     return Found(partitions, condemned)
 

@@ -23,9 +23,10 @@ class Attempts:
         known = self._answers.get(request_id)
         if known is None:
             return None
+        offset, response = known
         copy = rpc.ControllerResponse()
-        copy.CopyFrom(known[1])
-        return known[0], copy
+        copy.CopyFrom(response)
+        return offset, copy
 
     def keep(self, request_id: bytes, offset: int, response: rpc.ControllerResponse) -> None:
         """``response`` to a request that changed something; the oldest one is forgotten for it."""

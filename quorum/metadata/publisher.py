@@ -200,7 +200,7 @@ class MetadataLoader:
     def _call_reached(self) -> None:
         reached = self.confirmed_offset
         due = [callback for offset, callback in self._reached if offset <= reached]
-        self._reached = [each for each in self._reached if each[0] > reached]
+        self._reached = [(offset, callback) for offset, callback in self._reached if offset > reached]
         for callback in due:
             callback()
 

@@ -5,6 +5,7 @@ import msgspec
 from ottla.runtime.identifiers import ZERO_ID
 
 NO_LEADER = -1
+"""Of a partition that nobody leads."""
 RECOVERED, RECOVERING = 0, 1
 
 # Reserved directory ids (kraft.md 2.1).
@@ -59,6 +60,13 @@ class BrokerView(msgspec.Struct, frozen=True):
     @property
     def port(self) -> int:
         return self.endpoints[0].port if self.endpoints else -1
+
+    def address_on(self, listener_name: str) -> tuple[str, int] | None:
+        """Host and port of the listener of that name."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener_name:
+                return endpoint.host, endpoint.port
+        return None
 
     @property
     def is_active(self) -> bool:

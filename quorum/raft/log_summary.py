@@ -68,7 +68,7 @@ class LogSummary(msgspec.Struct):
     def truncate(self, offset: int) -> None:
         """Notes that everything from ``offset`` on was cut off, snapshots of it too. The one that the log begins with stays."""
         assert self.start <= offset <= self.end, f"truncate to {offset} a log of {self.start} to {self.end}"
-        self.epochs = tuple(entry for entry in self.epochs if entry[1] < offset)
+        self.epochs = tuple((epoch, start) for epoch, start in self.epochs if start < offset)
         self._forget_marks()
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
@@ -86,7 +86,7 @@ class LogSummary(msgspec.Struct):
         """Notes that records below ``offset`` were removed (a snapshot covers them)."""
         assert self.start <= offset <= self.end, f"truncate to {offset} a log of {self.start} to {self.end}"
         self.base_epoch = self.epoch_below(offset)
-        kept = tuple(entry for entry in self.epochs if entry[1] >= offset)
+        kept = tuple((epoch, start) for epoch, start in self.epochs if start >= offset)
         older = [epoch for epoch, start in self.epochs if start < offset]
         still_open = older and offset < self.end and (not kept or kept[0][1] > offset)
         self.epochs = ((older[-1], offset), *kept) if still_open else kept

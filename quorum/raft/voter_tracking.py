@@ -1,6 +1,6 @@
 """What a new voter set means for a replica: whom the leader counts, and whether this replica votes."""
 
-from ottla.quorum.raft import becoming, rules
+from ottla.quorum.raft import becoming, rules, serving
 from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader, Progress
@@ -27,7 +27,7 @@ def _follow_voters(state: RaftState, role: Leader) -> None:
     role.observers = {
         key: progress
         for key, progress in before.items()
-        if key not in tracked and (key in role.observers or _lives(state, progress))
+        if key not in tracked and (key in role.observers or serving.is_in_touch(state, progress))
     }
     role.heard_from = {node: True for node in role.heard_from if node in role.voters}
     if not others:
@@ -35,11 +35,6 @@ def _follow_voters(state: RaftState, role: Leader) -> None:
     elif Timer.CHECK_QUORUM not in state.timers:
         state.arm(Timer.CHECK_QUORUM, becoming.check_quorum_ms(state))
         state.arm(Timer.BEGIN_QUORUM, state.settings.fetch_timeout_ms // 2)
-
-
-def _lives(state: RaftState, progress: Progress) -> bool:
-    """A voter that was removed because it is gone does not observe."""
-    return rules.is_in_touch(progress.last_fetch_ms, state.now_ms, state.settings.fetch_timeout_ms)
 
 
 def _progress(key: ReplicaKey, before: dict[ReplicaKey, Progress]) -> Progress:

@@ -131,7 +131,7 @@ class VoterHistory(msgspec.Struct):
 
     def truncate(self, end_offset: int) -> None:
         """Forgets the sets whose records were cut off."""
-        self.entries = tuple(entry for entry in self.entries if entry[0] < end_offset)
+        self.entries = tuple((offset, voters) for offset, voters in self.entries if offset < end_offset)
 
     def forget_below(self, log_start: int) -> None:
         """Nobody asks for sets that were over before the log begins; the one that was in force there stays, and the one before it."""

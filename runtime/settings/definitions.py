@@ -12,6 +12,19 @@ import msgspec
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
+def value_text(value: Value) -> str | None:
+    """A value as Kafka's tools print it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
 class SettingError(ValueError):
     """A setting that cannot be; the message is one line that says what to write instead, or such a line for each of several."""
 

@@ -8,12 +8,13 @@ from ottla.runtime.settings.server import ServerConfig
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
-# Kafka lets the coarser names give the default too, the finest that is set winning (ServerTopicConfigSynonyms).
-_COARSER = {
+COARSER = {
     "log.retention.ms": (("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     "log.roll.ms": (("log.roll.hours", _HOUR_MS),),
     "log.roll.jitter.ms": (("log.roll.jitter.hours", _HOUR_MS),),
 }
+"""Kafka's coarser names for the same setting, with their unit in ms: they give the default too, the finest that is set winning
+(ServerTopicConfigSynonyms, DynamicBrokerConfig)."""
 
 
 def check_topic_setting(name: str, text: str) -> Value:
@@ -29,7 +30,7 @@ def server_default(setting: Setting, server: ServerConfig) -> Value:
     name = setting.broker_name
     if name and server.is_set(name):
         return server.get(name)
-    for coarser, unit_ms in _COARSER.get(name, ()):
+    for coarser, unit_ms in COARSER.get(name, ()):
         if server.is_set(coarser):
             hours_or_minutes = server.integer(coarser)
             return hours_or_minutes * unit_ms if hours_or_minutes >= 0 else -1

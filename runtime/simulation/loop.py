@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from random import Random
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.network import Network
@@ -28,6 +28,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _STEPS_PER_INSTANT_MAX = 1_000_000
 _CANCELLED_TIMERS_MIN = 1000
+_HANDLE: Final = 3
 
 
 class DeadlockError(Exception):
@@ -153,7 +154,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
             return
         self._timers_cancelled += 1
         if self._timers_cancelled > max(_CANCELLED_TIMERS_MIN, len(self._timers) // 2):
-            self._timers = [entry for entry in self._timers if not entry[3]._cancelled]
+            self._timers = [entry for entry in self._timers if not entry[_HANDLE]._cancelled]
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
@@ -305,15 +306,15 @@ class SimulationLoop(asyncio.BaseEventLoop):
         """Moves to the next instant at which something is due, and makes everything due then ready."""
         self._steps_this_instant = 0
         timers = self._timers
-        while timers and (timers[0][3]._cancelled or timers[0][3].process.dead):
-            self._drop_timer(heapq.heappop(timers)[3])
+        while timers and (timers[0][_HANDLE]._cancelled or timers[0][_HANDLE].process.dead):
+            self._drop_timer(heapq.heappop(timers)[_HANDLE])
         if not timers:
             raise DeadlockError(f"nothing is due any more (seed {self.seed})\n{self.waiting()}")
         if self.limit_ns is not None and timers[0][0] > self.limit_ns:
             raise TimeLimitError(f"not over after {self.limit_ns / 1e9} s (seed {self.seed})\n{self.waiting()}")
         self.now_ns = timers[0][0]
         while timers and timers[0][0] == self.now_ns:
-            handle = heapq.heappop(timers)[3]
+            handle = heapq.heappop(timers)[_HANDLE]
             handle._scheduled = False
             if handle._cancelled:
                 self._drop_timer(handle)
@@ -347,7 +348,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         self._putting_away = True
-        remains: list[object] = [*self._kept, *(entry[3] for entry in self._timers)]
+        remains: list[object] = [*self._kept, *(entry[_HANDLE] for entry in self._timers)]
         for node in self.nodes.values():
             node.shut_down()
             remains += node.take_remains()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+from ottla.broker.replication.decisions.fetch_session import FINAL_EPOCH, NO_SESSION
+from ottla.broker.replication.decisions.follower_session import SESSION_ERRORS
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse, PartitionData
 from ottla.broker.wire.messages.list_offsets_request import (
@@ -34,12 +36,6 @@ from ottla.testing.simulation.workload import (
 
 LATEST = -1
 MAX_WAIT_MS = 200
-SESSION_ERRORS = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-)
-NO_SESSION, FINAL_EPOCH = 0, -1
 
 Key = tuple[str, int]
 

@@ -31,13 +31,13 @@ from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.batch import headers
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Client, Unreachable
 from ottla.testing.simulation.workload import RETRY_S, SMALL_SEGMENTS, BrokenPromise, create_topic
 
 BY_ID = 13
 """The first version of Produce, and of Fetch, that names topics by their id."""
-TOPIC_RESOURCE = 2
 FETCH_BYTES = 1 << 20
 RECORDS = (3, 20)
 PAUSE_MS = 300

@@ -17,7 +17,7 @@ from ottla.log.log import Log
 from ottla.proto.metadata_pb2 import MetadataRecord
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.listener import CommittedBatch
-from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.delta import MetadataDelta, PartitionKey
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
 from ottla.quorum.metadata.transactions import Transactions
@@ -30,8 +30,6 @@ from ottla.testing.simulation.compaction import CommittedRecords, Seen, records
 
 READ_BYTES = 4 << 20
 UNSEEN = "nothing fails unseen"
-
-PartitionKey = tuple[bytes, int]
 
 
 class InvariantViolation(AssertionError):
@@ -69,6 +67,14 @@ class Storage(NamedTuple):
         )
 
 
+class _MetadataBatch(NamedTuple):
+    """A committed batch of the metadata log, as a node applied it."""
+
+    last_offset: int
+    epoch: int
+    records: tuple[bytes, ...]
+
+
 class Invariants:
     """One run's checks. Methods are called as things happen; ``first`` is the first violation."""
 
@@ -84,7 +90,7 @@ class Invariants:
         self._judged = 0  # metadata below was looked at
         self._quorum_leaders: dict[int, int] = {}
         self._votes: dict[int, ElectionState] = {}
-        self._metadata_log: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # by base offset
+        self._metadata_log: dict[int, _MetadataBatch] = {}  # by base offset
         self._metadata_next: dict[int, int] = {}  # of each running node
         self._leaders: dict[tuple[bytes, int, int], int] = {}  # (topic id, index, epoch) -> broker
         self._epochs: dict[PartitionKey, list[tuple[int, int]]] = {}  # (epoch, log end when it began)
@@ -167,12 +173,12 @@ class Invariants:
 
     def metadata_committed(self, node: int, batch: CommittedBatch) -> None:
         """Else topics appear, vanish or differ between brokers, and clients are sent to leaders that are none."""
-        entry = (batch.last_offset, batch.epoch, tuple(batch.records))
+        entry = _MetadataBatch(batch.last_offset, batch.epoch, tuple(batch.records))
         known = self._metadata_log.setdefault(batch.base_offset, entry)
         if known != entry:
             self.violated(
                 "committed metadata is the same everywhere",
-                f"node {node} applied another batch at {batch.base_offset}: epoch {batch.epoch}, not {known[1]}",
+                f"node {node} applied another batch at {batch.base_offset}: epoch {batch.epoch}, not {known.epoch}",
             )
         expected = self._metadata_next[node]
         if batch.base_offset > expected:
@@ -208,7 +214,7 @@ class Invariants:
     def _image_at(self, offset: int) -> MetadataImage:
         image, transactions = MetadataImage(), Transactions[MetadataRecord]()
         for base in sorted(base for base in self._metadata_log if base <= offset):
-            for record in map(decode, self._metadata_log[base][2]):
+            for record in map(decode, self._metadata_log[base].records):
                 for each in transactions.take(record, record):
                     image.apply(each, MetadataDelta())
         return image

@@ -41,6 +41,14 @@ def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
     return generate(rng, nodes, count=rng.randint(2, FAULTS_MAX), until_ms=until_ms, kinds=WEIGHTED_KINDS)
 
 
+class _Suspect(NamedTuple):
+    """Whose power was cut, and as what it ran then."""
+
+    node: int
+    broker_epoch: int
+    life: int
+
+
 class Faults:
     """Applies faults at their times, except stops that no replication could survive."""
 
@@ -60,7 +68,7 @@ class Faults:
         self._metadata = metadata
         self._on_wipe = on_wipe
         self._loop = cluster.loop
-        self._suspect: tuple[int, int, int] | None = None  # whose power was cut: (node, broker epoch, life)
+        self._suspect: _Suspect | None = None
         self._armed: int | None = None  # will lose power in a disk operation
 
     def schedule(self, faults: Iterable[Fault]) -> None:
@@ -95,7 +103,7 @@ class Faults:
             return True
         if not self._all_in_sync():
             return False
-        self._suspect = (node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
+        self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
         return True
 
@@ -109,7 +117,7 @@ class Faults:
             node, self._armed = self._cluster.nodes[self._armed], None
             if node.up:
                 node.platter.cancel_crash()
-                if self._suspect is not None and self._suspect[2] == self._cluster.lives[self._suspect[0]]:
+                if self._suspect is not None and self._suspect.life == self._cluster.lives[self._suspect.node]:
                     self._suspect = None  # it did not come to it
 
     def _all_in_sync(self) -> bool:

@@ -29,10 +29,11 @@ from ottla.broker.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from tests.benchmarks import quorum_rates
 from tests.benchmarks.clusters import KINDS, Cluster, cpu_s, running
 from tests.benchmarks.fdatasync import fdatasyncs_per_second
-from tests.benchmarks.wire_client import TOPIC_RESOURCE, WireClient, wait_for_quorum
+from tests.benchmarks.wire_client import WireClient, wait_for_quorum
 
 NODES = 3
 CONNECTIONS = 64

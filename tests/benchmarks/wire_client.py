@@ -17,8 +17,8 @@ from ottla.broker.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.quorum.metadata.views import TOPIC_RESOURCE
 
-TOPIC_RESOURCE = 2
 _SIZE = struct.Struct(">i")
 
 

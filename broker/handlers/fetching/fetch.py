@@ -6,7 +6,7 @@ Here the request finds its session (KIP-227); `PendingFetch` does the rest. Cons
 from functools import partial
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.fetch_tuples import Forgotten, Topics
+from ottla.broker.fetch_tuples import FIRST_WITH_TOPIC_ID, Forgotten, Topics
 from ottla.broker.handlers.cluster_view import node_endpoints
 from ottla.broker.handlers.common import raw_route
 from ottla.broker.handlers.fetching.fetch_read import Reader
@@ -23,7 +23,6 @@ from ottla.broker.replication.decisions.fetch_session import (
 from ottla.broker.wire.fetch_fast import encode_fetch_response, walk_fetch
 from ottla.runtime.errors import KafkaError
 
-FIRST_WITH_TOPIC_ID = 13
 FOLLOWER_BYTES, CONSUMER_BYTES = 1 << 20, 64 << 10
 """What an answer may hold while clients hold all the memory they may (``queued.max.request.bytes``). Never less than a batch."""
 

@@ -1,6 +1,6 @@
 """A damaged replica: when it may cut its log, to fetch anew what it cut. Rules and reasons: docs/architecture.md, "A damaged replica"."""
 
-NO_LEADER = -1
+from ottla.quorum.metadata.views import NO_LEADER
 
 
 def may_cut(node_id: int, leader_id: int, isr: tuple[int, ...], *, fetched_in_epoch: bool) -> bool:

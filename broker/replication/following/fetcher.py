@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ottla.broker.fetch_tuples import INDEX, FetchedPartition, FetchPartition
+from ottla.broker.fetch_tuples import INDEX, NO_HIGH_WATERMARK, FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.follower import (
     Append,
     BeginAt,
@@ -42,7 +42,6 @@ from ottla.runtime.seldom import is_told
 from ottla.runtime.timers import LoopTimers, Timer
 
 FETCH_VERSION = 17
-NO_HIGH_WATERMARK = 2**63 - 1
 FIRST_BACKOFF_MS = 20
 CONNECT_TIMEOUT_MS = 2_000
 TOLD_LOG_START: Final = 4

@@ -3,7 +3,8 @@
 import pytest
 
 from ottla.broker import topic_config
-from ottla.broker.topic_config import BROKER_RESOURCE, TOPIC_RESOURCE, LogConfigs, concern_node, dynamic_texts
+from ottla.broker.topic_config import LogConfigs, concern_node, dynamic_texts
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.settings.definitions import Setting
 from ottla.runtime.settings.server import ServerConfig
 
