@@ -3,9 +3,8 @@
 What began before the batches that are read is known from the producer snapshot before them; without one, from the log's start.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.producers.state import CompletedTransaction, ProducerStateManager
 from ottla.log.records import RecordError
@@ -14,11 +13,8 @@ from ottla.log.segments.soundness import batches_of_producers
 from ottla.log.segments.transactions import AbortedTransaction
 from ottla.log.segments.walk import pieces
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
-
-def note(log: "Log", segment: Segment, transaction: CompletedTransaction) -> None:
+def note(log: DurableLog, segment: Segment, transaction: CompletedTransaction) -> None:
     """Puts a transaction whose marker is in ``segment`` into its index, if it was aborted and is not there."""
     if transaction.aborted:
         ensure(log, segment)
@@ -29,7 +25,7 @@ def note(log: "Log", segment: Segment, transaction: CompletedTransaction) -> Non
             log.aborts_changed(segment)
 
 
-def restore(log: "Log", start_offset: int, end_offset: int) -> None:
+def restore(log: DurableLog, start_offset: int, end_offset: int) -> None:
     """Notes again what was aborted in [start, end). Stops where the log is damaged. OSError passes through."""
     producers = ProducerStateManager()
     offset = max(producers.resume(log.disk, log.directory, start_offset), log.log_start_offset)
@@ -48,7 +44,7 @@ def restore(log: "Log", start_offset: int, end_offset: int) -> None:
             continue  # whoever reads there is told
 
 
-def ensure(log: "Log", segment: Segment) -> None:
+def ensure(log: DurableLog, segment: Segment) -> None:
     """Makes sure that the segment's index can be believed: found on disk, it is held against the markers, and made anew if wrong.
 
     An index that lost whole entries at its end cannot be told from one that never had them. OSError passes through.
@@ -64,7 +60,7 @@ def ensure(log: "Log", segment: Segment) -> None:
         raise
 
 
-def _make_sound(log: "Log", segment: Segment) -> None:
+def _make_sound(log: DurableLog, segment: Segment) -> None:
     index = segment.transactions()
     entries = index.entries()
     try:
@@ -77,7 +73,7 @@ def _make_sound(log: "Log", segment: Segment) -> None:
         log.aborts_changed(segment)
 
 
-def _is_in(log: "Log", segment: Segment, entry: AbortedTransaction) -> bool:
+def _is_in(log: DurableLog, segment: Segment, entry: AbortedTransaction) -> bool:
     """Whether the log has this marker, and the data that it ends."""
     marker = _header_at(segment, entry.last_offset)
     if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:

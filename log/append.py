@@ -1,66 +1,181 @@
-"""Appending, beyond the hot path in `Log`: rolling, followers, the broker's own batches."""
+"""Appending as a leader, whole: from a client's bytes to the segment. The hot path of a produce request.
 
-from typing import TYPE_CHECKING, NoReturn
+A batch is checked, stamped in place with its offset and epoch, and written with one write. What followers and the broker itself
+append is in `ottla.log.follow`.
+"""
 
-from ottla.log import aborted, gaps, reopening, truncation
-from ottla.log.batch import (
-    CONTROL,
-    HEADER_BYTES,
-    TRANSACTIONAL,
-    BatchHeader,
-    CorruptBatchError,
-    check_crc,
-    read_header,
-)
+from struct import Struct
+from typing import NoReturn
+
+from ottla.log import reopening
+from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, read_header
 from ottla.log.config import LogConfig
-from ottla.log.producers.state import Origin
-from ottla.log.records import RecordError, read_end_marker
+from ottla.log.durable_log import DurableLog
+from ottla.log.producers.state import Duplicate
+from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import AppendInfo
-from ottla.log.segments.layout import RELATIVE_OFFSET_MAX
 from ottla.log.segments.segment import Segment
-from ottla.log.validation import recompress, target_codec, validate_follower_batches
-from ottla.runtime.disk import Buffer
+from ottla.log.validation import recompress, target_codec, validate_client_batch
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
-
-Batches = list[tuple[int, BatchHeader]]
+# Base offset, batch length and leader epoch: what the leader decides lies together and is stamped in one go.
+_STAMP = Struct(">qii").pack_into
 
 
-def begin_epoch(log: "Log", leader_epoch: int) -> None:
-    """Notes a new leader epoch at the log end. Raises KafkaError (FENCED_LEADER_EPOCH) for one that is over."""
-    latest = log.epochs.latest_epoch
-    if leader_epoch < latest:
-        message = f"{log.partition}: append with leader epoch {leader_epoch}, the log has {latest}"
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, message)
-    log.epochs.assign(leader_epoch, log.log_end_offset)
+class LeaderLog(DurableLog):
+    """A log as its leader appends to it."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self,
+        view: memoryview | bytearray,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        verified: bool = False,
+        inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    ) -> AppendInfo:
+        """Appends exactly one batch of a client, stamped in place with its offset and epoch; ``view`` is not kept.
+
+        A repeated batch is answered with its earlier offsets. ``verified``: the coordinator knows the transaction that the
+        batch says it is of; without that it is refused, for nobody would ever end it. Raises KafkaError: what
+        `validate_client_batch` and the producer state refuse, INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, FENCED_LEADER_EPOCH,
+        and StorageError when the directory takes nothing.
+        """
+        if not self.root.writable:
+            self.root.refuse()
+        if self.half_done:
+            reopening.refuse(self)
+        config = self.config
+        header = validate_client_batch(view, config, now_ms, inflated_bytes_max=inflated_bytes_max)
+        if header.producer_id >= 0:
+            duplicate = self.producers.check(header)
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate, header)
+            if header.attributes & TRANSACTIONAL and not verified:
+                _refuse_unverified(header)
+        if config.compression_type != "producer":
+            view, header = _recompressed(view, header, config)
+        return self._append_checked(view, header, leader_epoch, now_ms)
+
+    def append_prepared(
+        self, view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """`append_as_leader` for a client's batch that went through `validation.prepare` before. Raises as it does."""
+        if not self.root.writable:
+            self.root.refuse()
+        if self.half_done:
+            reopening.refuse(self)
+        if header.producer_id >= 0:
+            duplicate = self.producers.check(header)
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate, header)
+            if header.attributes & TRANSACTIONAL:
+                _refuse_unverified(header)
+        return self._append_checked(view, header, leader_epoch, now_ms)
+
+    def _append_checked(
+        self, view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Stamps and writes a batch that passed its checks."""
+        offset = self.log_end_offset
+        size = len(view)
+        if leader_epoch != self.epochs.latest_epoch:
+            self._begin_epoch(leader_epoch)
+        _STAMP(view, 0, offset, header.batch_length, leader_epoch)
+        last_offset = offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        segment = self.active
+        time = max_timestamp if max_timestamp >= 0 else now_ms
+        if (
+            segment.size + size > segment.size_limit
+            or time > segment.roll_after_ms
+            or last_offset > segment.offset_limit
+        ):
+            segment = self._make_room(size, last_offset)
+        try:
+            segment.append(view, last_offset, max_timestamp)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.log_end_offset = last_offset + 1
+        if segment.size == size:
+            self.set_roll_time(time)
+        if header.producer_id >= 0:
+            self.producers.update(header, offset)
+        append_time = max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+        return AppendInfo(offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size)
+
+    def _answer_duplicate(self, duplicate: Duplicate, header: BatchHeader) -> AppendInfo:
+        append_time = duplicate.timestamp if header.attributes & LOG_APPEND_TIME else -1
+        return AppendInfo(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp,
+            append_time,
+            self.log_start_offset,
+            True,
+            0,
+        )
+
+    def _begin_epoch(self, leader_epoch: int) -> None:
+        """Notes a new leader epoch at the log end. Raises KafkaError (FENCED_LEADER_EPOCH) for one that is over."""
+        latest = self.epochs.latest_epoch
+        if leader_epoch < latest:
+            message = f"{self.partition}: append with leader epoch {leader_epoch}, the log has {latest}"
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, message)
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def _make_room(self, size: int, last_offset: int) -> Segment:
+        """The segment that takes a batch the active one may not: too large, too late, or its indexes are full.
+
+        Raises KafkaError (RECORD_LIST_TOO_LARGE) for a batch that fits no segment, StorageError.
+        """
+        if size > self.config.segment_bytes:
+            message = f"batch of {size} bytes, segment.bytes is {self.config.segment_bytes}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+        if self.active.size or last_offset > self.active.offset_limit:
+            self._roll_at(self.log_end_offset)
+        return self.active
+
+    def roll(self) -> None:
+        """Closes the active segment and begins another at the log end. An empty active segment stays."""
+        if self.half_done:
+            reopening.refuse(self)
+        if self.active.size:
+            self._roll_at(self.log_end_offset)
+
+    def _roll_at(self, base_offset: int) -> None:
+        """Ends the active segment and begins one at ``base_offset``. Raises StorageError; the log is then as it was.
+
+        The new segment's ``.log`` comes last: with it the roll has happened, and nothing before it means anything to a start.
+        """
+        old = self.active
+        if base_offset != self.log_end_offset:
+            self.flush()  # a start could not tell this gap from records that a power cut took
+        try:
+            old.finish()
+            segment = Segment(self.files, self.directory, base_offset, self.config)
+            if base_offset == old.base_offset:  # nothing in it: the file is kept
+                return
+            self.producers.take_snapshot(self.disk, self.directory, base_offset, durable=False)
+            segment.create_files()
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.names_changed()
+        self.set_segments([*self.segments, segment])
+        old.forget_indexes()
+        self.root.rolled[self] = None
+        self.unsettled((old,))
 
 
-def append_prepared(
-    log: "Log", view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
-) -> AppendInfo:
-    """What is left of an append once `validation.prepare` is done."""
-    if not log.root.writable:
-        log.root.refuse()
-    if log.half_done:
-        reopening.refuse(log)
-    if header.producer_id >= 0:
-        duplicate = log.producers.check(header)
-        if duplicate is not None:
-            return log.answer_duplicate(duplicate, header)
-        if header.attributes & TRANSACTIONAL:
-            refuse_unverified(header)
-    return log.append_checked(view, header, leader_epoch, now_ms)
-
-
-def refuse_unverified(header: BatchHeader) -> NoReturn:
+def _refuse_unverified(header: BatchHeader) -> NoReturn:
     """Raises KafkaError (INVALID_TXN_STATE): a transaction without a coordinator would hold the last stable offset for ever."""
     message = f"producer {header.producer_id}: no coordinator knows the transaction"
     raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
 
 
-def recompressed(
+def _recompressed(
     view: memoryview | bytearray, header: BatchHeader, config: LogConfig
 ) -> tuple[memoryview | bytearray, BatchHeader]:
     """The batch in the topic's own codec. Whoever must not wait has it prepared on a thread before."""
@@ -68,181 +183,3 @@ def recompressed(
         return view, header
     batch = recompress(view, header, config)
     return batch, read_header(batch)
-
-
-def make_room(log: "Log", size: int, last_offset: int, time: int) -> Segment:
-    """The segment that takes a batch the active one may not: too large, too late, or its indexes are full.
-
-    Raises KafkaError (RECORD_LIST_TOO_LARGE) for a batch that fits no segment, StorageError.
-    """
-    if size > log.config.segment_bytes:
-        message = f"batch of {size} bytes, segment.bytes is {log.config.segment_bytes}"
-        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
-    if log.active.size or last_offset > log.active.offset_limit:
-        roll(log, log.log_end_offset)
-    return log.active
-
-
-def roll(log: "Log", base_offset: int) -> None:
-    """Ends the active segment and begins one at ``base_offset``. Raises StorageError; the log is then as it was.
-
-    The new segment's ``.log`` comes last: with it the roll has happened, and nothing before it means anything to a start.
-    """
-    old = log.active
-    if base_offset != log.log_end_offset:
-        log.flush()  # a start could not tell this gap from records that a power cut took
-    try:
-        old.finish()
-        segment = Segment(log.files, log.directory, base_offset, log.config)
-        if base_offset == old.base_offset:  # nothing in it: the file is kept
-            return
-        log.producers.take_snapshot(log.disk, log.directory, base_offset, durable=False)
-        segment.create_files()
-    except OSError as error:
-        raise log.root.failed(error) from error
-    log.names_changed()
-    log.set_segments([*log.segments, segment])
-    old.forget_indexes()
-    log.root.rolled[log] = None
-    log.unsettled((old,))
-
-
-def append_own(
-    log: "Log",
-    view: memoryview | bytearray,
-    leader_epoch: int,
-    now_ms: int,
-    origin: Origin,
-    transaction_version: int,
-) -> AppendInfo:
-    """Appends a batch of the broker's own: a transaction's end marker, or a coordinator's records."""
-    header = read_header(view)
-    if header.size_bytes != len(view):
-        raise CorruptBatchError(f"batch of {header.size_bytes} bytes in a buffer of {len(view)}")
-    check_crc(view, header)
-    marker = None
-    if header.attributes & CONTROL:
-        marker = read_end_marker(view, header)
-        if marker is not None and not log.producers.check_marker(header, marker, transaction_version):
-            return AppendInfo(-1, -1, header.max_timestamp, -1, log.log_start_offset, True, 0)
-    elif header.producer_id >= 0:
-        duplicate = log.producers.check(header, origin)
-        if duplicate is not None:
-            return log.answer_duplicate(duplicate, header)
-    if marker is not None:
-        _ready_for_marker(log)
-    info = log.append_checked(view, header, leader_epoch, now_ms)
-    if marker is not None:
-        completed = log.producers.update(header, info.first_offset, marker)
-        if completed is not None:
-            log.note_completed(completed)
-    return info
-
-
-def _ready_for_marker(log: "Log") -> None:
-    """Reads the index of aborted transactions, if need be: when the marker is written, nothing more may fail."""
-    try:
-        aborted.ensure(log, log.active)
-    except OSError as error:
-        raise log.root.failed(error) from error
-
-
-def append_as_follower(log: "Log", view: Buffer, leader_epoch: int | None) -> AppendInfo:
-    """Writes runs of batches, each into one segment with one write."""
-    log.finish_cut()
-    batches, _ = validate_follower_batches(view, _next_base_offset(log, view), leader_epoch)
-    if not batches:
-        return AppendInfo(-1, -1, -1, -1, log.log_start_offset, False, 0)
-    if batches[0][1].base_offset < log.log_end_offset:
-        _begin_segment_at(log, batches[0][1].base_offset)
-    first_offset, size_before = batches[0][1].base_offset, log.size_bytes
-    whole, at = memoryview(view), 0
-    while at < len(batches):
-        run = _run_that_fits(log, batches, at)
-        _write_run(log, whole, run)
-        at += len(run)
-    max_timestamp = max(header.max_timestamp for _, header in batches)
-    end = log.log_end_offset
-    return AppendInfo(
-        first_offset, end - 1, max_timestamp, -1, log.log_start_offset, False, log.size_bytes - size_before
-    )
-
-
-def _next_base_offset(log: "Log", view: Buffer) -> int:
-    """The least base offset that may come: the log end.
-
-    But DeleteRecords may have moved the log start into a batch, and a log built anew begins there: while nothing is in it, the
-    batch that holds its end may come whole. So it is on every other replica; the log start stays where it is.
-    """
-    end = log.log_end_offset
-    if log.size_bytes or len(log.segments) > 1 or log.log_start_offset < end or len(view) < HEADER_BYTES:
-        return end
-    first = read_header(view)
-    return first.base_offset if first.base_offset < end <= first.last_offset else end
-
-
-def _begin_segment_at(log: "Log", base_offset: int) -> None:
-    """The empty log's one segment begins at ``base_offset``, below the log start. Raises StorageError."""
-    if log.active.base_offset == base_offset:
-        return  # made before an append that failed
-    truncation.restart_empty_at(log, base_offset)
-
-
-def _run_that_fits(log: "Log", batches: Batches, first: int) -> Batches:
-    """Batches from ``first`` on that go into one segment: the active one, or a new one if it cannot take the first."""
-    header = batches[first][1]
-    size = header.size_bytes
-    if log.active.size and not _fits(log.active, size, header):
-        base_offset = log.log_end_offset
-        fits = header.last_offset - base_offset <= RELATIVE_OFFSET_MAX
-        roll(log, base_offset if fits else header.base_offset)
-    segment = log.active
-    if header.last_offset > segment.offset_limit:  # an empty segment far behind a gap
-        log.flush()
-        truncation.restart_empty_at(log, header.base_offset)
-        segment = log.active
-    end = first + 1
-    while end < len(batches) and _fits(segment, size + batches[end][1].size_bytes, batches[end][1]):
-        size += batches[end][1].size_bytes
-        end += 1
-    return batches[first:end]
-
-
-def _fits(segment: Segment, size: int, header: BatchHeader) -> bool:
-    return (
-        segment.size + size <= segment.size_limit
-        and header.max_timestamp <= segment.roll_after_ms
-        and header.base_offset + header.last_offset_delta <= segment.offset_limit
-    )
-
-
-def _write_run(log: "Log", whole: memoryview, run: Batches) -> None:
-    segment = log.active
-    start = run[0][0]
-    last_position, last = run[-1]
-    fresh = not segment.size
-    try:
-        if not log.gaps_marked:
-            gaps.allow_where_seen(log, run)
-        if any(header.attributes & CONTROL for _, header in run):
-            aborted.ensure(log, segment)
-        segment.append_run(whole[start : last_position + last.size_bytes], run)
-    except OSError as error:
-        raise log.root.failed(error) from error
-    for position, header in run:
-        if header.leader_epoch > log.epochs.latest_epoch:
-            log.epochs.assign(header.leader_epoch, max(header.base_offset, log.log_start_offset))
-        log.log_end_offset = header.base_offset + header.last_offset_delta + 1
-        if header.producer_id >= 0:
-            _replay(log, whole, header, position)
-    if fresh:
-        truncation.set_roll_time(log, run[0][1].max_timestamp)
-
-
-def _replay(log: "Log", whole: memoryview, header: BatchHeader, position: int) -> None:
-    try:
-        completed = log.producers.replay(whole, header, position)
-    except RecordError:
-        return  # a control record of a kind we do not know: the leader decided, a follower keeps it
-    if completed is not None:
-        log.note_completed(completed)

@@ -1,24 +1,20 @@
-"""What a log remembers, and how much of it would survive the machine.
+"""How much of a log would survive the machine.
 
 Appending writes to the kernel; the recovery point says below which offset everything is on stable storage. What a scan from
 there would find again (indexes, producers, epochs) is made durable only before the recovery point is saved: `settle`.
 """
-
-from zlib import crc32
 
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directories.checkpoints import write_epochs
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.names_sync import EverythingSync, NamesSync, UnsyncedNames
 from ottla.log.directories.topic_id import sync_topic_id, write_topic_id
-from ottla.log.epochs import EpochEntries, LeaderEpochCache
 from ottla.log.errors import StorageError
-from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
+from ottla.log.names import TopicPartition
 from ottla.log.producers import snapshot as producer_snapshot
-from ottla.log.producers.state import ProducerStateManager
-from ottla.log.read import segment_before
 from ottla.log.segments.open_files import CachedFile, OpenFiles
 from ottla.log.segments.segment import Segment
+from ottla.log.state import LogState
 from ottla.runtime.disk import File
 
 
@@ -37,145 +33,44 @@ class SyncTicket:
         self.names_version = names_version
 
 
-class DurableLog:
-    """A log's state and its durability. Offsets are absolute; ``log_end_offset`` is what the next record will get."""
+class DurableLog(LogState):
+    """A log's state, and what of it is on stable storage."""
 
     __slots__ = (
         "_aborts_unsynced",
         "_directory_unsynced",
-        "_epochs_changed",
-        "_generation",
         "_names_unsynced",
         "_names_version",
-        "_old_bytes",
         "_pinned",
         "_shared_names",
         "_topic_id_unsynced",
         "_unsettled",
         "abandoned",
-        "active",
-        "condemned",
-        "config",
         "cut_unsynced",
-        "directory",
-        "disk",
-        "epochs",
-        "files",
-        "gaps_allowed",
-        "gaps_marked",
-        "half_done",
-        "high_watermark",
-        "log_end_offset",
-        "log_start_offset",
         "must_sync",
-        "partition",
-        "places",
-        "producers",
         "recovery_point",
-        "root",
-        "segments",
-        "topic_id",
         "unflushed_since_ms",
     )
 
     def __init__(
         self, files: OpenFiles, root: DirectoryState, directory: str, partition: TopicPartition, config: LogConfig
     ) -> None:
-        """An empty shell: `open` fills it."""
-        self.files = files
-        self.disk = files.disk
-        self.root = root
-        self.directory = directory
-        self.partition = partition
-        self.config = config
-        self.topic_id: bytes | None = None
-        self.segments: list[Segment] = []
-        self.active: Segment
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
+        super().__init__(files, root, directory, partition, config)
         self.recovery_point = 0
-        self.set_epochs(())
-        self.producers = ProducerStateManager()
-        self.gaps_allowed = config.compacted
-        self.gaps_marked = False  # on disk
-        self.places: dict[int, int] = {}  # offset -> position in its segment, where recent reads ended
-        self.condemned: list[tuple[int, str]] = []  # (when to unlink, path)
         self.unflushed_since_ms = -1
-        self._old_bytes = 0  # of all segments but the active one
         self._aborts_unsynced: tuple[Segment, ...] = ()
         self._unsettled: tuple[Segment, ...] = ()
-        self._epochs_changed = False
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
         self.must_sync = config.flush_before_ack
         """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
-        self.half_done = False  # something failed half-way: the files may hold something else than is known here
         self.abandoned = False  # closed or renamed: errors of its files tell nothing of the disk
         self._names_version = 0
         self._shared_names: SyncTicket | None = None
-        self._generation = 0
         self.cut_unsynced = False
         """Whether the end was cut off and may come back with a power cut: then nothing may be behind it."""
         self._pinned: tuple[CachedFile, ...] = ()
 
-    @property
-    def key(self) -> TopicIdPartition:
-        """What is written about this log elsewhere stands for no other log of its name."""
-        return TopicIdPartition(self.partition, self.topic_id or NO_TOPIC_ID)
-
-    # Segments
-
-    def segment_of(self, offset: int) -> Segment:
-        """The segment that holds ``offset``, or would."""
-        active = self.active
-        return active if offset >= active.base_offset else segment_before(self.segments, offset)
-
-    def _following(self, segment: Segment) -> Segment:
-        return self.segments[self.segments.index(segment) + 1]
-
-    def next_base_offset(self, segment: Segment) -> int:
-        """Where the next segment begins, or the log end."""
-        return self.log_end_offset if segment is self.active else self._following(segment).base_offset
-
-    def set_segments(self, segments: list[Segment]) -> None:
-        """The log's segments, rising; the last one is active."""
-        self.segments = segments
-        self.active = segments[-1]
-        self._old_bytes = sum(segment.size for segment in segments[:-1])
-        self.places.clear()
-
-    @property
-    def generation(self) -> int:
-        """Another one after every truncation."""
-        return self._generation
-
-    def truncated(self) -> None:
-        """Something below the log end went: what others remember of it is void."""
-        self._generation += 1
-        self.places.clear()
-
-    def jitter_ms(self, base_offset: int) -> int:
-        """How much earlier a segment rolls, so that partitions do not all roll at once. Always the same for the same segment."""
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.partition}@{base_offset}".encode()) % jitter if jitter > 0 else 0
-
     # Epochs, transactions, topic id
-
-    def set_epochs(self, entries: EpochEntries) -> None:
-        self.epochs = LeaderEpochCache(entries, self._on_epochs)
-
-    def adopt_epochs(self, entries: EpochEntries) -> None:
-        """Takes another log's epochs over."""
-        self.set_epochs(entries)
-        self._epochs_changed = True
-
-    def note_epoch(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch is in the log at this offset."""
-        if epoch > self.epochs.latest_epoch:
-            self.epochs.assign(epoch, start_offset)
-
-    def _on_epochs(self, entries: EpochEntries) -> None:
-        self._epochs_changed = True
 
     def write_epochs(self) -> None:
         """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""

@@ -4,17 +4,13 @@ Where none are expected a missing offset is damage, and reading it an error rath
 outlives its settings (a topic may change from compact to delete), so an empty marker file says it.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.log.batch import BatchHeader
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
+from ottla.log.durable_log import DurableLog
 
 MARKER = "ottla.gaps"
 
 
-def allow(log: "Log") -> None:
+def allow(log: DurableLog) -> None:
     """From now on the log may have gaps. OSError passes through."""
     if log.gaps_marked:
         return
@@ -23,7 +19,7 @@ def allow(log: "Log") -> None:
     log.names_changed()
 
 
-def allow_where_seen(log: "Log", batches: list[tuple[int, BatchHeader]]) -> None:
+def allow_where_seen(log: DurableLog, batches: list[tuple[int, BatchHeader]]) -> None:
     """Marks the log when the batches, about to be appended, leave offsets out."""
     expected = log.log_end_offset
     for _, header in batches:

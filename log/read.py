@@ -4,20 +4,16 @@ Nothing is decoded and nothing is copied: a read is one `pread` of whole batches
 reader comes back there; otherwise the index and a short walk over headers find the place.
 """
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING
-
-from ottla.log import aborted
+from ottla.log import aborted, reopening
 from ottla.log.config import FOREVER
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
-from ottla.log.results import ColdReadError, LogRead, LogSlice
+from ottla.log.results import ColdReadError, LogRead
 from ottla.log.segments.scrub import SegmentScrub
-from ottla.log.segments.segment import Segment
+from ottla.log.segments.segment import Segment, number_before
 from ottla.log.segments.transactions import AbortedTransaction
+from ottla.log.state import LogState
 from ottla.runtime.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
 _PLACES_MAX = 64
 _WARM_BYTES = 8 << 20  # what was appended last is cached: to ask would cost more than it tells
@@ -25,38 +21,144 @@ _WARM_BYTES = 8 << 20  # what was appended last is cached: to ask would cost mor
 _Place = tuple[Segment | None, int, int, int]  # segment, start, end, next offset
 
 
-def read(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool, wait: bool) -> LogRead:
-    """See `Log.read`."""
-    try:
-        segment, start, end, next_offset = _locate_sound(log, offset, max_bytes, limit_offset, minimum_one)
-        if segment is None:
-            return LogRead(b"", next_offset)
-        handle = segment.handle
-        file = handle.file
-        if file is None:
-            file = handle.open()
-        if (
-            not wait
-            and (segment is not log.active or end < segment.size - _WARM_BYTES)
-            and not file.is_cached(start, end - start)
-        ):
-            raise ColdReadError(handle, start, end - start)
-        data = file.read_at(end - start, start)
-        if len(data) != end - start or not segment.trusts(start, end):
-            size, next_offset = _verify(log, segment, data, start, offset)
-            data, end = data[:size], start + size
-        if end < segment.size or segment is log.active:
-            _remember(log, next_offset, end)
-    except OSError as error:
-        raise log.root.failed(error) from error
-    except DamagedLogError as error:
-        log.places.clear()
-        error.offset = min(error.offset, offset)  # a damaged base offset may have made it any number
-        raise
-    return LogRead(data, next_offset)
+class ReadableLog(DurableLog):
+    """A log as its readers use it."""
+
+    __slots__ = ()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int = FOREVER,
+        *,
+        minimum_one: bool = True,
+        wait: bool = True,
+    ) -> LogRead:
+        """Up to ``max_bytes`` of whole batches from the one that holds ``offset`` on, all below ``limit_offset``.
+
+        Without ``wait`` it raises ColdReadError where the disk would have to be waited for.
+
+        With ``minimum_one`` the first batch comes even if it is larger. Raises KafkaError (OFFSET_OUT_OF_RANGE) outside
+        [log start, log end], DamagedLogError for bytes that are not what was written, StorageError.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        try:
+            segment, start, end, next_offset = _locate_sound(self, offset, max_bytes, limit_offset, minimum_one)
+            if segment is None:
+                return LogRead(b"", next_offset)
+            handle = segment.handle
+            file = handle.file
+            if file is None:
+                file = handle.open()
+            if (
+                not wait
+                and (segment is not self.active or end < segment.size - _WARM_BYTES)
+                and not file.is_cached(start, end - start)
+            ):
+                raise ColdReadError(handle, start, end - start)
+            data = file.read_at(end - start, start)
+            if len(data) != end - start or not segment.trusts(start, end):
+                size, next_offset = _verify(self, segment, data, start, offset)
+                data, end = data[:size], start + size
+            if end < segment.size or segment is self.active:
+                _remember(self, next_offset, end)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        except DamagedLogError as error:
+            self.places.clear()
+            error.offset = min(error.offset, offset)  # a damaged base offset may have made it any number
+            raise
+        return LogRead(data, next_offset)
+
+    def recheck(self, offset: int, max_bytes: int) -> None:
+        """Checks what `read` would give, though this process wrote or checked it before: somebody doubts it.
+
+        Raises as `read`; what is around the damage is then trusted no more.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        segment: Segment | None = None
+        try:
+            segment, start, end, _ = _locate(self, offset, max_bytes, FOREVER, True)
+            if segment is not None:
+                data = segment.handle.open().read_at(end - start, start)
+                size, following = _verify(self, segment, data, start, offset)
+                if start + size < end:
+                    raise DamagedLogError(segment.path, start + size, following, "the batch is not what was written")
+        except OSError as error:
+            raise self.root.failed(error) from error
+        except DamagedLogError as error:
+            (segment or self.segment_of(offset)).distrust()
+            self.places.clear()
+            error.offset = max(error.offset, self.log_start_offset)
+            raise
+
+    def scrub_from(self, offset: int) -> SegmentScrub | None:
+        """Begins to look at the segment that holds ``offset``, from there on; None at the log end. Raises as `read`."""
+        if self.half_done:
+            reopening.refuse(self)
+        offset = max(offset, self.log_start_offset)
+        if offset >= self.log_end_offset:
+            return None
+        try:
+            segment = self.segment_of(offset)
+            following = self.next_base_offset(segment)
+            segment, following, position = _find_start(self, segment, following, offset)
+            if position >= segment.size:
+                return None
+            first = next(segment.walk_from(position))[1].base_offset
+            return SegmentScrub(self.disk, segment, position, first, following, dense=not self.gaps_allowed)
+        except OSError as error:
+            raise self.root.failed(error) from error
+
+    def rebuild_indexes(self, base_offset: int) -> None:
+        """Makes the indexes of a segment anew, if it is still there. Raises StorageError."""
+        for segment in self.segments:
+            if segment.base_offset == base_offset:
+                try:
+                    segment.rebuild_indexes()
+                except OSError as error:
+                    raise self.root.failed(error) from error
+
+    def bytes_between(self, start_offset: int, end_offset: int) -> int:
+        """About how many bytes lie between two offsets: exact at batch boundaries that were read or indexed of late.
+
+        Raises StorageError.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        if start_offset >= end_offset:
+            return 0
+        first, last = self.segment_of(start_offset), self.segment_of(end_offset - 1)
+        try:
+            start, end = _about(self, first, start_offset), _about(self, last, end_offset)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        if first is not last:
+            numbers = self.segments.index(first), self.segments.index(last)
+            end += sum(segment.size for segment in self.segments[numbers[0] : numbers[1]])
+        return max(end - start, 1)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that overlap [start, end): what a read_committed consumer must skip."""
+        if self.half_done:
+            reopening.refuse(self)
+        found: list[AbortedTransaction] = []
+        try:
+            for segment in self.segments[self.segments.index(self.segment_of(start_offset)) :]:
+                aborted.ensure(self, segment)
+                overlapping, complete = segment.transactions().aborted_between(start_offset, end_offset)
+                found.extend(overlapping)
+                if complete:
+                    break
+        except OSError as error:
+            raise self.root.failed(error) from error
+        return found
 
 
-def _locate_sound(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
+def _locate_sound(log: LogState, offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
     """`_locate`; before a damaged header, one batch at a time: what is sound is served."""
     try:
         return _locate(log, offset, max_bytes, limit_offset, minimum_one)
@@ -64,61 +166,11 @@ def _locate_sound(log: "Log", offset: int, max_bytes: int, limit_offset: int, mi
         return _locate(log, offset, 1, limit_offset, minimum_one)
 
 
-def _verify(log: "Log", segment: Segment, data: bytes, start: int, offset: int) -> tuple[int, int]:
+def _verify(log: LogState, segment: Segment, data: bytes, start: int, offset: int) -> tuple[int, int]:
     return segment.verify(data, start, None if log.gaps_allowed else offset, log.next_base_offset(segment))
 
 
-def recheck(log: "Log", offset: int, max_bytes: int) -> None:
-    """See `Log.recheck`."""
-    segment: Segment | None = None
-    try:
-        segment, start, end, _ = _locate(log, offset, max_bytes, FOREVER, True)
-        if segment is not None:
-            data = segment.handle.open().read_at(end - start, start)
-            size, following = _verify(log, segment, data, start, offset)
-            if start + size < end:
-                raise DamagedLogError(segment.path, start + size, following, "the batch is not what was written")
-    except OSError as error:
-        raise log.root.failed(error) from error
-    except DamagedLogError as error:
-        (segment or log.segment_of(offset)).distrust()
-        log.places.clear()
-        error.offset = max(error.offset, log.log_start_offset)
-        raise
-
-
-def scrub_from(log: "Log", offset: int) -> SegmentScrub | None:
-    """See `Log.scrub_from`."""
-    offset = max(offset, log.log_start_offset)
-    if offset >= log.log_end_offset:
-        return None
-    try:
-        segment = log.segment_of(offset)
-        following = log.next_base_offset(segment)
-        segment, following, position = _find_start(log, segment, following, offset)
-        if position >= segment.size:
-            return None
-        first = next(segment.walk_from(position))[1].base_offset
-        return SegmentScrub(log.disk, segment, position, first, following, dense=not log.gaps_allowed)
-    except OSError as error:
-        raise log.root.failed(error) from error
-
-
-def locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> LogSlice:
-    """See `Log.locate`."""
-    try:
-        segment, start, end, next_offset = _locate(log, offset, max_bytes, limit_offset, minimum_one)
-    except OSError as error:
-        raise log.root.failed(error) from error
-    if segment is None:
-        return LogSlice(None, 0, 0, next_offset, True)
-    trusted = segment.trusts(start, end)
-    if trusted and (end < segment.size or segment is log.active):
-        _remember(log, next_offset, end)
-    return LogSlice(segment.handle, start, end - start, next_offset, trusted)
-
-
-def _locate(log: "Log", offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
+def _locate(log: LogState, offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> _Place:
     log_end_offset = log.log_end_offset
     if not log.log_start_offset <= offset <= log_end_offset:
         message = f"{log.partition}: offset {offset} is outside {log.log_start_offset}..{log_end_offset}"
@@ -155,33 +207,24 @@ def _whole_batches(segment: Segment, start: int, max_bytes: int, minimum_one: bo
     return end, next_offset
 
 
-def _remember(log: "Log", offset: int, position: int) -> None:
+def _remember(log: LogState, offset: int, position: int) -> None:
     places = log.places
     if len(places) >= _PLACES_MAX:
         places.clear()
     places[offset] = position
 
 
-def _position_of(log: "Log", segment: Segment, offset: int) -> int:
+def _position_of(log: LogState, segment: Segment, offset: int) -> int:
     position = log.places.get(offset)
     return segment.find(offset)[0] if position is None else position
 
 
-def _closed_segment(log: "Log", offset: int) -> tuple[Segment, int]:
-    number = bisect_right(log.segments, offset, key=_base_offset) - 1
+def _closed_segment(log: LogState, offset: int) -> tuple[Segment, int]:
+    number = number_before(log.segments, offset)
     return log.segments[number], log.segments[number + 1].base_offset
 
 
-def segment_before(segments: list[Segment], offset: int) -> Segment:
-    """The last segment that begins at or before ``offset``; the first one if none does."""
-    return segments[max(0, bisect_right(segments, offset, key=_base_offset) - 1)]
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
-
-
-def _find_start(log: "Log", segment: Segment, following: int, offset: int) -> tuple[Segment, int, int]:
+def _find_start(log: LogState, segment: Segment, following: int, offset: int) -> tuple[Segment, int, int]:
     """(segment, where it ends, position) of the first batch that ends at ``offset`` or later.
 
     Raises DamagedLogError where a log that should have no gaps lacks the offset.
@@ -197,19 +240,7 @@ def _find_start(log: "Log", segment: Segment, following: int, offset: int) -> tu
         segment, following = log.segment_of(offset), log.next_base_offset(log.segment_of(offset))
 
 
-def bytes_between(log: "Log", start_offset: int, end_offset: int) -> int:
-    """See `Log.bytes_between`."""
-    if start_offset >= end_offset:
-        return 0
-    first, last = log.segment_of(start_offset), log.segment_of(end_offset - 1)
-    start, end = _about(log, first, start_offset), _about(log, last, end_offset)
-    if first is not last:
-        numbers = log.segments.index(first), log.segments.index(last)
-        end += sum(segment.size for segment in log.segments[numbers[0] : numbers[1]])
-    return max(end - start, 1)
-
-
-def _about(log: "Log", segment: Segment, offset: int) -> int:
+def _about(log: LogState, segment: Segment, offset: int) -> int:
     if offset >= log.next_base_offset(segment):
         return segment.size
     position = log.places.get(offset)
@@ -218,15 +249,3 @@ def _about(log: "Log", segment: Segment, offset: int) -> int:
     index = segment.offset_index()
     number = index.floor(offset - segment.base_offset)
     return index.positions[number] if number >= 0 else 0
-
-
-def aborted_transactions(log: "Log", start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """See `Log.aborted_transactions`."""
-    found: list[AbortedTransaction] = []
-    for segment in log.segments[log.segments.index(log.segment_of(start_offset)) :]:
-        aborted.ensure(log, segment)
-        overlapping, complete = segment.transactions().aborted_between(start_offset, end_offset)
-        found.extend(overlapping)
-        if complete:
-            break
-    return found

@@ -7,13 +7,13 @@ is not scanned; an index that is missing or wrong is rebuilt when it is used. So
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.log import aborted, gaps, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.compaction.swap import recover_swaps
 from ottla.log.directories import roots
 from ottla.log.directories.checkpoints import CheckpointError, read_epochs
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.segments.files import segment_size
 from ottla.log.segments.index import IndexCorruptError
@@ -31,9 +31,6 @@ from ottla.log.segments.segment import Segment
 from ottla.log.segments.soundness import Expectation, sound_prefix
 from ottla.runtime.disk import Disk
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
-
 _logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 4 << 20
@@ -41,7 +38,7 @@ _IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in
 
 
 def recover(
-    log: "Log",
+    log: DurableLog,
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
@@ -50,7 +47,7 @@ def recover(
     topic_id: bytes | None,
     stable_offset: int,
 ) -> None:
-    """Fills an empty `Log` with what its directory holds. OSError passes through."""
+    """Fills an empty log with what its directory holds. OSError passes through."""
     new = not log.disk.exists(log.directory)
     if new:
         log.disk.make_directories(log.directory)
@@ -75,7 +72,7 @@ def recover(
         aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)
     log.high_watermark = log.log_start_offset
-    truncation.set_roll_time(log)
+    log.set_roll_time()
     if len(log.active.offset_index().offsets) > _IDLE_INDEX_ENTRIES:
         log.active.forget_indexes()
 
@@ -94,11 +91,11 @@ def _sweep(disk: Disk, directory: str) -> list[str]:
     return disk.list_directory(directory)
 
 
-def _read_topic_id(log: "Log", topic_id: bytes | None) -> None:
+def _read_topic_id(log: DurableLog, topic_id: bytes | None) -> None:
     log.topic_id = topic_id or roots.read_topic_id(log.disk, log.directory)
 
 
-def _sweep_orphans(log: "Log", names: list[str]) -> list[int]:
+def _sweep_orphans(log: DurableLog, names: list[str]) -> list[int]:
     """The base offsets of the segments, rising. Indexes without batches are removed."""
     bases = [base for name in names if (base := base_offset_of(name)) is not None]
     numbers = {name.removesuffix(LOG_SUFFIX): None for name in names if name.endswith(LOG_SUFFIX)}
@@ -109,7 +106,7 @@ def _sweep_orphans(log: "Log", names: list[str]) -> list[int]:
     return sorted(bases)
 
 
-def _create_first(log: "Log", log_start_offset: int) -> None:
+def _create_first(log: DurableLog, log_start_offset: int) -> None:
     segment = Segment(log.files, log.directory, log_start_offset, log.config)
     segment.create_files()
     log.names_changed()
@@ -118,7 +115,7 @@ def _create_first(log: "Log", log_start_offset: int) -> None:
 
 
 def _recover_segments(
-    log: "Log", bases: list[int], recovery_point: int, log_start_offset: int, stable_offset: int, *, clean: bool
+    log: DurableLog, bases: list[int], recovery_point: int, log_start_offset: int, stable_offset: int, *, clean: bool
 ) -> int:
     """Returns the offset from which on the indexes were made anew."""
     log.set_segments(
@@ -149,14 +146,14 @@ def _recover_segments(
     log.log_end_offset = end
     log.log_start_offset = max(log_start_offset, bases[0])
     if end < log.log_start_offset:
-        truncation.truncate_fully_and_start_at(log, log.log_start_offset)
+        truncation.begin_anew_at(log, log.log_start_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     _restore_first_epochs(log)
     return scanned_from
 
 
-def _drop_orphans(log: "Log") -> None:
+def _drop_orphans(log: DurableLog) -> None:
     """Empty segments that the one before has gone past: of rolls that could neither be finished nor undone."""
     for segment in reversed(log.segments[1:]):
         before = log.segments[log.segments.index(segment) - 1]
@@ -174,7 +171,7 @@ def _ends_behind(segment: Segment, offset: int) -> bool:
         return False  # what is damaged is looked at by the scan, or by whoever reads it
 
 
-def _restore_first_epochs(log: "Log") -> None:
+def _restore_first_epochs(log: DurableLog) -> None:
     """The epochs of the log's beginning, where the checkpoint knew a later log start than the one that survived."""
     entries = log.epochs.entries()
     known_from = entries[0][1] if entries else log.log_end_offset
@@ -188,7 +185,7 @@ def _restore_first_epochs(log: "Log") -> None:
     log.set_epochs((*found, *(entry for entry in entries if entry[0] > last_epoch)))
 
 
-def _headers_between(log: "Log", start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
+def _headers_between(log: DurableLog, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
     """Headers of the batches that hold anything of [start, end); ends early at damage."""
     try:
         for segment in log.segments[log.segments.index(log.segment_of(start_offset)) :]:
@@ -200,7 +197,7 @@ def _headers_between(log: "Log", start_offset: int, end_offset: int) -> Iterator
         return
 
 
-def _restore_epochs(log: "Log") -> None:
+def _restore_epochs(log: DurableLog) -> None:
     try:
         log.set_epochs(read_epochs(log.disk, log.directory))
     except CheckpointError:
@@ -209,7 +206,7 @@ def _restore_epochs(log: "Log") -> None:
             _note_epochs(log, segment)
 
 
-def _note_epochs(log: "Log", segment: Segment) -> None:
+def _note_epochs(log: DurableLog, segment: Segment) -> None:
     """Epochs from the batch headers, for want of a checkpoint that can be read."""
     try:
         for _, header in segment.walk_from(0):
@@ -218,7 +215,7 @@ def _note_epochs(log: "Log", segment: Segment) -> None:
         return
 
 
-def _clean_end(log: "Log") -> tuple[int, int]:
+def _clean_end(log: DurableLog) -> tuple[int, int]:
     """As `_scan`, after a clean shutdown: only if the last segment is not whole after all, it is scanned."""
     try:
         end = log.active.load_tail(gaps_allowed=log.gaps_allowed)
@@ -227,7 +224,7 @@ def _clean_end(log: "Log") -> tuple[int, int]:
         return _scan(log, log.active.base_offset, 0)
 
 
-def _scan(log: "Log", recovery_point: int, stable_offset: int) -> tuple[int, int]:
+def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int, int]:
     """Checks every batch from ``recovery_point`` on, cuts the log at the first bad one, but not below ``stable_offset``.
 
     Returns the log end offset, and the offset from which on it was scanned and its indexes were made anew.
@@ -277,7 +274,7 @@ def _complete_index(segment: Segment) -> None:
     segment.sync_indexes()
 
 
-def _drop_from(log: "Log", number: int) -> None:
+def _drop_from(log: DurableLog, number: int) -> None:
     """Unlinks segments, the last one first, each durably: after another crash there is no hole."""
     for segment in reversed(log.segments[number:]):
         segment.unlink()
@@ -285,7 +282,7 @@ def _drop_from(log: "Log", number: int) -> None:
     log.set_segments(log.segments[:number])
 
 
-def _scan_segment(log: "Log", segment: Segment, start: tuple[int, int], epoch: int) -> tuple[int, int, int]:
+def _scan_segment(log: DurableLog, segment: Segment, start: tuple[int, int], epoch: int) -> tuple[int, int, int]:
     """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before ``start``.
 
     Builds the indexes anew from there on.

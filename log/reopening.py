@@ -4,16 +4,12 @@ At every point of an operation its files are such that a start finds a sound log
 memory is thrown away and made again from the files: no operation needs a way back of its own.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.log import recovery
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import StorageError
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
-
-def ended_half_way(log: "Log", error: OSError) -> StorageError:
+def ended_half_way(log: DurableLog, error: OSError) -> StorageError:
     """To be raised: something was changed, and then ``error`` came. The log is read anew, now or when it is used next."""
     failure = log.root.failed(error)
     if not log.half_done and log.root.failure is None:
@@ -22,13 +18,13 @@ def ended_half_way(log: "Log", error: OSError) -> StorageError:
     return failure
 
 
-def refuse(log: "Log") -> None:
+def refuse(log: DurableLog) -> None:
     """For whoever uses a log that is `half_done`. Raises StorageError in any case: the log may end elsewhere than he knew."""
     reopen(log)
     raise StorageError(f"{log.partition}: an operation ended half-way; the log is read anew")
 
 
-def reopen(log: "Log") -> bool:
+def reopen(log: DurableLog) -> bool:
     """Whether the log could be read; else it stays `half_done`."""
     start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
     epochs = log.epochs.entries()
@@ -56,7 +52,7 @@ def reopen(log: "Log") -> bool:
     return True
 
 
-def _take_over(log: "Log", epochs: "tuple[tuple[int, int], ...]", end: int) -> None:
+def _take_over(log: DurableLog, epochs: "tuple[tuple[int, int], ...]", end: int) -> None:
     """What was in memory only: epochs that began and had no records yet, segments that wait for their sync."""
     log.adopt_epochs(epochs)
     log.epochs.truncate_from_start(log.log_start_offset)

@@ -20,21 +20,6 @@ class AppendInfo(msgspec.Struct, gc=False):
     size_bytes: int
 
 
-class LogSlice(msgspec.Struct):
-    """Whole batches lying together in one segment: ``length`` bytes at ``position`` of ``file``.
-
-    The first batch may begin before the offset that was asked for; clients skip what precedes it. ``next_offset`` is what to
-    ask for next. Pin the file (`CachedFile.pin`) to read it later or on a thread. ``trusted``: this process wrote these
-    bytes, or checked them before; others should be read by `Log.read`, which checks them.
-    """
-
-    file: CachedFile | None
-    position: int
-    length: int
-    next_offset: int
-    trusted: bool
-
-
 class ColdReadError(Exception):
     """The bytes are not in the page cache: `CachedFile.pin` the file, have a thread load them, and read again."""
 

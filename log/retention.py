@@ -5,14 +5,13 @@ from one reads on, and then finds that the log begins later.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ottla.log import append, reopening
+from ottla.log import reopening
+from ottla.log.append import LeaderLog
 from ottla.log.config import LogConfig
+from ottla.log.durable_log import DurableLog
 from ottla.log.producers import snapshot as producer_snapshot
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
 NOT_SEEN = -1
 
@@ -55,28 +54,57 @@ def plan(
     return count
 
 
-def delete_old_segments(log: "Log", now_ms: int) -> list[int]:
-    """See `Log.delete_old_segments`."""
-    try:
-        count = plan(
-            _facts(log),
-            log.config,
-            total_bytes=log.size_bytes,
-            log_start_offset=log.log_start_offset,
-            high_watermark=log.high_watermark,
-            now_ms=now_ms,
-        )
-        if count == len(log.segments):
-            append.roll(log, log.log_end_offset)  # the active segment is never deleted: it becomes a closed one first
-    except OSError as error:
-        raise log.root.failed(error) from error
-    try:
-        return _condemn(log, count) if count else []
-    except OSError as error:
-        raise reopening.ended_half_way(log, error) from error
+class RetainedLog(LeaderLog):
+    """A log that forgets."""
+
+    __slots__ = ()
+
+    def delete_old_segments(self, now_ms: int) -> list[int]:
+        """Condemns segments that are too old, too many or below the log start; returns their base offsets.
+
+        ``now_ms`` is wall time. The files are unlinked by `purge` after ``file.delete.delay.ms``. Raises StorageError.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        try:
+            count = plan(
+                _facts(self),
+                self.config,
+                total_bytes=self.size_bytes,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                now_ms=now_ms,
+            )
+            if count == len(self.segments):
+                self._roll_at(self.log_end_offset)  # the active segment is never deleted: it becomes a closed one first
+        except OSError as error:
+            raise self.root.failed(error) from error
+        try:
+            return _condemn(self, count) if count else []
+        except OSError as error:
+            raise reopening.ended_half_way(self, error) from error
+
+    def purge(self, now_ms: int) -> int:
+        """Unlinks condemned files whose time has come; returns how many wait. Raises StorageError."""
+        try:
+            for path in self.take_due(now_ms):
+                if self.disk.exists(path):
+                    self.disk.unlink(path)
+        except OSError as error:
+            raise self.root.failed(error) from error
+        return len(self.condemned)
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """The condemned files whose time has come, for the caller to unlink."""
+        delay_ms = self.config.file_delete_delay_ms
+        dated = [(now_ms + delay_ms if due_ms == NOT_SEEN else due_ms, path) for due_ms, path in self.condemned]
+        self.condemned = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
+        if not self.condemned:
+            self.root.condemned.pop(self, None)
+        return [path for due_ms, path in dated if due_ms <= now_ms]
 
 
-def _facts(log: "Log") -> Iterator[SegmentFacts]:
+def _facts(log: DurableLog) -> Iterator[SegmentFacts]:
     for segment in log.segments:
         if segment is log.active and not segment.size:
             return
@@ -86,7 +114,7 @@ def _facts(log: "Log") -> Iterator[SegmentFacts]:
         yield SegmentFacts(log.next_base_offset(segment), segment.size, largest)
 
 
-def _condemn(log: "Log", count: int) -> list[int]:
+def _condemn(log: DurableLog, count: int) -> list[int]:
     """Renames the files of the ``count`` oldest segments, oldest first, so that a crash leaves no hole."""
     gone, kept = log.segments[:count], log.segments[count:]
     log.advance_log_start(max(kept[0].base_offset, log.log_start_offset))
@@ -100,28 +128,7 @@ def _condemn(log: "Log", count: int) -> list[int]:
     return [segment.base_offset for segment in gone]
 
 
-def condemn_paths(log: "Log", paths: list[str]) -> None:
+def condemn_paths(log: DurableLog, paths: list[str]) -> None:
     """These files, renamed, are unlinked by `purge`: ``file.delete.delay.ms`` after it first sees them."""
     log.condemned.extend((NOT_SEEN, path) for path in paths)
     log.root.condemned[log] = None
-
-
-def purge(log: "Log", now_ms: int) -> int:
-    """See `Log.purge`."""
-    try:
-        for path in take_due(log, now_ms):
-            if log.disk.exists(path):
-                log.disk.unlink(path)
-    except OSError as error:
-        raise log.root.failed(error) from error
-    return len(log.condemned)
-
-
-def take_due(log: "Log", now_ms: int) -> list[str]:
-    """See `Log.take_due`."""
-    delay_ms = log.config.file_delete_delay_ms
-    dated = [(now_ms + delay_ms if due_ms == NOT_SEEN else due_ms, path) for due_ms, path in log.condemned]
-    log.condemned = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
-    if not log.condemned:
-        log.root.condemned.pop(log, None)
-    return [path for due_ms, path in dated if due_ms <= now_ms]

@@ -9,21 +9,19 @@ records is the first at a time; it is then the batch itself, so that a reader wh
 """
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.log import reopening
 from ottla.log.batch import COMPRESSION_MASK, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from ottla.log.compression import NONE, DecompressionError, inflate
+from ottla.log.read import ReadableLog
 from ottla.log.record_times import first_at_or_after
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import ColdReadError, TimestampAndOffset
 from ottla.log.segments.segment import Segment
 from ottla.log.validation import COMPRESSED_RECORDS_MAX, LIGHT_BYTES_MAX
 from ottla.runtime.errors import KafkaError
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
 _LIGHT_COMPRESSED_BYTES = 16 << 10
 _LIGHT_BYTES = 32 << 10
@@ -74,8 +72,44 @@ class Look(msgspec.Struct, frozen=True):
 Search = Generator[Look | ColdReadError, Found | Unclear | None, TimestampAndOffset | None]
 
 
-def search(log: "Log", timestamp: int) -> Search:
-    """The first record at or after ``timestamp``, None when there is none. Raises DamagedLogError, StorageError."""
+class SearchableLog(ReadableLog):
+    """A log whose records are found by their time."""
+
+    __slots__ = ()
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record at or after ``timestamp``; None when there is none. Raises DamagedLogError, StorageError."""
+        steps = self.search(timestamp)
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Look):
+                    step = steps.send(step())
+                else:
+                    _load(self, step)
+                    step = next(steps)
+        except StopIteration as end:
+            result: TimestampAndOffset | None = end.value
+            return result
+
+    def search(self, timestamp: int) -> Search:
+        """`offset_for_timestamp` for those who must not wait (ListOffsets)."""
+        if self.half_done:
+            reopening.refuse(self)
+        return _search(self, timestamp)
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp that a batch says it has, -1 for a log without times. Raises as `offset_for_timestamp`."""
+        if self.half_done:
+            reopening.refuse(self)
+        segments = self.segments[self.segments.index(self.segment_of(self.log_start_offset)) :]
+        try:
+            return max(segment.largest_timestamp() for segment in segments)
+        except OSError as error:
+            raise self.root.failed(error) from error
+
+
+def _search(log: ReadableLog, timestamp: int) -> Search:
     offset, liars = log.log_start_offset, 0
     while True:
         found = _next_batch(log, timestamp, offset)
@@ -107,39 +141,14 @@ def search(log: "Log", timestamp: int) -> Search:
         liars += 1
 
 
-def offset_for_timestamp(log: "Log", timestamp: int) -> TimestampAndOffset | None:
-    """See `Log.offset_for_timestamp`."""
-    steps = search(log, timestamp)
-    try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Look):
-                step = steps.send(step())
-            else:
-                _load(log, step)
-                step = next(steps)
-    except StopIteration as end:
-        result: TimestampAndOffset | None = end.value
-        return result
-
-
-def _load(log: "Log", cold: ColdReadError) -> None:
+def _load(log: ReadableLog, cold: ColdReadError) -> None:
     try:
         cold.file.open().load(cold.position, cold.length)
     except OSError as error:
         raise log.root.failed(error) from error
 
 
-def largest_timestamp(log: "Log") -> int:
-    """See `Log.largest_timestamp`."""
-    segments = log.segments[log.segments.index(log.segment_of(log.log_start_offset)) :]
-    try:
-        return max(segment.largest_timestamp() for segment in segments)
-    except OSError as error:
-        raise log.root.failed(error) from error
-
-
-def _next_batch(log: "Log", timestamp: int, offset: int) -> tuple[BatchHeader, int] | None:
+def _next_batch(log: ReadableLog, timestamp: int, offset: int) -> tuple[BatchHeader, int] | None:
     """(header, lowest offset that counts) of the first batch that has records, reaches ``offset`` and says it reaches the time."""
     lowest = max(offset, log.log_start_offset)
     if lowest >= log.log_end_offset:

@@ -1,10 +1,8 @@
 """Cutting a log's end off, so that a crash at any moment leaves either more or exactly what was wanted, never a mix."""
 
-from typing import TYPE_CHECKING
-
 from ottla.log import aborted, reopening
 from ottla.log.batch import CorruptBatchError, read_header
-from ottla.log.config import FOREVER
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.records import RecordError
@@ -12,28 +10,47 @@ from ottla.log.segments.segment import Segment
 from ottla.log.segments.soundness import batches_of_producers
 from ottla.log.segments.walk import pieces
 
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
+class CuttableLog(DurableLog):
+    """A log as those use it who let another's history count."""
 
-def truncate_to(log: "Log", offset: int, *, sync: bool = True) -> bool:
-    """See `Log.truncate_to`. Where nothing at or above the log start stays, nothing does.
+    __slots__ = ()
 
-    The recovery point goes down first (on disk, if it must): what is appended after the cut is scanned after a crash. Then
-    later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
-    Without ``sync`` that is still to be done (`DurableLog.finish_cut`), and nothing is appended before.
-    """
-    if offset >= log.log_end_offset:
-        log.epochs.truncate_from_end(log.log_end_offset)  # one begun by us as a leader who then appended nothing
-        return False
-    if offset <= log.segments[0].base_offset:
-        truncate_fully_and_start_at(log, offset)
+    def truncate_to(self, offset: int, *, sync: bool = True) -> bool:
+        """Cuts off every batch that holds ``offset`` or lies behind it, durably; False when nothing lies there.
+
+        Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Where nothing at or above
+        the log start stays, nothing does. Without ``sync`` the caller sees to that (`cut_sync`, `finish_cut`) before anything is
+        appended. Raises StorageError.
+        """
+        if self.half_done:
+            reopening.refuse(self)
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)  # one begun by us as a leader who then appended nothing
+            return False
+        if offset <= self.segments[0].base_offset:
+            begin_anew_at(self, offset)
+        else:
+            _cut_at(self, offset, sync=sync)
         return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything; the log is empty and begins at ``offset``. Raises StorageError."""
+        if self.half_done:
+            reopening.refuse(self)
+        begin_anew_at(self, offset)
+
+
+def _cut_at(log: DurableLog, offset: int, *, sync: bool) -> None:
+    """The recovery point goes down first (on disk, if it must): what is appended after the cut is scanned after a crash.
+
+    Then later segments go, the last one first; then the file is cut and synced, so that old bytes never come back behind new ones.
+    """
     try:
         segment, position, end, damaged = _place_of_cut(log, offset)
         if end < log.log_start_offset:
-            truncate_fully_and_start_at(log, min(offset, log.log_start_offset))
-            return True
+            begin_anew_at(log, min(offset, log.log_start_offset))
+            return
         _lower_recovery_point(log, end)
         _unlink_behind(log, segment)
         log.cut_unsynced = True
@@ -42,15 +59,14 @@ def truncate_to(log: "Log", offset: int, *, sync: bool = True) -> bool:
         log.log_end_offset = end
         log.truncated()
         names_went = _forget_behind(log)
-        set_roll_time(log)
+        log.set_roll_time()
         if sync:
             log.finish_cut(names_went=names_went)
     except OSError as error:
         raise reopening.ended_half_way(log, error) from error
-    return True
 
 
-def _place_of_cut(log: "Log", offset: int) -> tuple[Segment, int, int, bool]:
+def _place_of_cut(log: DurableLog, offset: int) -> tuple[Segment, int, int, bool]:
     """(segment, position in it, log end offset there, whether there is damage before it).
 
     Compaction may have left nothing of what precedes the segment: then the log ends where its last batch does. At a segment's
@@ -79,8 +95,8 @@ def _cut_point(segment: Segment, offset: int) -> tuple[int, int, bool]:
         return *segment.sound_end(offset), True
 
 
-def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
-    """See `Log.truncate_fully_and_start_at`."""
+def begin_anew_at(log: DurableLog, offset: int) -> None:
+    """Drops everything; the log is empty and begins at ``offset``. Raises StorageError."""
     try:
         _lower_recovery_point(log, offset)
         for segment in reversed(log.segments):
@@ -100,7 +116,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     log.truncated()
 
 
-def restart_empty_at(log: "Log", offset: int) -> None:
+def restart_empty_at(log: DurableLog, offset: int) -> None:
     """Replaces an empty active segment by one that begins at ``offset``. Raises StorageError."""
     old = log.segments[:-1]
     try:
@@ -111,33 +127,33 @@ def restart_empty_at(log: "Log", offset: int) -> None:
     log.set_segments([*old, log.active])
 
 
-def _start_at(log: "Log", offset: int) -> None:
+def _start_at(log: DurableLog, offset: int) -> None:
     segment = Segment(log.files, log.directory, offset, log.config)
     segment.create_files()
     log.names_changed()
     log.set_segments([segment])
 
 
-def _lower_recovery_point(log: "Log", offset: int) -> None:
+def _lower_recovery_point(log: DurableLog, offset: int) -> None:
     log.root.before_truncation({log.key: offset})
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
 
 
-def _unlink_behind(log: "Log", segment: Segment) -> None:
+def _unlink_behind(log: DurableLog, segment: Segment) -> None:
     """Removes the segments behind ``segment``, which becomes the active one."""
     while log.active is not segment:
         _unlink(log, log.active)
         log.set_segments(log.segments[:-1])
 
 
-def _unlink(log: "Log", segment: Segment) -> None:
+def _unlink(log: DurableLog, segment: Segment) -> None:
     segment.unlink()
     # One by one: after a crash there may be too many segments, but never one missing before another.
     log.disk.sync_directory(log.directory)
 
 
-def _forget_behind(log: "Log") -> bool:
+def _forget_behind(log: DurableLog) -> bool:
     """Brings all that is remembered of the log back to its new end; returns whether files were removed for it."""
     end = log.log_end_offset
     log.recovery_point = min(log.recovery_point, end)
@@ -151,7 +167,7 @@ def _forget_behind(log: "Log") -> bool:
     return bool(snapshots) and snapshots[-1] > end
 
 
-def replay_producers(log: "Log", from_offset: int) -> None:
+def replay_producers(log: DurableLog, from_offset: int) -> None:
     """Updates the producer state with the batches from ``from_offset`` to the log end. Stops where the log is damaged."""
     if from_offset >= log.log_end_offset:
         return
@@ -164,28 +180,8 @@ def replay_producers(log: "Log", from_offset: int) -> None:
             continue  # whoever reads there is told; what follows may still be good
 
 
-def _replay_piece(log: "Log", piece: memoryview) -> None:
+def _replay_piece(log: DurableLog, piece: memoryview) -> None:
     for at in batches_of_producers(piece)[0]:
         completed = log.producers.replay(piece, read_header(piece, at), at)
         if completed is not None:
             aborted.note(log, log.segment_of(completed.last_offset), completed)
-
-
-def _first_timestamp(segment: Segment) -> int:
-    try:
-        return next(segment.walk_from(0))[1].max_timestamp
-    except DamagedLogError:
-        return -1
-
-
-def set_roll_time(log: "Log", first_ms: int | None = None) -> None:
-    """From when on the active segment is too old to take more: ``segment.ms`` after its first batch, less the jitter."""
-    segment = log.active
-    if not segment.size:
-        segment.roll_after_ms = FOREVER
-        return
-    if first_ms is None:
-        first_ms = _first_timestamp(segment)
-    if first_ms < 0:
-        first_ms = log.disk.modified_ms(segment.path)
-    segment.roll_after_ms = first_ms + log.config.segment_ms - log.jitter_ms(segment.base_offset)

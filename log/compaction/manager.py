@@ -14,7 +14,7 @@ import msgspec
 from ottla.log.compaction.cleaner import CleaningJob, CleaningResult, remove_cleaned
 from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.compaction.output import CleanedSegment
-from ottla.log.compaction.plan import DirtyRange, LogState, SegmentInfo, choose, dirty_range
+from ottla.log.compaction.plan import DirtyRange, LogFacts, SegmentInfo, choose, dirty_range
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.names import TopicIdPartition, TopicPartition
@@ -52,7 +52,7 @@ class CleanableLog(Protocol):
         ...
 
     def install_cleaned(self, cleaned: CleanedSegment) -> None:
-        """Runs `cleaner_swap.swap_files` and takes the new segment in place of ``replaced``; the old ones are unlinked
+        """Runs `swap.swap_files` and takes the new segment in place of ``replaced``; the old ones are unlinked
         after ``file.delete.delay.ms``, as if retention had removed them."""
         ...
 
@@ -178,8 +178,8 @@ class LogCleaner:
         )
 
 
-def _state_of(log: CleanableLog) -> LogState:
-    return LogState(
+def _state_of(log: CleanableLog) -> LogFacts:
+    return LogFacts(
         log.closed_segments(), log.active_base_offset, log.log_start_offset, log.last_stable_offset, log.config
     )
 

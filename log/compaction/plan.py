@@ -30,7 +30,7 @@ class SegmentInfo(msgspec.Struct, frozen=True):
     largest_timestamp: int = -1
 
 
-class LogState(NamedTuple):
+class LogFacts(NamedTuple):
     """A compacted log as the planner sees it. ``segments`` are all but the active one, in order."""
 
     segments: Sequence[SegmentInfo]
@@ -53,7 +53,7 @@ class DirtyRange(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
-def dirty_range(log: LogState, checkpoint: int | None, now_ms: int) -> DirtyRange:
+def dirty_range(log: LogFacts, checkpoint: int | None, now_ms: int) -> DirtyRange:
     """What of a log could be cleaned now. A checkpoint outside the log counts as none: it is all dirty."""
     first_dirty = checkpoint
     if first_dirty is None or not log.log_start_offset <= first_dirty <= log.active_base_offset:
@@ -67,7 +67,7 @@ def dirty_range(log: LogState, checkpoint: int | None, now_ms: int) -> DirtyRang
     return DirtyRange(first_dirty, first_uncleanable, dirty_bytes, ratio, _overdue(cleanable, log.config, now_ms))
 
 
-def _cleanable(dirty: Sequence[SegmentInfo], log: LogState, now_ms: int) -> Iterable[SegmentInfo]:
+def _cleanable(dirty: Sequence[SegmentInfo], log: LogFacts, now_ms: int) -> Iterable[SegmentInfo]:
     """Whole segments only: one that an open transaction, or too young a record, reaches into waits with all behind it."""
     lag = log.config.min_compaction_lag_ms
     for segment in dirty:

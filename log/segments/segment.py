@@ -1,5 +1,8 @@
 """One segment: a file of batches that grows at its end, or was closed."""
 
+from bisect import bisect_right
+from operator import attrgetter
+
 from ottla.log.batch import BatchHeader
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.errors import DamagedLogError
@@ -12,6 +15,8 @@ from ottla.runtime.disk import Buffer, File
 _SMALL_BYTES = 1 << 20  # below this nothing is preallocated: idle logs take no disk
 _STEP_BYTES = 8 << 20  # write-back is asked for, and space reserved, once for so much data
 _ALLOCATION_BYTES_MAX = 64 << 20
+
+_base_offset = attrgetter("base_offset")
 
 
 class Segment(SegmentReader):
@@ -152,3 +157,8 @@ class Segment(SegmentReader):
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
         self._load_max_timestamp()
         self._unindexed = position - (index.positions[-1] if index.positions else 0)
+
+
+def number_before(segments: list[Segment], offset: int) -> int:
+    """Which of the segments is the last that begins at or before ``offset``; the first one if none does."""
+    return max(0, bisect_right(segments, offset, key=_base_offset) - 1)

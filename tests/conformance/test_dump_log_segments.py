@@ -21,7 +21,7 @@ from ottla.log.directories.checkpoints import MetaProperties, OffsetCheckpoint, 
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.producers.snapshot import decode, encode
-from ottla.log.producers.state import Origin, ProducerStateManager
+from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
 from ottla.log.segments.transactions import AbortedTransaction, TransactionIndex
 from ottla.log.tools.dump import BatchRow, Damage, OffsetIndexRow, RecordRow, Row, TransactionRow, dump_file
@@ -242,7 +242,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         log.append_as_leader(memoryview(data), 3, NOW, verified=True)
         marker = end_marker_batch(EndMarker(committed, 4), producer_id=9, producer_epoch=0, timestamp=NOW)
-        log.append_as_leader(memoryview(marker), 3, NOW, Origin.COORDINATOR)
+        log.append_own(memoryview(marker), 3, NOW)
     log.set_high_watermark(log.log_end_offset)
     manager.close()
     return root / "served-0"

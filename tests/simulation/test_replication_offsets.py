@@ -8,7 +8,6 @@ from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.log.batch import read_header
 from ottla.log.log import Log
-from ottla.log.producers.state import Origin
 from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
@@ -120,8 +119,8 @@ def test_a_clients_nonsense_moves_no_leader(codec: int) -> None:
         await cluster.start(1, isr=(1,))
         client = await cluster.client()
         await client.produce(b"before", timestamp=1_000)
-        cluster.brokers[1].log().append_as_leader(  # as versions before did, that did not look
-            inside_out(cluster.brokers[1].log(), codec), 1, 0, Origin.COORDINATOR
+        cluster.brokers[1].log().append_own(  # as versions before did, that did not look
+            inside_out(cluster.brokers[1].log(), codec), 1, 0
         )
         assert (await client.produce(b"after", timestamp=1_000)).base_offset == 2
         for _ in range(3):

@@ -161,8 +161,8 @@ LOGS = (
     ),
     PlantedBug(
         "answer a repetition with the log's end",
-        "Log.answer_duplicate: with the offsets that the batch has",
-        ((Log, "answer_duplicate", _answers_with_the_end),),
+        "LeaderLog._answer_duplicate: with the offsets that the batch has",
+        ((Log, "_answer_duplicate", _answers_with_the_end),),
         1,
         STALLED,
         ("BrokenPromise", COMMITTED, HEALS),

@@ -10,7 +10,6 @@ from ottla.log.batch import CorruptBatchError, read_header
 from ottla.log.config import LogConfig
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.log import Log
-from ottla.log.producers.state import Origin
 from ottla.log.records import EndMarker, decode_records, end_marker_batch
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -117,7 +116,7 @@ def test_a_transactions_end_moves_the_last_stable_offset(open_log: OpenLog, make
     log.set_high_watermark(3)
     assert log.last_stable_offset == 0
     marker = end_marker_batch(EndMarker(False, 0), producer_id=9, producer_epoch=0, timestamp=NOW_MS)
-    log.append_as_leader(marker, 0, NOW_MS, Origin.COORDINATOR)
+    log.append_own(marker, 0, NOW_MS)
     log.set_high_watermark(4)
     assert log.last_stable_offset == 4
     (aborted,) = log.aborted_transactions(0, 4)

@@ -87,26 +87,16 @@ def test_outside_the_log_is_out_of_range_and_its_end_is_empty(log: Log) -> None:
         assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_slice_says_where_the_bytes_lie(log: Log) -> None:
-    place = log.locate(50, 500)
-    assert place.file is not None
-    file = place.file.pin()
-    assert file.read_at(place.length, place.position) == log.read(50, 500).data
-    place.file.unpin()
-    assert log.locate(120, 500).file is None
-
-
 def test_a_reader_in_progress_reads_on_in_a_deleted_segment_and_then_finds_a_later_start(log: Log) -> None:
-    place = log.locate(0, 500)
-    assert place.file is not None
-    file = place.file.pin()
+    handle, first = log.segment_of(0).handle, log.read(0, 500)
+    file = handle.pin()
     log.set_high_watermark(120)
     log.advance_log_start(100)
     assert log.delete_old_segments(NOW_MS)
-    assert offsets(file.read_at(place.length, place.position))[0] == 0
-    place.file.unpin()
+    assert file.read_at(len(first.data), 0) == first.data
+    handle.unpin()
     with pytest.raises(KafkaError) as caught:
-        log.read(place.next_offset, 500)
+        log.read(first.next_offset, 500)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -145,13 +135,14 @@ def test_damaged_bytes_are_never_served(
 def test_what_this_process_wrote_or_checked_is_not_checked_again(
     log: Log, open_log: OpenLog, disk: SimulatedDisk
 ) -> None:
-    assert log.locate(0, 500).trusted
+    size = len(log.read(0, 500).data)
+    assert log.segment_of(0).trusts(0, size)
     log.close()
     again = open_log(segment_bytes=1000, index_interval_bytes=200, clean_shutdown=True)
-    assert not again.locate(0, 500).trusted
+    assert not again.segment_of(0).trusts(0, size)
     again.read(0, 500)
-    assert again.locate(0, 500).trusted
-    assert not again.locate(0, 1000).trusted
+    assert again.segment_of(0).trusts(0, size)
+    assert not again.segment_of(0).trusts(0, size + 1)
 
 
 def test_a_missing_offset_is_damage_unless_the_log_may_have_gaps(

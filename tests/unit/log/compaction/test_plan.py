@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.compaction.plan import DirtyRange, LogState, SegmentInfo, choose, dirty_range, group_segments
+from ottla.log.compaction.plan import DirtyRange, LogFacts, SegmentInfo, choose, dirty_range, group_segments
 from ottla.log.config import LogConfig
 
 NOW = 1_000_000
@@ -17,8 +17,8 @@ SEGMENTS = [
 
 def state(
     config: LogConfig = COMPACT, *, segments: list[SegmentInfo] = SEGMENTS, start: int = 0, stable: int = 45
-) -> LogState:
-    return LogState(segments, 40, start, stable, config)
+) -> LogFacts:
+    return LogFacts(segments, 40, start, stable, config)
 
 
 def test_a_log_never_cleaned_is_all_dirty_up_to_the_active_segment() -> None:
