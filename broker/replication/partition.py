@@ -22,7 +22,6 @@ from ottla.broker.replication.watches import Watches
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.producers.state import Origin
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.quorum.metadata.views import NO_LEADER
@@ -237,7 +236,7 @@ class Partition:
         wall_ms: int,
         now_ms: int,
         prepared: BatchHeader | None = None,
-        origin: Origin = Origin.CLIENT,
+        is_own: bool = False,
     ) -> AppendInfo:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
@@ -252,10 +251,12 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
             )
-        if prepared is None:
-            info = self.log.append_as_leader(records, leader.epoch, wall_ms, origin, inflated_bytes_max=LIGHT_BYTES_MAX)
-        else:
+        if prepared is not None:
             info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
+        elif is_own:
+            info = self.log.append_own(records, leader.epoch, wall_ms)
+        else:
+            info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
         if not info.duplicate:
             stable = not self.log.must_sync
             if leader.appended(info.last_offset + 1, now_ms, stable=stable):
@@ -281,7 +282,7 @@ class Partition:
         leader = self.leader
         if leader is None or leader.epoch != leader_epoch:
             raise self._not_leading()
-        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, origin=Origin.COORDINATOR)
+        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, is_own=True)
         waiter = OwnAppend(info, on_done)
         if leader.high_watermark > info.last_offset:
             waiter.settle(0, outcome(leader))
