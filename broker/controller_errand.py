@@ -1,8 +1,9 @@
 """What a broker has to tell the controller until it is answered: one request in flight, all that waits in the next."""
 
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ottla.proto import controller_pb2
 from ottla.quorum.causes import broker_origin
@@ -24,40 +25,46 @@ class Controller(Protocol):
     ) -> None: ...
 
 
-class ControllerErrand:
-    """Sends requests of one kind, one after the other. Whoever has something to tell plans the next; while one is in flight
-    its answer must."""
+class OfTopic(Protocol):
+    @property
+    def topic_id(self) -> bytes: ...
+
+
+Reported = TypeVar("Reported", bound=OfTopic)
+
+
+class ControllerErrand(ABC):
+    """Requests of one kind, one after the other: the base of what is reported. Who has something to tell plans the next; while
+    one is in flight its answer must."""
+
+    kind: ClassVar[str]
+    """The request's field."""
 
     def __init__(
-        self,
-        kind: str,
-        controller: Controller,
-        node_id: int,
-        broker_epoch: Callable[[], int],
-        timers: LoopTimers,
-        *,
-        fill: Callable[[Any], bool],
-        answered: Callable[[Any], None],
+        self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        """``kind``: the request's field. ``fill`` completes its body, or answers False: there is nothing to tell.
-        ``answered`` is given the response's body, None when there is none or the controller refused."""
-        self._kind = kind
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._timers = timers
-        self._fill = fill
-        self._answered = answered
         self._timer: Timer | None = None
         self._in_flight = False
         self._closed = False
 
-    def plan(self, delay_ms: int) -> None:
+    @abstractmethod
+    def _fill(self, body: Any) -> bool:
+        """Completes the request's body, or answers False: there is nothing to tell."""
+
+    @abstractmethod
+    def _answered(self, told: Any) -> None:
+        """``told``: the response's body, None when there is none or the controller refused."""
+
+    def _plan(self, delay_ms: int) -> None:
         """Sends in ``delay_ms``, unless that is planned already: what failed waits for its pause, and what is new with it."""
         if self._timer is None:
-            self.plan_anew(delay_ms)
+            self._plan_anew(delay_ms)
 
-    def plan_anew(self, delay_ms: int) -> None:
+    def _plan_anew(self, delay_ms: int) -> None:
         """Sends in ``delay_ms`` and not when it was planned."""
         if self._in_flight or self._closed:
             return
@@ -74,7 +81,7 @@ class ControllerErrand:
     def _send(self) -> None:
         self._timer = None
         request = controller_pb2.ControllerRequest(origin=broker_origin(self._node_id))
-        body = getattr(request, self._kind)
+        body = getattr(request, self.kind)
         body.broker_id = self._node_id
         body.broker_epoch = self._broker_epoch()
         if self._fill(body):
@@ -84,6 +91,14 @@ class ControllerErrand:
     def _done(self, response: controller_pb2.ControllerResponse | None) -> None:
         self._in_flight = False
         if response is not None and response.error_code:
-            logger.info("The controller refused %s: error %d", self._kind, response.error_code)
+            logger.info("The controller refused %s: error %d", self.kind, response.error_code)
             response = None
-        self._answered(None if response is None else getattr(response, self._kind))
+        self._answered(None if response is None else getattr(response, self.kind))
+
+
+def by_topic(partitions: Iterable[Reported]) -> dict[bytes, list[Reported]]:
+    """Those of a topic together, as requests name them."""
+    grouped: dict[bytes, list[Reported]] = {}
+    for partition in partitions:
+        grouped.setdefault(partition.topic_id, []).append(partition)
+    return grouped

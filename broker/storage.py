@@ -86,9 +86,9 @@ class Storage:
             host.rng,
             write_later=self._checkpoints.do,
             remove_later=self._removals.do,
+            on_directory_failed=self._directory_failed,
         )
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
-        self.manager.on_directory_failed = self._directory_failed
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
         self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
         self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed)

@@ -35,15 +35,15 @@ class DirectoryState:
         "writable",
     )
 
-    def __init__(self, path: str, directory_id: bytes = bytes(16)) -> None:
+    def __init__(self, path: str, on_failure: "Callable[[DirectoryState], None] | None" = None) -> None:
         self.path = path
-        self.directory_id = directory_id
+        self.directory_id = bytes(16)
         self.partitions = 0
         self.writable = True
         self.full = False
         self.free_bytes = -1  # as the last look at the space found it
         self.failure: OSError | None = None
-        self.on_failure: Callable[[DirectoryState], None] | None = None
+        self.on_failure = on_failure
         self.watermarks_moved = False
         self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
         self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms

@@ -40,7 +40,7 @@ class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogManager:
-    """The logs of one broker. ``logs`` is for reading; ``on_directory_failed`` is told the directory and what was on it."""
+    """The logs of one broker. ``logs`` is for reading."""
 
     def __init__(
         self,
@@ -52,14 +52,17 @@ class LogManager:
         *,
         write_later: Later = at_once,
         remove_later: Later = at_once,
+        on_directory_failed: Callable[[DirectoryState, list[TopicPartition]], None] = lambda root, lost: None,
     ) -> None:
-        """``write_later`` writes checkpoints, ``remove_later`` unlinks what was condemned: both may take long."""
+        """``write_later`` writes checkpoints, ``remove_later`` unlinks what was condemned: both may take long.
+        ``on_directory_failed`` is told the directory and what was on it, once `open_all` is through."""
         self.disk = disk
         self.settings = settings
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, DirectoryState] = {}
         self.roots: list[DirectoryState] = []
-        self.on_directory_failed: Callable[[DirectoryState, list[TopicPartition]], None] | None = None
+        self._on_directory_failed = on_directory_failed
+        self._is_open = False
         self._copies: dict[TopicPartition, list[Log]] = {}  # in other directories, until it is known what counts
         self._paths = list(directories)
         self._defaults = defaults
@@ -83,7 +86,7 @@ class LogManager:
         """
         identities = roots.Identities(self.settings.cluster_id, self.settings.node_id)
         for path in self._paths:
-            root = DirectoryState(path)
+            root = DirectoryState(path, self._on_failure)
             self.roots.append(root)
             try:
                 self._locks.append(roots.lock(self.disk, path))
@@ -101,8 +104,7 @@ class LogManager:
                 self._log_failure(
                     root, error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
                 )
-        for root in self.roots:
-            root.on_failure = self._on_failure
+        self._is_open = True
         if all(root.failure for root in self.roots):
             raise LogDirectoryError(f"no log directory works: {self.roots[0].failure}")
         return self.logs
@@ -346,6 +348,8 @@ class LogManager:
         return f"{root.path}/{roots.retired_name(partition, self._rng.randbytes(16).hex(), suffix)}"
 
     def _on_failure(self, root: DirectoryState) -> None:
+        if not self._is_open:
+            return  # `_log_failure` follows
         for partition, copies in self._copies.items():
             self._copies[partition] = [copy for copy in copies if copy.root is not root]
         lost = [log for log in self.logs.values() if log.root is root]
@@ -357,8 +361,7 @@ class LogManager:
             except OSError:
                 continue  # its files are beyond closing
         _logger.error("log directory %s failed, %d partitions are offline: %s", root.path, len(lost), root.failure)
-        if self.on_directory_failed is not None:
-            self.on_directory_failed(root, [log.partition for log in lost])
+        self._on_directory_failed(root, [log.partition for log in lost])
 
     # What a shell calls on its timers
 

@@ -102,6 +102,7 @@ class Controller:
             self._timers,
             self._settings,
             appended_offset=self._waiting.committed_offset,
+            on_appended=lambda: upkeep.plan_chores(),
             on_lost=self._deactivate,
             on_broken=partial(self._give_up, epoch),
         )

@@ -60,20 +60,21 @@ class Leadership:
         settings: ControllerSettings,
         *,
         appended_offset: int,
+        on_appended: Callable[[], None],
         on_lost: Callable[[], None],
         on_broken: Callable[[], None],
     ) -> None:
-        """``on_lost``: the quorum has another leader. ``on_broken``: the state is not to be trusted any more."""
+        """``on_appended``: something was decided and appended. ``on_lost``: the quorum has another leader. ``on_broken``: the state is not to be trusted any more."""
         self.epoch = epoch
         self.state = state
         self.appended_offset = appended_offset  # of the last record, by whomever as long as this leadership wrote none
         self._quorum = quorum
         self._timers = timers
         self._settings = settings
+        self._on_appended = on_appended
         self._on_lost = on_lost
         self._on_broken = on_broken
         self._planned: dict[str, Timer] = {}
-        self.on_appended: Callable[[], None] = lambda: None
 
     def note_members(self) -> None:
         """The quorum as it is now, for what is decided next."""
@@ -103,7 +104,7 @@ class Leadership:
                 for record in batch.records:
                     self.state.replay(record)
                 self.appended_offset = self._quorum.append(batch.encoded, self.epoch, cause)
-            self.on_appended()
+            self._on_appended()
         except NotLeaderError:
             self._on_lost()
             raise

@@ -37,8 +37,7 @@ class Upkeep:
         """``in_transaction``: the log ends inside one."""
         leadership = self._leadership
         settings = leadership.state.settings
-        leadership.on_appended = self._plan_chores
-        self._plan_chores()
+        self.plan_chores()
         leadership.repeat("controllers", _FORGETTING_PAUSE_MS, self._forget_controllers)
         leadership.repeat("leaderless", settings.unclean_interval_ms, self._reconsider_leaderless)
         if settings.rebalance_interval_ms:
@@ -63,7 +62,7 @@ class Upkeep:
             return
         step = cluster.fence_first_expired(leadership.state, self._timers.now_ms())
         if step is None:
-            self._plan_chores()
+            self.plan_chores()
             return
         if step.is_last:
             self._counters.fenced += 1
@@ -71,7 +70,8 @@ class Upkeep:
         if leadership.append_own(step.records, f"broker {step.broker_id} is fenced: {step.reason}"):
             leadership.plan("fencing", PIECE_PAUSE_MS, self.fence_expired)
 
-    def _plan_chores(self) -> None:
+    def plan_chores(self) -> None:
+        """What was decided may leave more to do."""
         if has_chores(self._leadership.state) and not self._leadership.is_planned("chores"):
             self._leadership.plan("chores", PIECE_PAUSE_MS, self._do_chore)
 
@@ -82,12 +82,12 @@ class Upkeep:
             return
         chore = next_chore(self._leadership.state)
         if self._leadership.append_own(chore.records, chore.cause):
-            self._plan_chores()
+            self.plan_chores()
 
     def _reconsider_leaderless(self) -> None:
         """Whatever was missed: what may be led by any replica shall not stay without a leader."""
         self._leadership.state.reconsider_leaderless()
-        self._plan_chores()
+        self.plan_chores()
 
     def _forget_controllers(self) -> None:
         """The first time after all that live had time to be heard by this leader."""

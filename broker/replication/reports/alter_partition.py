@@ -6,7 +6,7 @@ Source: Kafka's DefaultAlterPartitionManager. What an answer means is `Partition
 import logging
 from collections.abc import Callable
 
-from ottla.broker.controller_errand import Controller, ControllerErrand
+from ottla.broker.controller_errand import Controller, ControllerErrand, by_topic
 from ottla.broker.replication.decisions.isr import Outcome, PendingShrink
 from ottla.broker.replication.decisions.leader import Answer, Proposal
 from ottla.broker.replication.partition import Partition
@@ -19,22 +19,15 @@ RETRY_MS = 50
 logger = logging.getLogger(__name__)
 
 
-class AlterPartitionQueue:
+class AlterPartitionQueue(ControllerErrand):
     """Proposals on their way. A partition has at most one: it proposes again only after it knows what became of the last."""
+
+    kind = "alter_partition"
 
     def __init__(
         self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        self._errand = ControllerErrand(
-            "alter_partition",
-            controller,
-            node_id,
-            broker_epoch,
-            timers,
-            fill=self._fill,
-            answered=self._answered,
-        )
-        self._timers = timers
+        super().__init__(controller, node_id, broker_epoch, timers)
         self._waiting: dict[Partition, Proposal] = {}
         self._asked: dict[Partition, Proposal] = {}
         self.shrinks = self.expands = self.failures = 0  # proposals that were taken, and refused ones
@@ -43,26 +36,22 @@ class AlterPartitionQueue:
         """Sends the proposal with the next request."""
         self._waiting[partition] = proposal
         # A millisecond: followers come back together, and all their partitions fit in one request.
-        self._errand.plan(1)
-
-    def close(self) -> None:
-        self._errand.close()
+        self._plan(1)
 
     def _fill(self, body: controller_pb2.AlterPartitionRequest) -> bool:
         waiting, self._waiting = self._waiting, {}
         self._asked = {partition: each for partition, each in waiting.items() if _is_current(partition, each)}
-        topics: dict[bytes, controller_pb2.AlterPartitionRequest.Topic] = {}
-        for partition, proposal in self._asked.items():
-            topic = topics.get(partition.topic_id)
-            if topic is None:
-                topic = topics[partition.topic_id] = body.topics.add(topic_id=partition.topic_id)
-            asked = topic.partitions.add(
-                partition_index=partition.index,
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-            )
-            for broker_id, broker_epoch in proposal.isr:
-                asked.new_isr.add(broker_id=broker_id, broker_epoch=broker_epoch)
+        for topic_id, partitions in by_topic(self._asked).items():
+            topic = body.topics.add(topic_id=topic_id)
+            for partition in partitions:
+                proposal = self._asked[partition]
+                asked = topic.partitions.add(
+                    partition_index=partition.index,
+                    leader_epoch=proposal.leader_epoch,
+                    partition_epoch=proposal.partition_epoch,
+                )
+                for broker_id, broker_epoch in proposal.isr:
+                    asked.new_isr.add(broker_id=broker_id, broker_epoch=broker_epoch)
         return bool(self._asked)
 
     def _answered(self, told: controller_pb2.AlterPartitionResponse | None) -> None:
@@ -76,7 +65,7 @@ class AlterPartitionQueue:
             if not self._apply(partition, proposal, answers.get((partition.topic_id, partition.index))):
                 again[partition] = proposal
         if self._waiting:
-            self._errand.plan(1)  # what came meanwhile need not wait as long as what failed
+            self._plan(1)  # what came meanwhile need not wait as long as what failed
         self._retry(again)
 
     def _apply(
@@ -118,7 +107,7 @@ class AlterPartitionQueue:
                 continue
             self._waiting.setdefault(partition, leader.proposal_for(proposal.state))
         if self._waiting:
-            self._errand.plan(RETRY_MS)
+            self._plan(RETRY_MS)
 
 
 def _is_current(partition: Partition, proposal: Proposal) -> bool:

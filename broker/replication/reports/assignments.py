@@ -19,21 +19,15 @@ _Replica = tuple[bytes, int]  # topic id, partition
 logger = logging.getLogger(__name__)
 
 
-class AssignmentQueue:
+class AssignmentQueue(ControllerErrand):
     """Assignments on their way; of one replica the latest counts."""
+
+    kind = "assign_replicas_to_directories"
 
     def __init__(
         self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        self._errand = ControllerErrand(
-            "assign_replicas_to_directories",
-            controller,
-            node_id,
-            broker_epoch,
-            timers,
-            fill=self._fill,
-            answered=self._answered,
-        )
+        super().__init__(controller, node_id, broker_epoch, timers)
         self._waiting: dict[_Replica, bytes] = {}
         self._asked: dict[_Replica, bytes] = {}
 
@@ -43,10 +37,7 @@ class AssignmentQueue:
         if self._asked.get(replica) != directory_id:
             self._waiting[replica] = directory_id
             # A millisecond: a topic's partitions come together, and fit in one request.
-            self._errand.plan(1)
-
-    def close(self) -> None:
-        self._errand.close()
+            self._plan(1)
 
     def _fill(self, body: controller_pb2.AssignReplicasToDirectoriesRequest) -> bool:
         self._asked = dict(islice(self._waiting.items(), REPLICAS_PER_REQUEST_MAX))
@@ -65,7 +56,7 @@ class AssignmentQueue:
         asked, self._asked = self._asked, {}
         if told is None:
             self._waiting = {**asked, **self._waiting}
-            self._errand.plan(RETRY_MS)
+            self._plan(RETRY_MS)
             return
         for directory in told.directories:
             for topic in directory.topics:
@@ -73,4 +64,4 @@ class AssignmentQueue:
                     if each.error_code:  # the topic or the replica went: there is nothing to tell any more
                         logger.info("%s-%d: assignment refused: error %d", topic.topic_id.hex(), each.partition_index, each.error_code)  # fmt: skip
         if self._waiting:
-            self._errand.plan(1)
+            self._plan(1)

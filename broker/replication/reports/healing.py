@@ -7,7 +7,7 @@ leave the ISR is the controller's (`quorum.controller.decisions.damage`). Here a
 import logging
 from collections.abc import Callable
 
-from ottla.broker.controller_errand import Controller, ControllerErrand
+from ottla.broker.controller_errand import Controller, ControllerErrand, by_topic
 from ottla.broker.replication.decisions.healing import report_again_ms
 from ottla.broker.replication.partition import Partition
 from ottla.log.errors import DamagedLogError
@@ -18,15 +18,15 @@ from ottla.runtime.timers import LoopTimers
 logger = logging.getLogger(__name__)
 
 
-class Healing:
+class Healing(ControllerErrand):
     """The damaged partitions of this broker."""
+
+    kind = "report_damage"
 
     def __init__(
         self, controller: Controller, node_id: int, broker_epoch: Callable[[], int], timers: LoopTimers
     ) -> None:
-        self._errand = ControllerErrand(
-            "report_damage", controller, node_id, broker_epoch, timers, fill=self._fill, answered=self._answered
-        )
+        super().__init__(controller, node_id, broker_epoch, timers)
         self._damaged: dict[Partition, int] = {}  # what its last report was answered with
         self._refusals = 0
         self.found_count = 0
@@ -39,24 +39,19 @@ class Healing:
         logger.error("%s is damaged from offset %d on: %s", partition, partition.damaged_from, damage.message)
         self._damaged[partition] = ErrorCode.NONE
         self._refusals = 0
-        self._errand.plan_anew(1)
+        self._plan_anew(1)
 
     @property
     def damaged_count(self) -> int:
         """Replicas with damage that is not cut yet."""
         return sum(each.usable and each.is_damaged for each in self._damaged)
 
-    def close(self) -> None:
-        self._errand.close()
-
     def _fill(self, body: controller_pb2.ReportDamageRequest) -> bool:
         self._damaged = {each: told for each, told in self._damaged.items() if each.usable and each.is_damaged}
-        topics: dict[bytes, controller_pb2.ReportDamageRequest.Topic] = {}
-        for partition in self._damaged:
-            topic = topics.get(partition.topic_id)
-            if topic is None:
-                topic = topics[partition.topic_id] = body.topics.add(topic_id=partition.topic_id)
-            topic.partitions.add(partition_index=partition.index, leader_epoch=partition.leader_epoch)
+        for topic_id, partitions in by_topic(self._damaged).items():
+            topic = body.topics.add(topic_id=topic_id)
+            for partition in partitions:
+                topic.partitions.add(partition_index=partition.index, leader_epoch=partition.leader_epoch)
         return bool(self._damaged)
 
     def _answered(self, told: controller_pb2.ReportDamageResponse | None) -> None:
@@ -72,5 +67,5 @@ class Healing:
                     "%s cannot be healed: no other replica is in sync. What is damaged is refused, the rest is served",
                     partition,
                 )
-        self._errand.plan(report_again_ms(self._refusals))
+        self._plan(report_again_ms(self._refusals))
         self._refusals += 1

@@ -10,19 +10,24 @@ from tests.unit.broker.fake_timers import FakeTimers
 Done = Callable[[pb.ControllerResponse | None], None]
 
 
-class World:
+class World(ControllerErrand):
+    """One errand, and the controller that it goes to."""
+
+    kind = "report_damage"
+
     def __init__(self) -> None:
         self.timers = FakeTimers()
+        super().__init__(self, 1, lambda: 77, self.timers)
         self.asked: list[Done] = []
         self.told: list[pb.ReportDamageResponse | None] = []
         self.has_news = True
-        self.errand = ControllerErrand(
-            "report_damage", self, 1, lambda: 77, self.timers, fill=self.fill, answered=self.told.append
-        )
 
-    def fill(self, body: pb.ReportDamageRequest) -> bool:
+    def _fill(self, body: pb.ReportDamageRequest) -> bool:
         assert (body.broker_id, body.broker_epoch) == (1, 77)
         return self.has_news
+
+    def _answered(self, told: pb.ReportDamageResponse | None) -> None:
+        self.told.append(told)
 
     def call_back(self, request: pb.ControllerRequest, on_done: Done, timeout_ms: int) -> None:
         assert request.origin == "broker 1"
@@ -31,17 +36,17 @@ class World:
 
 def test_what_is_planned_is_not_put_off_by_what_comes_later() -> None:
     world = World()
-    world.errand.plan(5)
+    world._plan(5)
     world.timers.advance(3)
-    world.errand.plan(5)
+    world._plan(5)
     world.timers.advance(2)
     assert len(world.asked) == 1
 
 
 def test_what_is_planned_anew_replaces_the_plan() -> None:
     world = World()
-    world.errand.plan(500)
-    world.errand.plan_anew(1)
+    world._plan(500)
+    world._plan_anew(1)
     world.timers.advance(1)
     assert len(world.asked) == 1
     world.asked.pop()(None)
@@ -51,22 +56,22 @@ def test_what_is_planned_anew_replaces_the_plan() -> None:
 
 def test_nothing_is_sent_before_the_last_request_is_answered() -> None:
     world = World()
-    world.errand.plan(1)
+    world._plan(1)
     world.timers.advance(1)
-    for plan in (world.errand.plan, world.errand.plan_anew):
+    for plan in (world._plan, world._plan_anew):
         plan(1)
     world.timers.advance(1000)
     assert len(world.asked) == 1
     world.asked.pop()(pb.ControllerResponse(report_damage=pb.ReportDamageResponse()))
     assert world.told == [pb.ReportDamageResponse()]
-    world.errand.plan(1)
+    world._plan(1)
     world.timers.advance(1)
     assert len(world.asked) == 1
 
 
 def test_a_refusal_counts_as_no_answer() -> None:
     world = World()
-    world.errand.plan(1)
+    world._plan(1)
     world.timers.advance(1)
     world.asked.pop()(pb.ControllerResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     assert world.told == [None]
@@ -75,19 +80,19 @@ def test_a_refusal_counts_as_no_answer() -> None:
 def test_nothing_to_tell_is_not_sent_and_does_not_stand_in_the_way() -> None:
     world = World()
     world.has_news = False
-    world.errand.plan(1)
+    world._plan(1)
     world.timers.advance(1)
     assert not world.asked
     world.has_news = True
-    world.errand.plan(1)
+    world._plan(1)
     world.timers.advance(1)
     assert len(world.asked) == 1
 
 
 def test_a_closed_errand_sends_nothing_more() -> None:
     world = World()
-    world.errand.plan(1)
-    world.errand.close()
-    world.errand.plan(1)
+    world._plan(1)
+    world.close()
+    world._plan(1)
     world.timers.advance(1000)
     assert not world.asked

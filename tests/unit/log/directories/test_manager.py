@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
-from ottla.runtime.work_later import Later, OnDone, Work, at_once
+from ottla.runtime.work_later import OnDone, Work, at_once
 
 MakeBatch = Callable[..., bytearray]
 
@@ -43,17 +44,34 @@ def manager_on(disk: SimulatedDisk, *paths: str, floor: int = 0, cluster: str = 
     return LogManager(disk, paths, CONFIG, settings, Random(3))
 
 
+Failed = list[tuple[DirectoryState, list[TopicPartition]]]
+
+
 @pytest.fixture
-def manager(disk: SimulatedDisk) -> LogManager:
+def failed() -> Failed:
+    """Which directories failed, and what was on them."""
+    return []
+
+
+@pytest.fixture
+def manager(disk: SimulatedDisk, failed: Failed) -> LogManager:
     """Two directories, /a and /b."""
     for number, path in enumerate(("/a", "/b"), start=1):
         format_directory(disk, path, number)
-    manager = manager_on(disk, "/a", "/b")
+    settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=0)
+    manager = LogManager(
+        disk,
+        ["/a", "/b"],
+        CONFIG,
+        settings,
+        Random(3),
+        on_directory_failed=lambda root, lost: failed.append((root, lost)),
+    )
     manager.open_all(NOW_MS)
     return manager
 
 
-def put_off(disk: SimulatedDisk, **later: Later) -> LogManager:
+def put_off(disk: SimulatedDisk, **later: Any) -> LogManager:
     """One directory; what is done later waits for the test."""
     format_directory(disk, "/a", 1)
     settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=0)
@@ -98,14 +116,12 @@ def test_what_may_lie_in_a_lost_directory_is_not_made_anew(manager: LogManager) 
     assert manager.get_or_create(name(1), CONFIG, TOPIC_ID, now_ms=NOW_MS).root.path == "/b"
 
 
-def test_a_directory_that_was_unmounted_has_failed(manager: LogManager, disk: SimulatedDisk) -> None:
+def test_a_directory_that_was_unmounted_has_failed(manager: LogManager, disk: SimulatedDisk, failed: Failed) -> None:
     create(manager, 2)
-    told: list[DirectoryState] = []
-    manager.on_directory_failed = lambda root, _: told.append(root)
     disk.rename("/b", "/elsewhere")
     disk.make_directories("/b")
     manager.check_space()
-    assert told == [manager.roots[1]]
+    assert [root for root, _ in failed] == [manager.roots[1]]
     assert list(manager.logs) == [name(0)]
     manager.checkpoints.save_points()
     assert disk.list_directory("/b") == []
@@ -195,16 +211,14 @@ def test_an_unformatted_a_copied_and_a_locked_directory_are_refused(disk: Simula
 
 
 def test_a_directory_that_fails_takes_its_own_partitions_offline(
-    manager: LogManager, platter: Platter, make_batch: MakeBatch
+    manager: LogManager, platter: Platter, make_batch: MakeBatch, failed: Failed
 ) -> None:
     create(manager, 4)
-    told: list[tuple[DirectoryState, list[TopicPartition]]] = []
-    manager.on_directory_failed = lambda root, partitions: told.append((root, partitions))
     platter.fail("/a", errno.EIO)
     with pytest.raises(KafkaError) as caught:
         manager.logs[name(0)].append_as_leader(make_batch(), 0, NOW_MS)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert told == [(manager.roots[0], [name(0), name(2)])]
+    assert failed == [(manager.roots[0], [name(0), name(2)])]
     assert list(manager.logs) == [name(1), name(3)]
     assert manager.logs[name(1)].append_as_leader(make_batch(), 0, NOW_MS).first_offset == 0
     with pytest.raises(KafkaError):
