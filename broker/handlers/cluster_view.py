@@ -1,11 +1,19 @@
 """What a client sees of the cluster through one listener: rules shared by the APIs that describe topics.
 
 Source: Kafka's KRaftMetadataCache. A broker that is fenced, or has no endpoint on the asked listener, is not there.
+
+Two hints for clients whose leader died, so that they find the next one soon:
+
+- Who asks in the moment between its death and its fencing is told of no leader, by a follower whose connection it closed:
+  then every client asks again after `retry.backoff.ms`. Told of the dead leader again, librdkafka asks a second later.
+- A broker that was just fenced is still named among the brokers. A librdkafka that hears of a partition's next leader, and in
+  the same answer that the last one is no broker any more, drops the partition for a second (2.10 and later).
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.replication.decisions.lately import NOBODY
 from ottla.log.topic_names import is_valid_topic_name
 from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode
@@ -40,10 +48,15 @@ def node_endpoints(image: "MetadataImage", broker_ids: Iterable[int], listener_n
 
 def reachable_brokers(image: "MetadataImage", listener_name: str) -> "dict[int, BrokerView]":
     """The brokers a client of that listener can be sent to, by id, ascending."""
+    return named_brokers(image, listener_name, NOBODY)
+
+
+def named_brokers(image: "MetadataImage", listener_name: str, fenced_lately: frozenset[int]) -> "dict[int, BrokerView]":
+    """The brokers that Metadata names: those that can be reached, and could be a moment ago."""
     return {
         broker_id: broker
         for broker_id, broker in sorted(image.brokers.items())
-        if not broker.fenced and broker.address_on(listener_name) is not None
+        if (not broker.fenced or broker_id in fenced_lately) and broker.address_on(listener_name) is not None
     }
 
 
@@ -52,10 +65,13 @@ def partition_state(
     reachable: "dict[int, BrokerView]",
     known: "dict[int, BrokerView]",
     *,
+    lost: frozenset[int] = NOBODY,
     hide_unreachable: bool = False,
     name_missing_listener: bool = True,
 ) -> PartitionState:
-    """A partition's state. ``hide_unreachable``: Metadata version 0 lists only replicas that can be reached.
+    """A partition's state. ``lost``: leaders that just closed their connection to this node; for a client there is none.
+
+    ``hide_unreachable``: Metadata version 0 lists only replicas that can be reached.
 
     ``name_missing_listener``: from Metadata version 6 on, a leader without our listener has an error of its own.
     """
@@ -64,12 +80,13 @@ def partition_state(
     if hide_unreachable:
         replicas = [each for each in replicas if each in reachable]
         isr = [each for each in isr if each in reachable]
-    if partition.leader in reachable:
+    if partition.leader in reachable and partition.leader not in lost:
         complete = len(replicas) == len(partition.replicas) and len(isr) == len(partition.isr)
         error = ErrorCode.NONE if complete else ErrorCode.REPLICA_NOT_AVAILABLE
         return PartitionState(error, partition.leader, replicas, isr, offline)
     leader = known.get(partition.leader)
-    lacks_listener = leader is not None and not leader.fenced and name_missing_listener
+    is_there = leader is not None and not leader.fenced and partition.leader not in lost
+    lacks_listener = is_there and name_missing_listener
     error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
     return PartitionState(error, NO_LEADER, replicas, isr, offline)
 

@@ -66,6 +66,7 @@ class _Describer:
     def __init__(self, broker: BrokerContext, reachable: "dict[int, BrokerView]") -> None:
         self._image = broker.image
         self._reachable = reachable
+        self._lost = broker.replicas.lost_leaders()
 
     def describe(self, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
         """The topic with at most ``limit`` partitions from ``first`` on, and the index it stopped at, if it did."""
@@ -86,7 +87,8 @@ class _Describer:
 
     def _partition(self, topic: "TopicView", index: int) -> DescribeTopicPartitionsResponsePartition:
         partition = topic.partitions[index]
-        error, leader, replicas, isr, offline = partition_state(partition, self._reachable, self._image.brokers)
+        state = partition_state(partition, self._reachable, self._image.brokers, lost=self._lost)
+        error, leader, replicas, isr, offline = state
         return DescribeTopicPartitionsResponsePartition(
             error, index, leader, partition.leader_epoch, replicas, isr, [], [], offline
         )

@@ -10,6 +10,7 @@ from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import (
     INTERNAL_TOPICS,
     missing_topic_error,
+    named_brokers,
     partition_state,
     reachable_brokers,
 )
@@ -54,11 +55,15 @@ class MetadataHandler:
         """The response's bytes."""
         known = self._broker.image.brokers
         reachable = reachable_brokers(self._broker.image, listener_name)
-        self._fragments.brokers_are(list(known.values()))  # views are values: a change puts another in their place
+        named = named_brokers(self._broker.image, listener_name, self._broker.replicas.fenced_lately())
+        lost = self._broker.replicas.lost_leaders()
+        self._fragments.brokers_are(
+            (list(known.values()), lost)
+        )  # views are values: a change puts another in their place
         audience = Audience(version, listener_name, body.include_topic_authorized_operations)
-        topics = _Topics(self._broker, reachable, audience, self._fragments).encoded(body.topics)
+        topics = _Topics(self._broker, reachable, lost, audience, self._fragments).encoded(body.topics)
         response = MetadataResponse(
-            brokers=[_broker(broker, listener_name) for broker in reachable.values()],
+            brokers=[_broker(broker, listener_name) for broker in named.values()],
             cluster_id=self._broker.cluster_id,
             controller_id=self._administrator(reachable),
             cluster_authorized_operations=operations(body.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
@@ -85,11 +90,13 @@ class _Topics:
         self,
         broker: BrokerContext,
         reachable: "dict[int, BrokerView]",
+        lost: frozenset[int],
         audience: Audience,
         fragments: TopicFragments,
     ) -> None:
         self._image = broker.image
         self._reachable = reachable
+        self._lost = lost
         self._audience = audience
         self._version = audience.version
         self._fragments = fragments
@@ -141,7 +148,12 @@ class _Topics:
         partitions = []
         for index, partition in topic.partitions.items():
             state = partition_state(
-                partition, reachable, known, hide_unreachable=version == 0, name_missing_listener=version >= 6
+                partition,
+                reachable,
+                known,
+                lost=self._lost,
+                hide_unreachable=version == 0,
+                name_missing_listener=version >= 6,
             )
             error, leader, replicas, isr, offline = state
             partitions.append(
@@ -154,5 +166,5 @@ class _Topics:
 def _broker(broker: "BrokerView", listener_name: str) -> MetadataResponseBroker:
     address = broker.address_on(listener_name)
     if address is None:
-        raise LookupError(f"broker {broker.id} is not on listener {listener_name}")  # reachable_brokers saw to it
+        raise LookupError(f"broker {broker.id} is not on listener {listener_name}")  # named_brokers saw to it
     return MetadataResponseBroker(broker.id, *address, broker.rack)

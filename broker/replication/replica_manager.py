@@ -12,6 +12,7 @@ import msgspec
 
 from ottla.broker.controller_errand import Controller
 from ottla.broker.replication.decisions.fetch_session import SessionCache
+from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
@@ -45,6 +46,8 @@ from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers, Repeated
 
 JOIN_RETRY_MS = 500
+FENCED_LATELY_MS = 3_000
+"""A client that lost its leader asks for the next one within a second, unless it or this node is very busy."""
 SESSION_EVICTION_MS = 120_000
 
 logger = logging.getLogger(__name__)
@@ -102,6 +105,7 @@ class ReplicaManager:
         self._started = False
         self._repeated = Repeated(timers)
         self._lag_checked_ms = 0
+        self._fenced_lately = Lately(FENCED_LATELY_MS)
 
     def start(self) -> None:
         """From here on others are served: what changes at once for many partitions is taken in over turns of the loop."""
@@ -131,6 +135,14 @@ class ReplicaManager:
         self._listeners.add(topic, listener, [each for each in hosted if each is not None])
 
     # What handlers ask.
+
+    def lost_leaders(self) -> frozenset[int]:
+        """Leaders that this broker follows, and that just closed their connection to it."""
+        return self._fetchers.lost.at(self.timers.now_ms())
+
+    def fenced_lately(self) -> frozenset[int]:
+        """Brokers that were in service a moment ago, as this one has read the metadata."""
+        return self._fenced_lately.at(self.timers.now_ms())
 
     def missing_error(self, topic: str | bytes, index: int) -> ErrorCode:
         """Why a partition is not in ``partitions``."""
@@ -194,10 +206,18 @@ class ReplicaManager:
                 self.brokers.pop(broker_id, None)
                 self._fetchers.move(broker_id, None)
                 continue
+            self._note_fencing(broker_id, fenced=broker.fenced)
             self.brokers[broker_id] = BrokerStanding(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
             self._fetchers.move(broker_id, broker.address_on(self.settings.listener_name))
         if delta.brokers:
             self._retry_joins()
+
+    def _note_fencing(self, broker_id: int, *, fenced: bool) -> None:
+        before = self.brokers.get(broker_id)
+        if not fenced:
+            self._fenced_lately.forget(broker_id)
+        elif before is not None and not before.fenced:
+            self._fenced_lately.note(broker_id, self.timers.now_ms())
 
     def _sort(self, delta: MetadataDelta, image: MetadataImage) -> list[Replica]:
         """What this broker leads, then what it follows, of the partitions that changed; drops what it has no more."""

@@ -146,9 +146,7 @@ class BrokerLiveness:
 
     def _door(self, broker: BrokerView) -> tuple[str, int]:
         """Where other nodes reach it: what it tells clients may be an address that means another machine here."""
-        named = (each for each in broker.endpoints if each.name == self._listener)
-        endpoint = next(named, broker.endpoints[0])
-        return endpoint.host, endpoint.port
+        return broker.address_on(self._listener) or (broker.host, broker.port)
 
     def _is_open(self, suspect: Suspect) -> bool:
         """Whether it may still turn out to be dead."""

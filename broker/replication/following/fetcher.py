@@ -26,6 +26,7 @@ from ottla.broker.replication.decisions.follower import (
     TruncateTo,
 )
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
+from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.leader_link import LeaderLink
@@ -77,6 +78,7 @@ class LeaderFetcher:
         broker_epoch: Callable[[], int],
         traffic: Traffic,
         truncations: Truncations,
+        lost: Lately,
     ) -> None:
         self.leader_id = leader_id
         self.address: tuple[str, int] | None = None  # not known yet
@@ -86,6 +88,7 @@ class LeaderFetcher:
         self._broker_epoch = broker_epoch
         self._traffic = traffic
         self._truncations = truncations
+        self._lost = lost
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
         self._link: LeaderLink | None = None
@@ -151,14 +154,17 @@ class LeaderFetcher:
         except (OSError, TimeoutError) as error:
             if not link.closed:
                 link.close()
-                self._on_lost(str(error) or "no answer")
+                self._on_lost(str(error) or "no answer", by_leader=False)
 
     def _on_up(self) -> None:
         self._up = True
+        self._lost.forget(self.leader_id)
         logger.info("Following %d partitions of broker %d", len(self._followed), self.leader_id)
         self._send_soon()
 
-    def _on_lost(self, reason: str) -> None:
+    def _on_lost(self, reason: str, by_leader: bool) -> None:
+        if by_leader:
+            self._lost.note(self.leader_id, self._timers.now_ms())
         level = logging.INFO if self._up else logging.DEBUG
         logger.log(level, "Broker %d, a leader, is out of reach: %s", self.leader_id, reason)
         self._drop_link()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetcher import FetcherSettings, LeaderFetcher
 from ottla.broker.replication.following.truncating import Truncations
@@ -9,9 +10,13 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
 from ottla.runtime.timers import LoopTimers
 
+LOST_MS = 2_000
+"""By then a leader that died was replaced, and one that lives but not for this follower can be asked by others again."""
+
 
 class Fetchers:
-    """Makes fetchers when they are needed and ends them when they follow nothing any more."""
+    """Makes fetchers when they are needed and ends them when they follow nothing any more. ``lost``: leaders that closed
+    their connection to this follower, as a process that ends does."""
 
     def __init__(
         self,
@@ -27,6 +32,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._traffic = traffic
         self._truncations = Truncations(timers, durability)
+        self.lost = Lately(LOST_MS)
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of: dict[Partition, LeaderFetcher] = {}
 
@@ -42,6 +48,7 @@ class Fetchers:
                 self._broker_epoch,
                 self._traffic,
                 self._truncations,
+                self.lost,
             )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)
@@ -53,6 +60,7 @@ class Fetchers:
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_idle:
+                self.lost.forget(fetcher.leader_id)
                 # It stays connected for a moment's worth of metadata only if it gets another partition in this turn.
                 self._timers.call_later_ms(1, lambda: self._end_if_idle(fetcher))
 

@@ -17,6 +17,8 @@ ANSWER_BYTES_MAX = 512 << 20
 LOOKS = 5
 """How often a stall is looked for within its time: it is noticed at most a fifth late."""
 
+CLOSED = "the leader closed the connection"
+
 _SIZE = Struct(">i")
 
 OnAnswer = Callable[[memoryview, int], None]
@@ -24,8 +26,8 @@ OnAnswer = Callable[[memoryview, int], None]
 
 
 class LeaderLink(asyncio.BufferedProtocol):
-    """``on_up`` and ``on_lost`` are each called once; after ``close`` neither is. ``stall_ms``: an owed answer of which not
-    a byte came for so long breaks the connection."""
+    """``on_up`` and ``on_lost`` are each called once; after ``close`` neither is. ``on_lost`` is told why, and whether it was
+    the leader that closed the connection. ``stall_ms``: an owed answer of which not a byte came for so long breaks it."""
 
     __slots__ = (
         "_answers",
@@ -52,7 +54,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         timers: LoopTimers,
         stall_ms: int,
         on_up: Callable[[], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str, bool], None],
     ) -> None:
         self._client_id = client_id
         self._timers = timers
@@ -111,8 +113,12 @@ class LeaderLink(asyncio.BufferedProtocol):
         except WireError as error:
             self._break(str(error))
 
+    def eof_received(self) -> None:
+        """A turn before `connection_lost`: whoever asks for the leader now is to hear that there is none."""
+        self._break(CLOSED, by_leader=True)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._break(str(exc) if exc is not None else "the leader closed the connection")
+        self._break(str(exc) if exc is not None else CLOSED, by_leader=True)
 
     # Frames.
 
@@ -176,7 +182,7 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._view = memoryview(self._buffer)
         self._large_came = False
 
-    def _break(self, reason: str) -> None:
+    def _break(self, reason: str, *, by_leader: bool = False) -> None:
         if not self.closed:
             self.close()
-            self._on_lost(reason)
+            self._on_lost(reason, by_leader)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.timers import LoopTimers, Timer, TimingWheel
 
 
@@ -10,6 +11,7 @@ class FakeTimers(LoopTimers):
 
     def __init__(self) -> None:
         self.wheel = TimingWheel(0)
+        self.watch = LoopWatch()
         self.time_ms = 0
 
     def now_ms(self) -> int:

@@ -84,6 +84,23 @@ class FakeQuorumView:
         on_done(self.description)
 
 
+class FakeReplicas:
+    """What others than the data path ask of it."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[object, object] = {}
+        self.sessions = None
+        self.traffic = Traffic()
+        self.lost: frozenset[int] = frozenset()
+        self.fenced: frozenset[int] = frozenset()
+
+    def lost_leaders(self) -> frozenset[int]:
+        return self.lost
+
+    def fenced_lately(self) -> frozenset[int]:
+        return self.fenced
+
+
 class Site:
     """The broker under test (node 1) and one client."""
 
@@ -110,7 +127,7 @@ class Site:
             controller=cast(Any, self.controller),
             quorum=cast(Any, SimpleNamespace(kraft_version=0)),
             # The data path has its own tests.
-            replicas=cast(Any, SimpleNamespace(partitions={}, sessions=None, traffic=Traffic())),
+            replicas=cast(Any, FakeReplicas()),
             cold_reads=cast(Any, None),
             time_searches=cast(Any, None),
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
@@ -120,6 +137,7 @@ class Site:
             node_id=1,
             cluster_id="the-cluster",
         )
+        self.replicas = cast(FakeReplicas, self.broker.replicas)
         self.routes = client_routes(self.broker)
         self.connect()
 

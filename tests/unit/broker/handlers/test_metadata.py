@@ -101,6 +101,37 @@ def test_a_fenced_broker_is_not_there(site: Site) -> None:
     assert first.replica_nodes == [1, 2, 3]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_that_closed_its_connection_is_no_leader_for_a_client(site: Site, version: int) -> None:
+    """Else a client that lost its leader is sent to it again, and asks anew much later."""
+    with_topic(site)
+    asked = ALL if version else MetadataRequest(topics=[])
+    assert only_topic(site.ask(asked, version)).partitions[0].leader_id == 1
+    site.replicas.lost = frozenset({1})
+    response = site.ask(asked, version)
+    first, second = only_topic(response).partitions
+    assert (first.leader_id, first.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert (second.leader_id, second.error_code) == (2, ErrorCode.NONE)
+    assert [each.node_id for each in response.brokers] == [1, 2, 3], "it may live, and lead others"
+    assert first.offline_replicas == []
+    site.replicas.lost = frozenset()
+    assert only_topic(site.ask(asked, version)).partitions[0].leader_id == 1
+
+
+def test_a_broker_that_was_just_fenced_is_named_and_leads_nothing(site: Site) -> None:
+    """librdkafka drops a partition for a second if its old leader goes in the answer that brings the new one."""
+    with_topic(site, leader=3)
+    site.change_broker(3, fenced=True)
+    site.replicas.fenced = frozenset({3, 9})
+    response = site.ask(ALL, 8)
+    assert [each.node_id for each in response.brokers] == [1, 2, 3]
+    first = only_topic(response).partitions[0]
+    assert (first.leader_id, first.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert first.offline_replicas == [3]
+    site.replicas.fenced = frozenset()
+    assert [each.node_id for each in site.ask(ALL, 8).brokers] == [1, 2]
+
+
 def test_version_zero_lists_only_replicas_that_can_be_reached(site: Site) -> None:
     with_topic(site)
     site.change_broker(3, fenced=True)

@@ -1,0 +1,52 @@
+"""How a follower's connection ends, and what that says of the leader."""
+
+import pytest
+
+from ottla.broker.replication.following.leader_link import CLOSED, LeaderLink
+from tests.unit.broker.fake_timers import FakeTimers
+from tests.unit.broker.network.conftest import FakeTransport
+
+STALL_MS = 5_000
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.timers = FakeTimers()
+        self.lost: list[tuple[str, bool]] = []
+        self.link = LeaderLink(
+            "follower",
+            self.timers,
+            STALL_MS,
+            lambda: None,
+            lambda reason, by_leader: self.lost.append((reason, by_leader)),
+        )
+        self.link.connection_made(FakeTransport())
+
+
+def test_the_end_of_the_stream_is_known_before_the_connection_is_closed() -> None:
+    bench = Bench()
+    bench.link.eof_received()
+    assert bench.lost == [(CLOSED, True)]
+    bench.link.connection_lost(None)
+    assert len(bench.lost) == 1
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError("reset")])
+def test_a_connection_that_breaks_was_closed_by_the_leader(error: Exception | None) -> None:
+    bench = Bench()
+    bench.link.connection_lost(error)
+    assert bench.lost == [(str(error or CLOSED), True)]
+
+
+def test_a_leader_that_only_does_not_answer_closed_nothing() -> None:
+    bench = Bench()
+    bench.link.request(1, 17, b"", lambda frame, position: None)
+    bench.timers.advance(STALL_MS)
+    assert bench.lost == [(f"no answer for {STALL_MS} ms", False)]
+
+
+def test_whoever_closes_it_here_hears_nothing() -> None:
+    bench = Bench()
+    bench.link.close()
+    bench.link.connection_lost(None)
+    assert bench.lost == []
