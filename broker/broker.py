@@ -11,6 +11,7 @@ from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
+from ottla.broker.internal_topics import InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
@@ -101,6 +102,7 @@ class Broker:
             replicas=self.replicas,
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
+            internal_topics=InternalTopics(channel, config, loader.image, timers, config.node_id),
             producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
@@ -112,6 +114,7 @@ class Broker:
         self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors), host.loop_watch)
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
+        loader.add_publisher(self.context.internal_topics)
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -170,6 +173,7 @@ class Broker:
         else:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.network.stop()
+        self.context.internal_topics.close()
         self.replicas.stop()
         self.context.time_searches.close()
         self.context.cold_reads.close()

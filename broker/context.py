@@ -10,6 +10,7 @@ from ottla.runtime.timers import LoopTimers
 if TYPE_CHECKING:
     from ottla.broker.handlers.fetching.cold_reads import ColdReads
     from ottla.broker.handlers.time_searches import TimeSearches
+    from ottla.broker.internal_topics import InternalTopics
     from ottla.broker.moves import DirectoryMoves
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
@@ -33,6 +34,7 @@ class BrokerContext:
     replicas: "ReplicaManager"
     cold_reads: "ColdReads"
     time_searches: "TimeSearches"
+    internal_topics: "InternalTopics"
     producer_ids: "ProducerIds"
     quorum_view: "QuorumView"
     logs: "LogManager"

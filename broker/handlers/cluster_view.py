@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ottla.broker.wire.produce_fast import NodeEndpoint
     from ottla.quorum.metadata.image import BrokerView, MetadataImage, PartitionView
 
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-
 
 class PartitionState(NamedTuple):
     """One partition as Metadata and DescribeTopicPartitions tell it."""

@@ -6,8 +6,8 @@ Source: ReplicaManager.deleteRecords, DelayedDeleteRecords and Partition.deleteR
 from collections.abc import Sequence
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS
 from ottla.broker.handlers.common import route
+from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.deleting import await_deleted, delete_records

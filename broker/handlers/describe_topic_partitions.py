@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import (
-    INTERNAL_TOPICS,
     missing_topic_error,
     partition_state,
     reachable_brokers,
 )
 from ottla.broker.handlers.common import TOPIC_OPERATIONS, route
+from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.cluster_view import (
-    INTERNAL_TOPICS,
     missing_topic_error,
     named_brokers,
     partition_state,
@@ -17,6 +16,7 @@ from ottla.broker.handlers.cluster_view import (
 from ottla.broker.handlers.common import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, operations, route
 from ottla.broker.handlers.metadata_fragments import Audience, TopicFragments, encode_response, encode_topic
 from ottla.broker.handlers.topic_creation import TopicCreation
+from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.cluster_view import INTERNAL_TOPICS, node_endpoints
+from ottla.broker.handlers.cluster_view import node_endpoints
 from ottla.broker.handlers.common import raw_route
 from ottla.broker.handlers.produce_many import ProduceMany
+from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, await_acks, is_done

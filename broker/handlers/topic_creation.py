@@ -3,6 +3,7 @@
 import logging
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.internal_topics import internal_topic
 from ottla.log.topic_names import is_valid_topic_name
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
@@ -30,10 +31,7 @@ class TopicCreation:
             self._send(wanted)
 
     def _send(self, names: list[str]) -> None:
-        topics = [
-            controller_pb2.CreateTopicsRequest.Topic(name=name, num_partitions=-1, replication_factor=-1)
-            for name in names
-        ]
+        topics = [self._asked(name) for name in names]
         request = controller_pb2.ControllerRequest(
             create_topics=controller_pb2.CreateTopicsRequest(topics=topics),
             origin=f"auto.create.topics.enable of broker {self._broker.node_id}",
@@ -46,6 +44,12 @@ class TopicCreation:
             _report(names, response)
 
         self._broker.controller.call_back(request, on_done, _TIMEOUT_MS)
+
+    def _asked(self, name: str) -> controller_pb2.CreateTopicsRequest.Topic:
+        topic = internal_topic(name, self._broker.config)
+        if topic is not None:
+            return topic.asked(len(self._broker.image.brokers))
+        return controller_pb2.CreateTopicsRequest.Topic(name=name, num_partitions=-1, replication_factor=-1)
 
 
 def _report(names: list[str], response: controller_pb2.ControllerResponse | None) -> None:

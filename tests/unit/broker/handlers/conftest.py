@@ -130,6 +130,7 @@ class Site:
             replicas=cast(Any, FakeReplicas()),
             cold_reads=cast(Any, None),
             time_searches=cast(Any, None),
+            internal_topics=cast(Any, None),
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
             quorum_view=cast(Any, self.quorum_view),
             logs=cast(Any, None),

@@ -181,6 +181,12 @@ def test_permissions_are_told_only_when_asked(site: Site) -> None:
 
 
 class TestCreationOnDemand:
+    def test_an_internal_topic_is_created_as_such(self, site: Site) -> None:
+        site.ask(named("__consumer_offsets", create=True), 5)
+        (topic,) = site.controller.request.create_topics.topics
+        assert (topic.num_partitions, topic.replication_factor) == (50, 3)
+        assert {each.name: each.value for each in topic.configs}["cleanup.policy"] == "compact"
+
     def test_an_unknown_topic_is_created_once_and_told_unknown_meanwhile(self, site: Site) -> None:
         for _ in range(2):
             response = site.ask(named("new", create=True), 5)
