@@ -7,12 +7,12 @@ the leader that we have the records.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
-from ottla.broker.fetch_tuples import INDEX, NO_HIGH_WATERMARK, FetchedPartition, FetchPartition
+from ottla.broker.fetch_tuples import INDEX, NO_HIGH_WATERMARK, RECORDS, FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.follower import (
     Append,
     BeginAt,
@@ -97,7 +97,7 @@ class LeaderFetcher:
         self._retry: Timer | None = None
         self._backoff_ms = FIRST_BACKOFF_MS
         self._in_flight = 0
-        self._sending = False
+        self._sending = self._taking = False
         self._closed = False
 
     @property
@@ -174,7 +174,7 @@ class LeaderFetcher:
 
     def _drop_link(self) -> None:
         link, self._link = self._link, None
-        self._up = False
+        self._up = self._taking = False
         self._in_flight = 0
         self._session.reset()
         if link is not None:
@@ -225,7 +225,7 @@ class LeaderFetcher:
             if self._retry is None:
                 self._connect()
             return
-        if not self._up or not self._session.partitions or self._in_flight >= IN_FLIGHT_MAX:
+        if not self._up or not self._session.partitions or self._in_flight >= IN_FLIGHT_MAX or self._taking:
             return
         if self._in_flight and not (self._session.is_incremental and self._session.has_changes):
             return
@@ -258,16 +258,20 @@ class LeaderFetcher:
 
     # Answers.
 
-    def _answered(self, number: int, frame: memoryview, position: int) -> None:
+    def _answered(self, number: int, frame: memoryview, position: int) -> Iterator[int]:
+        """Takes an answer in, one partition a step. Between two steps anything may become of those that follow; each is looked at in its own."""
         self._in_flight -= 1
         _, error, session_id, topics, _ = walk_fetch_response(frame, position, FETCH_VERSION)
         alive = self._session.answered(error, session_id)
         if error and alive:
             raise WireError(f"the leader answered with error {error}")
         self._backoff_ms = FIRST_BACKOFF_MS
+        self._taking = True  # what the next request says of those that are not taken in yet would be old
         for topic_id, partitions in topics:
             for answer in partitions:
                 self._take(number, (topic_id, answer[INDEX]), answer)
+                yield len(answer[RECORDS] or b"")
+        self._taking = False
         if alive or not self._in_flight:
             self._send()
 

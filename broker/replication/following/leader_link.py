@@ -1,8 +1,13 @@
-"""A follower's connection to a leader: Kafka requests out, answers in, in order."""
+"""A follower's connection to a leader: Kafka requests out, answers in, in order.
+
+The loop's clients wait for what is taken in here, so a link is read once a turn, `TURN_BYTES` at most, and goes on with a large answer in the
+next turn when it took in as much of it.
+"""
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import cast
 
@@ -11,6 +16,7 @@ from ottla.broker.wire.headers import encode_request_header, read_response_heade
 from ottla.runtime.timers import LoopTimers, Timer
 
 FIRST_BUFFER_BYTES = 256 << 10
+TURN_BYTES = 256 << 10
 ANSWER_BYTES_MAX = 512 << 20
 """More than any response.max.bytes plus the largest batch: a frame that says more is not from a broker."""
 
@@ -21,8 +27,11 @@ CLOSED = "the leader closed the connection"
 
 _SIZE = Struct(">i")
 
-OnAnswer = Callable[[memoryview, int], None]
-"""Called with the frame and the position of the body in it; the frame is gone afterwards."""
+OnAnswer = Callable[[memoryview, int], Iterator[int] | None]
+"""Called with the frame and the position of the body in it; the frame is gone afterwards. An iterator takes it in piece by piece, and says how
+many bytes each had; then the frame is gone when it ends."""
+
+logger = logging.getLogger(__name__)
 
 
 class LeaderLink(asyncio.BufferedProtocol):
@@ -35,12 +44,15 @@ class LeaderLink(asyncio.BufferedProtocol):
         "_client_id",
         "_correlation_id",
         "_end",
+        "_given",
         "_large_came",
         "_loop_watch",
         "_on_lost",
         "_on_up",
+        "_rest",
         "_silent_looks",
         "_stall_ms",
+        "_start",
         "_timers",
         "_transport",
         "_view",
@@ -65,7 +77,8 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._end = 0
+        self._start = self._end = self._given = 0
+        self._rest: Iterator[int] | None = None  # of the answer that ends at ``_start``
         self._large_came = False
         self._answers: deque[tuple[int, int, int, OnAnswer]] = deque()
         self._correlation_id = 0
@@ -86,6 +99,7 @@ class LeaderLink(asyncio.BufferedProtocol):
     def close(self) -> None:
         """No callback comes any more."""
         self.closed = True
+        self._rest = None
         if self._watchdog is not None:
             self._watchdog.cancel()
         if self._transport is not None:
@@ -101,17 +115,21 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._on_up()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end :]
+        self._given = min(len(self._buffer), self._end + TURN_BYTES)
+        return self._view[self._end : self._given]
 
     def buffer_updated(self, nbytes: int) -> None:
         if not self._loop_watch.is_open:
             self._loop_watch.begin()
         self._silent_looks = 0
         self._end += nbytes
-        try:
-            self._take_frames()
-        except WireError as error:
-            self._break(str(error))
+        was_filled = self._end == self._given
+        if self._take_in() and not (was_filled or self.closed):
+            return
+        if not self.closed:
+            assert self._transport is not None, "it was made"
+            self._transport.pause_reading()  # libuv would read on while there is more
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def eof_received(self) -> None:
         """A turn before `connection_lost`: whoever asks for the leader now is to hear that there is none."""
@@ -122,8 +140,37 @@ class LeaderLink(asyncio.BufferedProtocol):
 
     # Frames.
 
-    def _take_frames(self) -> None:
-        start, needed = 0, 4
+    def _go_on(self) -> None:
+        """The next turn."""
+        if self.closed:
+            return
+        if self._rest is not None and not self._take_in():
+            asyncio.get_running_loop().call_soon(self._go_on)
+        elif not self.closed:
+            assert self._transport is not None, "it was made"
+            self._transport.resume_reading()
+
+    def _take_in(self) -> bool:
+        """False: so much was taken in that the rest of it waits for the next turn."""
+        try:
+            return self._take_rest(TURN_BYTES) and self._take_frames()
+        except WireError as error:
+            self._break(str(error))
+        except Exception:
+            logger.exception("An answer could not be taken in, which is our mistake")
+            self._break("what it sent could not be taken in")
+        return True
+
+    def _take_rest(self, left: int) -> bool:
+        for size in self._rest or ():
+            left -= size
+            if left <= 0 or self.closed:
+                return self.closed
+        self._rest = None
+        return True
+
+    def _take_frames(self) -> bool:
+        start, needed = self._start, 4
         while self._end - start >= 4 and not self.closed:
             size = _SIZE.unpack_from(self._view, start)[0]
             if not 4 <= size <= ANSWER_BYTES_MAX:
@@ -131,19 +178,22 @@ class LeaderLink(asyncio.BufferedProtocol):
             needed = size + 4
             if start + needed > self._end:
                 break
-            self._take_answer(self._view[start + 4 : start + needed])
-            start += needed
+            self._start = start = start + needed
+            self._rest = self._take_answer(self._view[start - needed + 4 : start])
+            if self._rest is not None and not self._take_rest(TURN_BYTES):
+                return False
             needed = 4
         self._settle(start, needed)
+        return True
 
-    def _take_answer(self, frame: memoryview) -> None:
+    def _take_answer(self, frame: memoryview) -> Iterator[int] | None:
         if not self._answers:
             raise WireError("an answer to nothing")
         key, version, correlation_id, on_answer = self._answers.popleft()
         answered, position = read_response_header(frame, 0, key, version)
         if answered != correlation_id:
             raise WireError(f"an answer to request {answered} where {correlation_id} is due")
-        on_answer(frame, position)
+        return on_answer(frame, position)
 
     def _settle(self, start: int, needed: int) -> None:
         """Moves the piece of a frame that is left to the front, into a buffer where the whole frame fits."""
@@ -156,7 +206,7 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._buffer, self._view = buffer, memoryview(buffer)
         elif start and rest:
             self._view[:rest] = bytes(self._view[start : self._end])
-        self._end = rest
+        self._start, self._end = 0, rest
 
     # Stalls.
 
