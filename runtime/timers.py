@@ -17,6 +17,9 @@ _SLOTS = 1 << _SLOT_BITS
 _LEVELS = 8  # slots of 1 ms, 64 ms, 4 s, 4.4 min, 4.7 h, 12 days, 2.2 years, 139 years
 _END_OF_TIME_MS = (1 << (_SLOT_BITS * _LEVELS)) - 1  # 8,900 years: "never" for deadlines such as 2^63
 
+CALLBACKS_PER_TURN = 64
+"""Of a crowd that is due together (fetches that wait half a second each), so that it holds the loop for a few milliseconds at a time."""
+
 Callback = Callable[[], None]
 
 
@@ -165,16 +168,24 @@ class LoopTimers:
         self._handle = self._loop.call_at(deadline_ms / 1000, self._run_due)
 
     def _run_due(self) -> None:
+        self._handle = None
+        self._wake_ms = -inf  # timers added before all of these ran need no wake-up of their own
+        self._run_some(self._wheel.expire(loop_ms(self._loop)))
+
+    def _run_some(self, due: Iterator[Timer]) -> None:
         if not self.watch.is_open:
             self.watch.begin()
-        self._handle = None
-        self._wake_ms = -inf  # timers added by the callbacks need no wake-up of their own
-        for timer in self._wheel.expire(loop_ms(self._loop)):
+        left = CALLBACKS_PER_TURN
+        for timer in due:
             try:
                 timer.callback()
             except Exception as error:  # noqa: BLE001 - one broken timer must not silence the others
                 context = {"message": "a timer's callback failed", "exception": error}
                 self._loop.call_exception_handler(context)
+            left -= 1
+            if not left:
+                self._loop.call_soon(self._run_some, due)
+                return
         self._wake_ms = inf
         next_ms = self._wheel.next_deadline_ms()
         if next_ms is not None:
