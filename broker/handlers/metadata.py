@@ -2,8 +2,12 @@
 
 Unknown topics are created when both the client and ``auto.create.topics.enable`` allow it; the answer says at once
 that the topic is unknown, and the client asks again (as Kafka does).
+
+All topics of a large cluster are put together over turns of the loop. Each is told as it is when its turn comes, so an answer may
+know of one topic what it does not know yet of another; clients ask for some topics at one time and for others at another anyway.
 """
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import BrokerContext
@@ -14,6 +18,7 @@ from ottla.broker.handlers.cluster_view import (
     reachable_brokers,
 )
 from ottla.broker.handlers.common import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, operations, route
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.handlers.metadata_fragments import Audience, TopicFragments, encode_response, encode_topic
 from ottla.broker.handlers.topic_creation import TopicCreation
 from ottla.broker.internal_topics import INTERNAL_TOPICS
@@ -33,6 +38,10 @@ if TYPE_CHECKING:
     from ottla.quorum.metadata.image import BrokerView, TopicView
 
 _NULL_NAME_FROM = 12  # first version that may ask by topic id, and answer without a name
+PIECE_WORK = 500
+"""Of topics and their partitions a piece: describing and encoding one takes 2-5 us."""
+_TOPIC_WORK = 3  # as much as so many partitions
+_BEGINNINGS_MAX = 3
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -46,29 +55,50 @@ class MetadataHandler:
         self._broker = broker
         self._creation = TopicCreation(broker)
         self._fragments = TopicFragments()
+        self._long = LongAnswers()
 
     def answer(self, request: RequestContext, body: MetadataRequest) -> None:
         self._create_unknown(body)
-        request.respond([self.encoded(body, request.version, request.connection.listener_name)])
+        self._long.give(request, self._pieces(body, request.version, request.connection.listener_name))
 
     def encoded(self, body: MetadataRequest, version: int, listener_name: str) -> bytes:
-        """The response's bytes."""
-        known = self._broker.image.brokers
-        reachable = reachable_brokers(self._broker.image, listener_name)
-        named = named_brokers(self._broker.image, listener_name, self._broker.replicas.fenced_lately())
-        lost = self._broker.replicas.lost_leaders()
-        self._fragments.brokers_are(
-            (list(known.values()), lost)
-        )  # views are values: a change puts another in their place
+        """The response's bytes, all at once."""
+        pieces = self._pieces(body, version, listener_name)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as done:
+                return bytes(done.value[0])
+
+    def _pieces(self, body: MetadataRequest, version: int, listener_name: str) -> Pieces:
+        """Begins anew when the brokers change meanwhile, for everything told so far may be wrong; the third time it does not wait for that."""
         audience = Audience(version, listener_name, body.include_topic_authorized_operations)
-        topics = _Topics(self._broker, reachable, lost, audience, self._fragments).encoded(body.topics)
+        for beginning in range(_BEGINNINGS_MAX):
+            known = self._brokers()
+            reachable = reachable_brokers(self._broker.image, listener_name)
+            lost = self._broker.replicas.lost_leaders()
+            self._fragments.brokers_are(known)
+            topics: list[bytes] = []
+            for _ in _Topics(self._broker, reachable, lost, audience, self._fragments).encode(body.topics, topics):
+                if beginning + 1 == _BEGINNINGS_MAX:
+                    continue
+                yield
+                if known != self._brokers():
+                    break
+            else:
+                break
+        named = named_brokers(self._broker.image, listener_name, self._broker.replicas.fenced_lately())
         response = MetadataResponse(
             brokers=[_broker(broker, listener_name) for broker in named.values()],
             cluster_id=self._broker.cluster_id,
             controller_id=self._administrator(reachable),
             cluster_authorized_operations=operations(body.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         )
-        return encode_response(response, topics, version)
+        return [encode_response(response, topics, version)]
+
+    def _brokers(self) -> object:
+        """As a value: a change of a broker, or of what is known of the leaders, makes it another one."""
+        return list(self._broker.image.brokers.values()), self._broker.replicas.lost_leaders()
 
     def _administrator(self, reachable: "dict[int, BrokerView]") -> int:
         """Where clients send administrative requests. Any broker passes them on, so: this one."""
@@ -101,17 +131,23 @@ class _Topics:
         self._version = audience.version
         self._fragments = fragments
         self._operations = operations(audience.with_operations, TOPIC_OPERATIONS)
+        self._work = 0  # since the last yield
 
-    def encoded(self, asked: list[MetadataRequestTopic] | None) -> list[bytes]:
+    def encode(self, asked: list[MetadataRequestTopic] | None, found: list[bytes]) -> Generator[None, None, None]:
+        """Puts the topics into ``found``, and yields after each piece of the work."""
         everything = asked is None or (self._version == 0 and not asked)
         if everything:
-            return [self._known(topic) for topic in self._image.topics_by_name.values()]
-        answered: dict[tuple[bytes, str | None], bytes] = {}
-        for each in asked or ():
-            key = (each.topic_id, each.name)
-            if key not in answered:
-                answered[key] = self._asked(each)
-        return list(answered.values())
+            for topic in list(self._image.topics_by_name.values()):
+                found.append(self._known(topic))
+                if self._work > PIECE_WORK:
+                    self._work = 0
+                    yield
+            return
+        for each in {(each.topic_id, each.name): each for each in asked or ()}.values():
+            found.append(self._asked(each))
+            if self._work > PIECE_WORK:
+                self._work = 0
+                yield
 
     def _asked(self, asked: MetadataRequestTopic) -> bytes:
         if asked.topic_id != ZERO_ID:
@@ -133,6 +169,7 @@ class _Topics:
         return self._known(topic)
 
     def _missing(self, error: ErrorCode, name: str | None, topic_id: bytes) -> bytes:
+        self._work += _TOPIC_WORK
         if name is None and self._version < _NULL_NAME_FROM:
             name = ""
         topic = MetadataResponseTopic(
@@ -141,6 +178,7 @@ class _Topics:
         return encode_topic(topic, self._version)
 
     def _known(self, topic: "TopicView") -> bytes:
+        self._work += _TOPIC_WORK + len(topic.partitions)
         return self._fragments.encoded(self._audience, topic, self._describe)
 
     def _describe(self, topic: "TopicView") -> MetadataResponseTopic:

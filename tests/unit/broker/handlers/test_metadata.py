@@ -213,7 +213,8 @@ class TestCreationOnDemand:
         site.ask(named("no spaces", "flights", "..", create=True), 5)
         assert site.controller.asked == []
 
-    def test_the_number_of_topics_under_way_is_bounded(self, site: Site) -> None:
+    def test_the_number_of_topics_under_way_is_bounded(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.broker.handlers.metadata.PIECE_WORK", 1 << 30)  # all at once
         site.ask(named(*(f"t{n}" for n in range(1500)), create=True), 5)
         assert len(site.controller.request.create_topics.topics) == 1000
         site.ask(named("one-more", create=True), 5)
@@ -276,6 +277,7 @@ class TestKeptBytes:
             assert only_topic(site.ask(ALL, 5)).partitions[1].leader_id == -1
 
     def test_many_topics_are_described_once(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.broker.handlers.metadata.PIECE_WORK", 1 << 30)  # all at once
         for number in range(200):  # more than fit a one-byte count
             site.add_topic(f"t{number}", partition_view((1,), (1,), 1))
         for version in (4, 12):

@@ -1,0 +1,119 @@
+"""Metadata of many topics: over turns of the loop, in order, and never of brokers that are not those of its beginning."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.metadata import PIECE_WORK
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.metadata_request import MetadataRequest
+from tests.unit.broker.handlers.conftest import Site, partition_view
+
+ALL = MetadataRequest(topics=None)
+TOPICS = PIECE_WORK
+
+
+def crowded(site: Site) -> None:
+    for number in range(TOPICS):
+        site.add_topic(f"topic-{number}", partition_view((1, 2, 3), (1, 2, 3), 1))
+
+
+def run(site: Site, scenario: Callable[[], Awaitable[None]]) -> None:
+    crowded(site)
+    asyncio.run(scenario())  # type: ignore[arg-type]
+
+
+async def answered(site: Site) -> int:
+    """The turns that it took."""
+    turns = 0
+    while not site.written:
+        await asyncio.sleep(0)
+        turns += 1
+        assert turns < 100
+    return turns
+
+
+def test_all_topics_are_told_over_turns(site: Site) -> None:
+    async def scenario() -> None:
+        site.send(ALL, 12)
+        assert 3 <= await answered(site) <= 6
+        assert [topic.name for topic in site.received("MetadataResponse", 12).topics] == [
+            f"topic-{number}" for number in range(TOPICS)
+        ]
+
+    run(site, scenario)
+
+
+def test_what_comes_behind_it_waits_its_turn(site: Site) -> None:
+    async def scenario() -> None:
+        site.send(ALL, 12)
+        site.send(ApiVersionsRequest(), 0)
+        assert not site.written
+        await answered(site)
+        size = int.from_bytes(site.written[:4], "big")
+        assert len(site.written) > size + 4
+        assert site.written[size + 4 + 8 :][:2] == b"\0\0"  # the ApiVersions' error code
+
+    run(site, scenario)
+
+
+def test_topics_that_go_and_come_meanwhile_harm_nobody(site: Site) -> None:
+    async def scenario() -> None:
+        site.send(ALL, 12)
+        await asyncio.sleep(0)
+        del site.image.topics_by_name[f"topic-{TOPICS - 1}"]
+        site.add_topic("new", partition_view((1,), (1,), 1))
+        await answered(site)
+        assert len(site.received("MetadataResponse", 12).topics) == TOPICS
+
+    run(site, scenario)
+
+
+@pytest.mark.parametrize("changes", [1, 50])
+def test_it_begins_anew_when_the_brokers_change_but_not_for_ever(site: Site, changes: int) -> None:
+    async def scenario() -> None:
+        site.send(ALL, 12)
+        for _ in range(changes):
+            await asyncio.sleep(0)
+            site.change_broker(1, fenced=not site.image.brokers[1].fenced)
+            if site.written:
+                break
+        await answered(site)
+        told: Any = site.received("MetadataResponse", 12)
+        ids = {broker.node_id for broker in told.brokers}
+        for topic in told.topics:
+            (partition,) = topic.partitions
+            assert (partition.leader_id if partition.leader_id >= 0 else None) == (1 if 1 in ids else None)
+
+    run(site, scenario)
+
+
+def test_who_goes_meanwhile_costs_nothing_more(site: Site) -> None:
+    async def scenario() -> None:
+        site.send(ALL, 12)
+        site.connection.connection_lost(None)
+        before = dict(site.image.topics_by_name)
+        site.image.topics_by_name.clear()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        site.image.topics_by_name.update(before)
+        site.connect()
+        site.send(ALL, 12)
+        await answered(site)
+
+    run(site, scenario)
+
+
+def test_a_mistake_of_ours_in_a_later_piece_costs_its_connection(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        site.add_topic("broken", partition_view((1,), (1,), 1))
+        site.image.topics_by_name["broken"].partitions[0] = None  # type: ignore[assignment]
+        site.send(ALL, 12)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert site.transport.closing
+        assert "our mistake" in caplog.text
+
+    run(site, scenario)
