@@ -3,7 +3,7 @@
 A turn is what the loop does between two waits for the network: it handles what was received, then timers, then what was put off by
 `call_soon`. Nobody tells a program when uvloop begins one or ends it. So the entrances of work (clients' and leaders' bytes, timers,
 the quorum's events) each call `begin` unless a turn is open, and `begin` has the turn's end called with what is put off. That is a
-flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 0.8 us (docs/benchmarks.md).
+flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 0.9 us (docs/benchmarks.md).
 
 What has no such entrance (tasks that wake each other), or comes behind the end, shows by a timer that is late: from 0.05 s on, and
 0.05 s too short at most. A turn over `LATE_S` is logged with what it was doing, as a thread saw it (`stack_watch.py`).
@@ -38,6 +38,8 @@ class LoopWatch:
         "_stalls",
         "_timer",
         "_wants_stacks",
+        "_work",
+        "at_page_turns",
         "began_s",
         "clock",
         "is_open",
@@ -52,11 +54,18 @@ class LoopWatch:
         self.began_s = 0.0
         """When the open turn began, or the last one did."""
         self.turns = RecentDurations()
+        self.at_page_turns: list[Callable[[], None]] = [self.turns.turn_page]
+        """Called every `PAGE_S`: for those that keep durations of the last minute by ``clock``."""
         self._ended_s = self._due_s = self._late_s = self._page_turns_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._work: list[Callable[[], None]] = []
         self._wants_stacks = stacks
         self._stacks: StackWatch | None = None
         self._stalls = Seldom(logger)
+
+    @property
+    def is_on(self) -> bool:
+        return self._timer is not None
 
     @property
     def longest_s(self) -> float:
@@ -87,7 +96,23 @@ class LoopWatch:
         self.began_s = self.clock()
         self._call_soon(self._end)
 
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Runs ``work`` when the open turn ends, as a part of it: one call that is put off serves all. Only while `is_on`."""
+        if not self.is_open:
+            self.begin()
+        self._work.append(work)
+
     def _end(self) -> None:
+        work, self._work = self._work, []
+        try:
+            for each in work:
+                each()
+        finally:
+            self._close()
+            if self._work:  # that the work itself put off
+                self.begin()
+
+    def _close(self) -> None:
         self._ended_s = now_s = self.clock()
         held_s = now_s - self.began_s
         if self._timer is None:
@@ -116,7 +141,8 @@ class LoopWatch:
             if late_s > LATE_S:
                 self._tell(late_s)
         if now_s >= self._page_turns_s:
-            self.turns.turn_page()
+            for turn_page in self.at_page_turns:
+                turn_page()
             self._page_turns_s = now_s + PAGE_S
         self._wait()
 

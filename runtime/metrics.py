@@ -16,7 +16,16 @@ SERIES_MAX = 1_000
 
 S = TypeVar("S")
 Labels = tuple[str, ...]
-Reading = float | Mapping[Labels, float] | None
+
+
+class Spread(NamedTuple):
+    """One reading of a summary: how many there were, and percentiles by what the label ``quantile`` calls them."""
+
+    number: float
+    percentiles: Mapping[str, float]
+
+
+Reading = float | Mapping[Labels, float | Spread] | None
 """A number, or one for each combination of label values; None when there is nothing to tell at the moment."""
 Look = Callable[[], Generator[None, None, S]]
 
@@ -28,10 +37,12 @@ class Kind(StrEnum):
 
     GAUGE = "gauge"
     COUNTER = "counter"
+    SUMMARY = "summary"
 
 
 class Metric(msgspec.Struct, Generic[S], frozen=True):
-    """A declaration: ``read`` takes the reading from the group's look. Names of counters end in ``_total``."""
+    """A declaration: ``read`` takes the reading from the group's look. Names of counters end in ``_total``; the last label of a summary
+    is ``quantile``."""
 
     name: str
     kind: Kind
@@ -41,13 +52,14 @@ class Metric(msgspec.Struct, Generic[S], frozen=True):
 
 
 class Family(NamedTuple):
-    """A metric as it was read: each sample is the values of its labels, and the number."""
+    """A metric as it was read: each sample is the values of its labels, and the number. ``counts``: a summary's, by its other labels."""
 
     name: str
     kind: Kind
     help: str
     labels: Labels
     samples: list[tuple[Labels, float]]
+    counts: Sequence[tuple[Labels, float]] = ()
 
 
 def gauge(name: str, help: str, read: Callable[[S], Reading], *labels: str) -> Metric[S]:
@@ -58,6 +70,11 @@ def gauge(name: str, help: str, read: Callable[[S], Reading], *labels: str) -> M
 def counter(name: str, help: str, read: Callable[[S], Reading], *labels: str) -> Metric[S]:
     """What has been counted since the process began."""
     return Metric(name, Kind.COUNTER, help, read, labels)
+
+
+def summary(name: str, help: str, read: Callable[[S], Mapping[Labels, float | Spread]], *labels: str) -> Metric[S]:
+    """How the values of something spread lately, and how many there have been since the process began."""
+    return Metric(name, Kind.SUMMARY, help, read, (*labels, "quantile"))
 
 
 def at_once(look: Callable[[], S]) -> Look[S]:
@@ -112,8 +129,8 @@ class Registry:
         except Exception:  # noqa: BLE001 - as above
             self._failed(metric.name)
             reading = None
-        samples = _samples(reading)
-        family = Family(metric.name, metric.kind, metric.help, metric.labels, samples[:SERIES_MAX])
+        samples, counts = _samples(reading), _counts(reading)
+        family = Family(metric.name, metric.kind, metric.help, metric.labels, samples[:SERIES_MAX], counts[:SERIES_MAX])
         return family, len(samples) - len(family.samples)
 
     def _failed(self, what: str) -> None:
@@ -130,7 +147,21 @@ _FAILED = object()
 def _samples(reading: Reading) -> list[tuple[Labels, float]]:
     if reading is None:
         return []
-    return list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
+    if not isinstance(reading, Mapping):
+        return [((), reading)]
+    samples: list[tuple[Labels, float]] = []
+    for labels, value in reading.items():
+        if isinstance(value, Spread):
+            samples += [((*labels, quantile), each) for quantile, each in value.percentiles.items()]
+        else:
+            samples.append((labels, value))
+    return samples
+
+
+def _counts(reading: Reading) -> list[tuple[Labels, float]]:
+    if not isinstance(reading, Mapping):
+        return []
+    return [(labels, value.number) for labels, value in reading.items() if isinstance(value, Spread)]
 
 
 def gather_now(registry: Registry) -> list[Family]:

@@ -82,7 +82,7 @@ AREAS: tuple[Area, ...] = tuple(
         ("Broker", "brokers", STATE_METRICS + quorum_metrics.BROKER_METRICS),
         ("Log", "brokers", log.METRICS),
         ("Replication and traffic", "brokers", replication.METRICS),
-        ("Network", "brokers", network.METRICS),
+        ("Network", "brokers", network.METRICS + network.TIME_METRICS),
         ("The metrics themselves", "every node with a listener", scrape.METRICS + REGISTRY_METRICS),
     )
 )
@@ -116,6 +116,7 @@ class NodeMetrics:
         registry.add(log.METRICS, logs)
         registry.add(replication.METRICS, partial(replication.look, broker.replicas))
         registry.add(network.METRICS, at_once(lambda: broker.network))
+        registry.add(network.TIME_METRICS, partial(network.look_at_times, broker.network))
 
     def _applied(self, node: QuorumNode, loader: MetadataLoader) -> quorum_metrics.AppliedMetadata:
         return quorum_metrics.AppliedMetadata(loader, node.high_watermark, self._host.clock.wall_ms())

@@ -1,5 +1,7 @@
 """What was read, as text for Prometheus or JSON for programs. For a thread: it may take milliseconds."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from ottla.runtime.metrics import Family, Kind
@@ -21,10 +23,20 @@ def render_text(families: list[Family]) -> bytes:
             return [converted(family) for family in families + process_families()]
 
     def converted(family: Family) -> PrometheusMetric:
+        if family.kind is Kind.SUMMARY:
+            return summary(family)
         of_kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
         metric = of_kind(family.name, family.help, labels=family.labels)
         for labels, value in family.samples:
             metric.add_metric(labels, value)
+        return metric
+
+    def summary(family: Family) -> PrometheusMetric:
+        metric = PrometheusMetric(family.name, family.help, "summary")
+        for labels, value in family.samples:
+            metric.add_sample(family.name, dict(zip(family.labels, labels, strict=True)), value)
+        for labels, value in family.counts:
+            metric.add_sample(f"{family.name}_count", dict(zip(family.labels, labels, strict=False)), value)
         return metric
 
     return generate_latest(Collected())
@@ -43,9 +55,17 @@ def render_json(families: list[Family]) -> bytes:
                     for labels, value in family.samples
                 ],
             }
-            for family in families + process_families()
+            for family in _with_counts(families + process_families())
         ]
     )
+
+
+def _with_counts(families: list[Family]) -> Iterator[Family]:
+    """A summary's counts as a metric of its own behind it."""
+    for family in families:
+        yield family
+        if family.kind is Kind.SUMMARY:
+            yield Family(f"{family.name}_count", Kind.COUNTER, family.help, family.labels[:-1], [*family.counts])
 
 
 def process_families() -> list[Family]:

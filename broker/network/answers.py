@@ -13,6 +13,7 @@ from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.reading import BOUND, Reading
 from ottla.broker.network.request import RequestContext
+from ottla.broker.network.times import AnswerTimes
 from ottla.broker.network.turn import Client, Turn
 from ottla.runtime.disk import Buffer
 
@@ -49,6 +50,7 @@ class Answers:
         "is_gathering",
         "out_bytes",
         "queue",
+        "times",
     )
 
     def __init__(
@@ -67,6 +69,7 @@ class Answers:
         self._reading = reading
         self._turn = turn
         self._counters = counters
+        self.times = AnswerTimes(turn.loop_watch.clock)
         self.queue: deque[RequestContext] = deque()
         self._out: list[Buffer] = []
         self.out_bytes = self._held_bytes = self._unsent_bytes = 0
@@ -86,13 +89,17 @@ class Answers:
 
     def deliver(self, request: RequestContext, response: list[Buffer]) -> None:
         """A request has its response, which leaves with those that waited behind it, unless it waits itself."""
-        queue = self.queue
+        queue, times = self.queue, self.times
         if self._closed:
             return
+        if times.waiting:
+            times.answered(request)
         if queue[0] is not request:
             self.hold(request.response_bytes)
             return
         queue.popleft()
+        if times.waiting:
+            times.leaves(request, response)
         if self._large:
             self.hold(-self._large.pop(request, 0))
         self._out += response
@@ -127,6 +134,8 @@ class Answers:
         queue, total = self.queue, 0
         while queue and (later := queue[0].response) is not None:
             request = queue.popleft()
+            if self.times.waiting:
+                self.times.leaves(request, later)
             total += request.response_bytes
             self._out += later
             if self._large:
@@ -157,12 +166,17 @@ class Answers:
         if self._is_write_paused:
             self._count_unsent(size)
         self._counters.bytes_out += size
+        times = self.times
+        if times.leaving:
+            times.writes()
         if len(out) == 1:
             self._transport.write(out[0])
         elif size <= _JOIN_BYTES_MAX:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+        if times.leaving and not self._is_write_paused:
+            times.sent()
 
     def pause(self) -> None:
         """The client does not take what it is sent."""
@@ -172,6 +186,8 @@ class Answers:
 
     def resume(self) -> None:
         self._is_write_paused = False
+        if self.times.leaving:
+            self.times.sent()
         self._count_unsent()
         self.adjust()
 
@@ -205,6 +221,7 @@ class Answers:
         self._budget.add(-self._held_bytes)
         self._held_bytes = 0
         self._large.clear()
+        self.times.drop()
         queue = self.queue
         while queue:
             queue.popleft().drop()

@@ -57,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_on_made",
         "_queue",
         "_reading",
+        "_received_s",
         "_request_bytes_max",
         "_routes",
         "_targets",
@@ -102,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue = answers.queue
         self.deliver = answers.deliver  # what requests call: no way round
         self.hold = answers.hold
+        self._received_s = 0.0  # when the last bytes came
         self._closed = False
         self._client_id: str | None = None
         self._learn_client(-1, b"")
@@ -125,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._loop_watch.is_open:
             self._loop_watch.begin()
+        self._received_s = self._loop_watch.began_s
         inbox = self._inbox
         inbox.end = end = inbox.end + nbytes
         is_full = end == inbox.given
@@ -216,6 +219,10 @@ class Connection(asyncio.BufferedProtocol):
         """A client is told this error."""
         self.counters.count_error(api_key, code)
 
+    def count_follower(self, request: RequestContext) -> None:
+        """A fetch is not a consumer's."""
+        self.counters.times.of_follower(self._answers.times.waiting.get(request))
+
     def fail(self, reason: str) -> None:
         """Closes with one log line. What was answered before still leaves."""
         if not self._closed:
@@ -296,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_unsupported(key, version, correlation_id, frame)
             return
         handler, tagged_request, tagged_response, tally = target
-        tally.count += 1
+        tally.count = count = tally.count + 1
         position = self._header_bytes
         if tagged_request:
             try:
@@ -306,7 +313,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.fail(f"bytes are not a request header: {error}")
                 return
         request = RequestContext(self, key, version, correlation_id, self._client_id, tagged_response)
+        if count != tally.timed_at:
+            self._call(handler, request, frame, position)
+            return
+        clock = self._loop_watch.clock
+        timed = self._answers.times.waiting[request] = tally.time(self._received_s, clock())
         self._call(handler, request, frame, position)
+        timed.left_s = clock()
 
     def _call(self, handler: Handler, request: RequestContext, frame: memoryview, position: int) -> None:
         queue, key = self._queue, request.api_key

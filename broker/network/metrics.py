@@ -1,11 +1,13 @@
 """The metrics of the client listeners (docs/metrics.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from operator import itemgetter
 
 from ottla.broker.network.server import NetworkServer
+from ottla.broker.network.times import CONSUMER, FETCH, FOLLOWER, Phases
 from ottla.broker.wire.apis import APIS
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.metrics import Labels, Metric, counter, gauge
+from ottla.runtime.metrics import Labels, Metric, Spread, counter, gauge, summary
 
 
 def _per_listener(attribute: str) -> Callable[[NetworkServer], dict[Labels, float]]:
@@ -42,6 +44,44 @@ def _errors(server: NetworkServer) -> dict[Labels, float]:
     return counts
 
 
+def _counts(server: NetworkServer) -> dict[str, float]:
+    """Requests of each name; Kafka has fetches also by who fetches."""
+    counts: dict[str, float] = {}
+    for (name, _), count in _requests(server).items():
+        counts[name] = counts.get(name, 0) + count
+    if FETCH in counts:
+        counts[FOLLOWER] = server.times.follower_fetches
+        counts[CONSUMER] = counts[FETCH] - counts[FOLLOWER]
+    return counts
+
+
+Spreads = dict[str, dict[Labels, Spread]]
+"""By phase and request."""
+
+
+def look_at_times(server: NetworkServer) -> Generator[None, None, Spreads]:
+    """A phase of a name in each slice: some 0.2 ms."""
+    found: Spreads = {phase: {} for phase in Phases._fields}
+    for name, number in _counts(server).items():
+        for phase, spreads in found.items():
+            spreads[name,] = server.times.spread(name, phase, number)
+            yield
+    return found
+
+
+def _phase(name: str, phase: str, words: str) -> Metric[Spreads]:
+    read: Callable[[Spreads], Mapping[Labels, Spread]] = itemgetter(phase)
+    return summary(f"kafka_network_requestmetrics_{name}", f"{words}, in milliseconds.", read, "request")
+
+
+TIME_METRICS: tuple[Metric[Spreads], ...] = (
+    _phase("requestqueuetimems", "queue", "From the loop's turn in which a request was read to its handler"),
+    _phase("localtimems", "local", "In its handler"),
+    _phase("remotetimems", "remote", "Parked, from its handler's end to its answer"),
+    _phase("responsequeuetimems", "response_queue", "Behind earlier requests' answers, and until the turn's writes"),
+    _phase("responsesendtimems", "send", "Until the socket, or its buffer, took the answer"),
+    _phase("totaltimems", "total", "A request, from its last byte to its answer's"),
+)
 METRICS: tuple[Metric[NetworkServer], ...] = (
     gauge(
         "kafka_network_socketserver_memorypoolused",

@@ -106,6 +106,10 @@ class RequestContext:
         for code in codes:
             self.connection.count_error(self.api_key, code)
 
+    def is_of_follower(self) -> None:
+        """For the metrics: a fetch is not a consumer's."""
+        self.connection.count_follower(self)
+
     def no_response(self) -> None:
         """Ends a request that the protocol does not answer (Produce with acks=0)."""
         if self.response is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.network.times import CONSUMER, FETCH, Phases, RequestTimes, Sampling, Timed
 from ottla.broker.wire.apis import APIS, request_header_is_flexible, response_header_is_flexible
 
 if TYPE_CHECKING:
@@ -25,12 +26,27 @@ class Route(NamedTuple):
 
 
 class Tally:
-    """How often a target was asked for: one addition a request, some 30 ns."""
+    """How often a target was asked for, and which request of it is timed: an addition and a comparison a request, some 50 ns."""
 
-    __slots__ = ("count",)
+    __slots__ = ("_sampling", "count", "timed_at")
 
     def __init__(self) -> None:
         self.count = 0
+        self.timed_at = 0
+        """The next that is timed, if ever."""
+        self._sampling: Sampling | None = None
+
+    def sample(self, phases: Phases, seed: int) -> None:
+        """From now on some are timed."""
+        self._sampling = Sampling(phases, self.count, seed)
+        self.timed_at = self._sampling.at
+
+    def time(self, received_s: float, now_s: float) -> Timed:
+        """Begins to time the request that it was the turn of."""
+        assert self._sampling is not None
+        timed = self._sampling.take(received_s, now_s)
+        self.timed_at = self._sampling.at
+        return timed
 
 
 class Target(NamedTuple):
@@ -76,6 +92,12 @@ class RouteTable:
             known = found.get(key, (low, high))
             found[key] = (min(low, known[0]), max(high, known[1]))
         return found
+
+    def time(self, times: RequestTimes) -> None:
+        """From now on requests are timed."""
+        for key, target in self.targets.items():
+            name = APIS[key >> 16].name
+            target.tally.sample(times.named(CONSUMER if name == FETCH else name), key)
 
     def requests(self) -> dict[tuple[int, int], int]:
         """How many there were of each API key and version, of which there were any."""

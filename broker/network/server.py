@@ -15,6 +15,7 @@ from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
+from ottla.broker.network.times import RequestTimes
 from ottla.broker.network.turn import Turn
 from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.seldom import Seldom
@@ -47,6 +48,8 @@ class NetworkServer:
         self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
         self._pool = ReceivePool(self.budget)
         self._turn = Turn(loop_watch=loop_watch)
+        self.times = RequestTimes()
+        self._turn.loop_watch.at_page_turns.append(self.times.turn_page)
         self._acceptors: list[tuple[Acceptor, Welcome]] = []
         self._admission = Admission()
         self._admitted: dict[Connection, str] = {}  # with their addresses
@@ -67,12 +70,14 @@ class NetworkServer:
     async def bind(self, name: str, host: str, port: int, routes: RouteTable) -> int:
         """Takes the address; clients are refused until ``start``. Returns the port (of interest when 0 was asked).
 
-        Raises OSError when the address is taken or not ours.
+        Requests are timed if the loop is watched. Raises OSError when the address is taken or not ours.
         """
         acceptors = await bind(host, port, self.limits.backlog)
-        counters = ListenerCounters(name)
+        counters = ListenerCounters(name, self.times)
         self.counters.append(counters)
         self.tables[routes] = None
+        if self._turn.loop_watch.is_on:
+            routes.time(self.times)
         welcome = partial(self._welcome, counters, routes)
         self._acceptors += ((each, welcome) for each in acceptors)
         return acceptors[0].port
@@ -110,6 +115,8 @@ class NetworkServer:
     def _welcome(
         self, counters: ListenerCounters, routes: RouteTable, client: socket.socket, address: tuple[str, int]
     ) -> None:
+        if not self._turn.loop_watch.is_open:
+            self._turn.loop_watch.begin()
         host, limits = address[0], self.limits
         counters.accepted += 1
         refusal = self._admission.refusal(host, counters.listener, limits)

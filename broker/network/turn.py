@@ -59,11 +59,12 @@ class Turn:
 
     def _plan(self) -> None:
         self._is_planned = True
-        (self._call_soon or asyncio.get_running_loop().call_soon)(self._end)
+        if self.loop_watch.is_on:
+            self.loop_watch.at_end(self._end)
+        else:
+            (self._call_soon or asyncio.get_running_loop().call_soon)(self._end)
 
     def _end(self) -> None:
-        if not self.loop_watch.is_open:
-            self.loop_watch.begin()
         self._is_planned = False
         leaving, self._answers = self._answers, []
         clients, self._again = self._again, []

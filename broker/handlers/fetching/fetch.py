@@ -58,6 +58,8 @@ class FetchHandler:
             *_,
         ) = walk_fetch(frame, position, version)
         reader = Reader(version, replica, epoch, isolation)
+        if reader.is_follower:
+            request.is_of_follower()
         full = session_epoch in (FIRST_EPOCH, FINAL_EPOCH)
         try:
             if full:

@@ -10,13 +10,16 @@ from ottla.runtime.metrics import (
     SERIES_MAX,
     Family,
     Kind,
+    Labels,
     Metric,
     Reading,
     Registry,
+    Spread,
     at_once,
     counter,
     gather_now,
     gauge,
+    summary,
 )
 
 Numbers = SimpleNamespace
@@ -37,7 +40,7 @@ def test_a_metric_is_read_when_it_is_asked_for_and_not_before() -> None:
     registry = Registry()
     registry.add([counter("a_total", "What it counts.", lambda s: s.count)], at_once(lambda: source))
     source.count = 7
-    assert read(registry, "a_total") == ("a_total", Kind.COUNTER, "What it counts.", (), [((), 7)])
+    assert read(registry, "a_total") == ("a_total", Kind.COUNTER, "What it counts.", (), [((), 7)], [])
 
 
 def test_one_look_serves_all_metrics_of_a_group() -> None:
@@ -69,6 +72,19 @@ def test_a_reading_by_labels_gives_a_sample_each() -> None:
     family = read(one({("x", "1"): 2, ("y", "1"): 3}, "topic", "partition"), "a")
     assert family.labels == ("topic", "partition")
     assert family.samples == [(("x", "1"), 2), (("y", "1"), 3)]
+
+
+def test_a_summary_gives_a_sample_for_each_percentile_and_a_count() -> None:
+    registry = Registry()
+    spreads: dict[Labels, float | Spread] = {
+        ("Fetch",): Spread(5, {"0.50": 1.5, "0.99": 7.0}),
+        ("Produce",): Spread(0, {}),
+    }
+    registry.add([summary("a", "A.", lambda _: spreads, "request")], at_once(lambda: None))
+    family = read(registry, "a")
+    assert (family.kind, family.labels) == (Kind.SUMMARY, ("request", "quantile"))
+    assert family.samples == [(("Fetch", "0.50"), 1.5), (("Fetch", "0.99"), 7.0)]
+    assert family.counts == [(("Fetch",), 5), (("Produce",), 0)]
 
 
 def test_nothing_to_tell_is_no_sample() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.metrics import http
 from ottla.broker.metrics.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer
 from ottla.broker.metrics.scrape import Scraper
-from ottla.runtime.metrics import Metric, Registry, at_once, counter, gauge
+from ottla.runtime.metrics import Labels, Metric, Registry, Spread, at_once, counter, gauge, summary
 from ottla.runtime.settings.endpoints import Endpoint
 
 
@@ -72,6 +72,38 @@ def test_a_scrape_is_answered_in_prometheus_text() -> None:
         assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
 
     serve(scenario)
+
+
+def timed() -> Registry:
+    found = Registry()
+    spreads: dict[Labels, float | Spread] = {("Fetch",): Spread(5, {"0.50": 1.5, "0.99": 7.0})}
+    found.add([summary("kafka_totaltimems", "All of it.", lambda _: spreads, "request")], at_once(lambda: None))
+    return found
+
+
+def test_a_summary_is_written_as_the_jmx_exporter_does() -> None:
+    async def scenario(server: MetricsServer, port: int) -> None:
+        _, body = await ask(port, get("/metrics"))
+        assert body.decode().startswith(
+            "# HELP kafka_totaltimems All of it.\n"
+            "# TYPE kafka_totaltimems summary\n"
+            'kafka_totaltimems{quantile="0.50",request="Fetch"} 1.5\n'
+            'kafka_totaltimems{quantile="0.99",request="Fetch"} 7.0\n'
+            'kafka_totaltimems_count{request="Fetch"} 5.0\n'
+        )
+
+    serve(scenario, timed())
+
+
+def test_programs_get_a_summarys_count_as_a_metric_of_its_own() -> None:
+    async def scenario(server: MetricsServer, port: int) -> None:
+        _, body = await ask(port, get("/metrics.json"))
+        spread, count, *_ = json.loads(body)
+        assert spread["samples"][1] == {"labels": {"request": "Fetch", "quantile": "0.99"}, "value": 7.0}
+        assert (count["name"], count["kind"]) == ("kafka_totaltimems_count", "counter")
+        assert count["samples"] == [{"labels": {"request": "Fetch"}, "value": 5}]
+
+    serve(scenario, timed())
 
 
 def test_programs_get_json() -> None:

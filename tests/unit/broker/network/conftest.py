@@ -15,6 +15,7 @@ from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.network.turn import Turn
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.headers import encode_request_header
+from ottla.runtime.loop_watch import LoopWatch
 
 ECHO = BY_NAME["Metadata"].key
 PARK = BY_NAME["Fetch"].key
@@ -95,9 +96,9 @@ def responses(data: bytes | bytearray) -> list[tuple[int, bytes]]:
 class Turns:
     """The end of the loop's turn, when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop_watch: LoopWatch | None = None) -> None:
         self.planned: list[Callable[[], None]] = []
-        self.turn = Turn(self.planned.append)
+        self.turn = Turn(self.planned.append, loop_watch)
 
     def end(self) -> bool:
         """False: nothing was left for it."""
@@ -125,7 +126,7 @@ class Peer:
         self.seen: list[bytes] = []
         self.large_bytes = 1_000_000
         self.unread = b""
-        routes = RouteTable(
+        self.routes = RouteTable(
             [
                 Route(ECHO, 0, 13, self._echo),
                 Route(PARK, 4, 18, self._park),
@@ -138,7 +139,7 @@ class Peer:
         self.lost: list[Connection] = []
         self.turns = turns or Turns()
         self.connection = Connection(
-            routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append, turn=self.turns.turn
+            self.routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append, turn=self.turns.turn
         )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
