@@ -39,6 +39,7 @@ async def _serve(config: ServerConfig) -> None:
     host = Host.real()
     server = Server(config, host, GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
     mine: list[str] = []
+    host.loop_watch.is_quiet = True
     host.loop_watch.start()
     try:
         await server.start()
@@ -47,6 +48,7 @@ async def _serve(config: ServerConfig) -> None:
         _write(pid_file, f"{os.getpid()}\n")
         await asyncio.wait([ended, asyncio.ensure_future(server.ready.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
+            host.loop_watch.is_quiet = False
             _write(ready_file, "ready\n")
         reason = await ended
         logger.info("node %d stops: %s", config.node_id, reason)

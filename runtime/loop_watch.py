@@ -43,6 +43,7 @@ class LoopWatch:
         "began_s",
         "clock",
         "is_open",
+        "is_quiet",
         "turns",
     )
 
@@ -51,6 +52,8 @@ class LoopWatch:
         self.clock = clock
         self.is_open = True
         """A turn is open, or nobody watches: no need to `begin`."""
+        self.is_quiet = False
+        """Late turns are not logged: while a node starts nobody waits for it."""
         self.began_s = 0.0
         """When the open turn began, or the last one did."""
         self.turns = RecentDurations()
@@ -154,6 +157,8 @@ class LoopWatch:
         return min(timer_s, self.began_s) if self.is_open else timer_s
 
     def _tell(self, held_s: float) -> None:
+        if self.is_quiet:
+            return
         seen = self._stacks.seen(self.clock() - held_s) if self._stacks is not None else None
         words = "A turn of the event loop took %d ms; it was in %s"
         self._stalls.warn(words, round(held_s * 1000), seen or "a call that let no other thread look")

@@ -180,18 +180,23 @@ def test_what_held_a_long_turn_is_named_with_its_line_and_its_request(caplog: py
         assert line.endswith(", for Metadata v12 of 10.0.0.9:1234 (crowd)"), line
 
 
-def test_a_turn_that_is_not_long_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("held_s", "is_quiet", "lines"), [(0.099, False, 0), (0.101, False, 1), (9.0, True, 0)])
+def test_only_long_turns_of_a_node_that_serves_are_logged(
+    caplog: pytest.LogCaptureFixture, held_s: float, is_quiet: bool, lines: int
+) -> None:
     async def program() -> None:
         clock = ManualClock()
         watch = LoopWatch(clock, stacks=False)
+        watch.is_quiet = is_quiet
         watch.start()
         watch.begin()
-        clock.now_s += LATE_S * 0.99
+        clock.now_s += held_s
         await turn()
+        assert watch.longest_s == pytest.approx(held_s)
         watch.stop()
 
     on_both_loops(program)
-    assert not caplog.records
+    assert len(caplog.records) == 2 * lines
 
 
 def test_who_does_not_watch_is_not_asked_to_begin_turns() -> None:
