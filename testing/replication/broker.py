@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Protocol
 
-from ottla.broker.context import BrokerContext
 from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce
 from ottla.broker.handlers.fetching import fetch
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
@@ -27,6 +25,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
 from ottla.runtime.timers import LoopTimers
+from ottla.testing.broker_context import broker_context
 
 TOPIC, TOPIC_ID = "flights", b"F" * 16
 PORT = 9092
@@ -111,8 +110,8 @@ class Broker:
         logs = Logs(host, lambda: self.lost_directory)
         self.manager = ReplicaManager(config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later)
         cold_reads = ColdReads()
-        context: Any = SimpleNamespace(
-            config=config,
+        broker = broker_context(
+            config,
             host=host,
             timers=timers,
             image=self.image,
@@ -120,7 +119,6 @@ class Broker:
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
         )
-        broker: BrokerContext = context
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
         routes = RouteTable([route for module in modules for route in module.routes(broker)])
         self.network = NetworkServer()

@@ -10,6 +10,7 @@ from ottla.broker.lifecycle_state import LifecycleState, Phase
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
+from tests.unit.fake_controller import FakeController
 
 
 def running() -> LifecycleState:
@@ -98,20 +99,9 @@ def test_a_lost_heartbeat_is_followed_by_another_soon() -> None:
 
 # The shell.
 
-Done = Callable[[pb.ControllerResponse | None], None]
 
-
-class FakeController:
-    def __init__(self) -> None:
-        self.asked: list[tuple[pb.ControllerRequest, Done]] = []
-
-    def call_back(self, request: pb.ControllerRequest, on_done: Done, timeout_ms: int) -> None:
-        self.asked.append((request, on_done))
-
-    def answer(self, response: pb.ControllerResponse | None) -> pb.ControllerRequest:
-        request, on_done = self.asked.pop(0)
-        on_done(response)
-        return request
+class LifeController(FakeController):
+    """Answers what a broker's life asks."""
 
     def register(self, epoch: int = 7) -> None:
         response = pb.ControllerResponse()
@@ -135,7 +125,7 @@ class FakeMetadata:
 
 class World:
     def __init__(self) -> None:
-        self.controller, self.metadata, self.timers = FakeController(), FakeMetadata(), FakeTimers()
+        self.controller, self.metadata, self.timers = LifeController(), FakeMetadata(), FakeTimers()
         self.epochs: list[int] = []
         self.fatal: list[Exception] = []
         self.lifecycle = BrokerLifecycle(

@@ -5,7 +5,6 @@ from typing import Any
 from ottla.quorum.raft.events import (
     Event,
     LogSynced,
-    ResponseReceived,
     TimerExpired,
     UpgradeRequested,
 )
@@ -19,15 +18,11 @@ from ottla.quorum.raft.instructions import (
 from ottla.quorum.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
-    FetchRequest,
     RemoveVoterRequest,
     Response,
     UpdateVoterRequest,
-    VoteRequest,
-    VoteResponse,
 )
 from ottla.quorum.raft.roles.follower import Follower
-from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
@@ -83,32 +78,16 @@ class LeadingReplica(Replica):
 
     def __init__(self, voters: VoterSet, **arguments: Any) -> None:
         super().__init__(voters, **arguments)
-        if len(voters) > 1:
-            self.tell(TimerExpired(Timer.ELECTION))
-        for _ in range(2):  # pre-votes, votes
-            for send in [each for each in self.sent if isinstance(each.request, VoteRequest)]:
-                response = VoteResponse(granted=True, epoch=send.request.epoch)
-                self.tell(ResponseReceived(send.peer, send.request, response))
-        assert isinstance(self.core.state.role, Leader)
-        for voter in voters.others(1):
-            self.fetches(key(voter.key.id))
+        others = [voter.key.id for voter in voters.others(1)]
+        self.elect(*others)
+        for node in others:
+            self.fetches(key(node))
 
-    def fetches(self, sender: ReplicaKey, *, offset: int | None = None, can_vote: bool = True) -> Response | None:
-        state = self.core.state
-        place = state.log.end if offset is None else offset
-        return self.response_to(
-            FetchRequest(
-                cluster_id=CLUSTER,
-                epoch=state.epoch,
-                sender=sender,
-                offset=place,
-                last_epoch=state.epoch if place else 0,
-                high_watermark=state.high_watermark,
-                max_wait_ms=500,
-                max_bytes=1000,
-                can_vote=can_vote,
-            )
-        )
+    def fetches(self, sender: ReplicaKey, **fields: Any) -> Response | None:
+        """See `fetch`; what this leader committed is known to it."""
+        token = object()
+        self.fetch(sender.id, sender=sender, token=token, high_watermark=self.state.high_watermark, **fields)
+        return self.answers.get(token)
 
     def adds(self, voter: ReplicaKey) -> Response | None:
         return self.response_to(AddVoterRequest(voter=voter, endpoint=endpoint(voter.id), **ADMINISTRATOR))
@@ -122,7 +101,7 @@ class LeadingReplica(Replica):
         return self.answers.get(token)
 
     def moves(self, sender: ReplicaKey, to: Endpoint, epoch: int | None = None) -> Response | None:
-        at = self.core.state.epoch if epoch is None else epoch
+        at = self.state.epoch if epoch is None else epoch
         return self.response_to(UpdateVoterRequest(endpoint=to, cluster_id=CLUSTER, epoch=at, sender=sender))
 
 

@@ -116,7 +116,13 @@ class OneCore:
         return self
 
     def fetch(
-        self, node: int, *, offset: int | None = None, sender: ReplicaKey | None = None, **fields: Any
+        self,
+        node: int,
+        *,
+        offset: int | None = None,
+        sender: ReplicaKey | None = None,
+        token: object = None,
+        **fields: Any,
     ) -> list[Instruction]:
         """A fetch of ``node`` arrives, by default from the end of this core's log: it has everything."""
         end = self.state.log.end if offset is None else offset
@@ -129,8 +135,9 @@ class OneCore:
             high_watermark=fields.get("high_watermark", -1),
             max_wait_ms=fields.get("max_wait_ms", 500),
             max_bytes=1 << 20,
+            can_vote=fields.get("can_vote", True),
         )
-        return self.ask(request, f"fetch of {node}")
+        return self.ask(request, token or f"fetch of {node}")
 
     def found(self, kind: type[T]) -> list[T]:
         """Of the last event."""

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionLimits
@@ -20,14 +19,16 @@ from ottla.broker.replication.traffic import Traffic
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder, message_class
 from ottla.broker.wire.headers import encode_request_header, read_response_header
-from ottla.proto import controller_pb2
 from ottla.quorum.listener import QuorumDescription
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import BrokerView, EndpointView, PartitionView, TopicView
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
+from ottla.testing.broker_context import broker_context
+from tests.unit.broker.fake_timers import FakeTimers
 from tests.unit.broker.network.conftest import FakeTransport, Turns
+from tests.unit.fake_controller import FakeController
 
 RNG = Random(5)
 DIRECTORY = random_id(RNG)
@@ -50,30 +51,6 @@ def broker_view(broker_id: int, *, rack: str | None = None, listeners: tuple[str
 
 def partition_view(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int) -> PartitionView:
     return PartitionView(replicas, isr, leader, leader_epoch=7, partition_epoch=0)
-
-
-Told = controller_pb2.ControllerResponse
-
-
-class FakeController:
-    """Keeps what it is asked; the test answers."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[controller_pb2.ControllerRequest, Callable[[Told | None], None], int]] = []
-
-    def call_back(
-        self, request: controller_pb2.ControllerRequest, on_done: Callable[[Told | None], None], timeout_ms: int
-    ) -> None:
-        self.asked.append((request, on_done, timeout_ms))
-
-    @property
-    def request(self) -> controller_pb2.ControllerRequest:
-        assert len(self.asked) == 1
-        return self.asked[0][0]
-
-    def answer(self, response: Told | None) -> None:
-        _, on_done, _ = self.asked.pop(0)
-        on_done(response)
 
 
 class FakeQuorumView:
@@ -119,26 +96,21 @@ class Site:
             "controller.listener.names": "CONTROLLER",
         }
         self.config = ServerConfig(texts | {name.replace("_", "."): text for name, text in settings.items()})
-        self.broker = BrokerContext(
-            config=self.config,
-            host=cast(Any, SimpleNamespace(clock=SystemClock())),
-            timers=cast(Any, SimpleNamespace(now_ms=None, call_later_ms=None)),
+        self.timers = FakeTimers()
+        self.replicas = FakeReplicas()
+        self.broker = broker_context(
+            self.config,
+            host=SimpleNamespace(clock=SystemClock()),
+            timers=self.timers,
             image=self.image,
-            controller=cast(Any, self.controller),
-            quorum=cast(Any, SimpleNamespace(kraft_version=0)),
+            controller=self.controller,
+            quorum=SimpleNamespace(kraft_version=0),
             # The data path has its own tests.
-            replicas=cast(Any, FakeReplicas()),
-            cold_reads=cast(Any, None),
-            time_searches=cast(Any, None),
-            internal_topics=cast(Any, None),
+            replicas=self.replicas,
             producer_ids=ProducerIds(cast(Any, self.controller), 1, lambda: 55),
-            quorum_view=cast(Any, self.quorum_view),
-            logs=cast(Any, None),
-            moves=cast(Any, SimpleNamespace(under_way={})),
-            node_id=1,
-            cluster_id="the-cluster",
+            quorum_view=self.quorum_view,
+            moves=SimpleNamespace(under_way={}),
         )
-        self.replicas = cast(FakeReplicas, self.broker.replicas)
         self.routes = client_routes(self.broker)
         self.connect()
 

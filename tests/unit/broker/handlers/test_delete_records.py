@@ -1,13 +1,11 @@
 """DeleteRecords: what is refused, and when the client is told that the records are gone."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
-from ottla.broker.handlers.routes import client_routes
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.partition import Partition
@@ -40,10 +38,6 @@ class Bench:
     def __init__(self, topic: str = "flights") -> None:
         self.loop = asyncio.new_event_loop()
         self.site = Site()
-        self.timers: list[tuple[int, Callable[[], None]]] = []
-        self.site.broker.timers = cast(Any, SimpleNamespace(call_later_ms=self._call_later, now_ms=None))
-        self.site.routes = client_routes(self.site.broker)
-        self.site.connect()
         events = PartitionServices(1, WakeQueue(self.loop), Durability(SyncLater()), lambda: 0, lambda *_: None)
         disk = SimulatedDisk(Platter.seeded(1))
         disk.make_directories("/data")
@@ -57,10 +51,6 @@ class Bench:
         self.site.broker.replicas.partitions[topic, 0] = self.partition
         cast(Any, self.site.broker.replicas).missing_error = lambda *_: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self.lead()
-
-    def _call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
-        self.timers.append((delay_ms, callback))
-        return SimpleNamespace(cancel=lambda: None)
 
     def lead(self) -> None:
         self.partition.lead(
@@ -163,15 +153,15 @@ def test_whoever_waits_is_told_that_the_leader_changed(bench: Bench) -> None:
 def test_replicas_that_do_not_follow_are_waited_for_no_longer_than_asked(bench: Bench) -> None:
     bench.follower_begins_at(2)
     bench.send(5)
-    ((delay_ms, expire),) = bench.timers
-    assert delay_ms == 1_500
-    expire()
+    bench.site.timers.advance(1_499)
+    assert not bench.site.written
+    bench.site.timers.advance(1)
     assert bench.answer() == (ErrorCode.REQUEST_TIMED_OUT, 2)
 
 
 def test_waiters_that_gave_up_are_forgotten(bench: Bench) -> None:
     bench.send(5)
-    bench.timers.pop()[1]()
+    bench.site.timers.advance(1_500)
     bench.answer()
     bench.send(6)
     assert [offset for offset, _, _ in bench.partition.delete_waiters] == [6]

@@ -1,6 +1,5 @@
 """A controller registers in each of its lives, and does not run on metadata it cannot read."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 from ottla.proto import controller_pb2 as rpc
@@ -11,26 +10,13 @@ from ottla.quorum.metadata.families.nodes import CONTROLLERS
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
+from tests.unit.fake_controller import FakeController
 
 INCARNATION = bytes(range(16))
 
 
-class FakeChannel:
-    def __init__(self) -> None:
-        self.closed = False
-        self.asked: list[tuple[rpc.ControllerRequest, Callable[[rpc.ControllerResponse | None], None]]] = []
-
-    def call_back(
-        self,
-        request: rpc.ControllerRequest,
-        on_done: Callable[[rpc.ControllerResponse | None], None],
-        timeout_ms: int,
-    ) -> None:
-        self.asked.append((request, on_done))
-
-    def answer(self, response: rpc.ControllerResponse | None) -> None:
-        _, on_done = self.asked.pop()
-        on_done(response)
+class FakeChannel(FakeController):
+    closed = False
 
 
 def registered(channel: FakeChannel) -> list[KafkaError]:

@@ -1,6 +1,5 @@
 """ISR changes on their way to the controller: batched, one request at a time, until they are answered."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
+from tests.unit.fake_controller import FakeController
 
 TOPIC_ID = b"T" * 16
 BROKERS = {1: BrokerStanding(10, False, False), 2: BrokerStanding(20, False, False)}
@@ -52,13 +52,12 @@ class FakePartition:
 class World:
     def __init__(self) -> None:
         self.timers = FakeTimers()
-        self.asked: list[tuple[pb.AlterPartitionRequest, Callable[[pb.ControllerResponse | None], None]]] = []
-        self.queue = AlterPartitionQueue(self, 1, lambda: 10, self.timers)
+        self.controller = FakeController()
+        self.queue = AlterPartitionQueue(self.controller, 1, lambda: 10, self.timers)
 
-    def call_back(
-        self, request: pb.ControllerRequest, on_done: Callable[[pb.ControllerResponse | None], None], timeout_ms: int
-    ) -> None:
-        self.asked.append((request.alter_partition, on_done))
+    @property
+    def asked(self) -> list[pb.AlterPartitionRequest]:
+        return [each.request.alter_partition for each in self.controller.asked]
 
     def submit(self, index: int = 0) -> FakePartition:
         fake = FakePartition(index)
@@ -68,7 +67,7 @@ class World:
         return fake
 
     def answer(self, error: int = 0, *, top_level: int = 0) -> None:
-        request, on_done = self.asked.pop(0)
+        request = self.asked[0]
         response = pb.ControllerResponse(error_code=top_level)
         for topic in request.topics:
             told = response.alter_partition.topics.add(topic_id=topic.topic_id)
@@ -81,7 +80,7 @@ class World:
                     partition_epoch=asked.partition_epoch + 1,
                     isr=[member.broker_id for member in asked.new_isr],
                 )
-        on_done(response)
+        self.controller.answer(response)
 
 
 @pytest.fixture
@@ -102,8 +101,8 @@ def test_proposals_that_come_together_leave_together(world: World) -> None:
     world.submit(1)
     assert not world.asked
     world.timers.advance(1)
-    assert [members(request) for request, _ in world.asked] == [[(0, [(1, 10), (2, 20)]), (1, [(1, 10), (2, 20)])]]
-    assert world.asked[0][0].broker_epoch == 10
+    assert [members(request) for request in world.asked] == [[(0, [(1, 10), (2, 20)]), (1, [(1, 10), (2, 20)])]]
+    assert world.asked[0].broker_epoch == 10
 
 
 def test_one_request_is_in_flight_at_a_time(world: World) -> None:
@@ -114,7 +113,7 @@ def test_one_request_is_in_flight_at_a_time(world: World) -> None:
     assert len(world.asked) == 1
     world.answer()
     world.timers.advance(1)
-    assert [members(request)[0][0] for request, _ in world.asked] == [1]
+    assert [members(request)[0][0] for request in world.asked] == [1]
 
 
 def test_a_granted_isr_is_told_to_the_partition(world: World) -> None:
@@ -140,7 +139,7 @@ def test_a_refused_request_is_sent_again(world: World, top_level: ErrorCode) -> 
 def test_a_request_without_answer_is_sent_again(world: World) -> None:
     world.submit()
     world.timers.advance(1)
-    world.asked.pop()[1](None)
+    world.controller.answer(None)
     world.timers.advance(50)
     assert len(world.asked) == 1
 
@@ -152,7 +151,7 @@ def test_a_partition_with_a_passing_or_unknown_error_is_sent_again(world: World,
     world.timers.advance(1)
     world.answer(error)
     world.timers.advance(50)
-    assert [len(members(request)) for request, _ in world.asked] == [2]
+    assert [len(members(request)) for request in world.asked] == [2]
 
 
 def test_a_partition_that_must_wait_for_metadata_is_not_sent_again(world: World) -> None:

@@ -1,7 +1,5 @@
 """Directory assignments on their way to the controller: batched, one request at a time, until they are answered."""
 
-from collections.abc import Callable
-
 import pytest
 
 from ottla.broker.replication.reports import assignments
@@ -9,26 +7,26 @@ from ottla.broker.replication.reports.assignments import RETRY_MS, AssignmentQue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
+from tests.unit.fake_controller import FakeController
 
 TOPIC, OTHER = b"T" * 16, b"O" * 16
 FIRST, SECOND = b"1" * 16, b"2" * 16
-Done = Callable[[pb.ControllerResponse | None], None]
 
 
 class World:
     def __init__(self) -> None:
         self.timers = FakeTimers()
-        self.asked: list[tuple[pb.AssignReplicasToDirectoriesRequest, Done]] = []
-        self.queue = AssignmentQueue(self, 1, lambda: 77, self.timers)
+        self.controller = FakeController()
+        self.queue = AssignmentQueue(self.controller, 1, lambda: 77, self.timers)
 
-    def call_back(self, request: pb.ControllerRequest, on_done: Done, timeout_ms: int) -> None:
-        body = request.assign_replicas_to_directories
-        assert (body.broker_id, body.broker_epoch) == (1, 77)
-        self.asked.append((body, on_done))
+    @property
+    def asked(self) -> list[pb.AssignReplicasToDirectoriesRequest]:
+        return [each.request.assign_replicas_to_directories for each in self.controller.asked]
 
     def sent(self) -> dict[tuple[bytes, int], bytes]:
         """The one request's assignments."""
-        ((body, _),) = self.asked
+        (body,) = self.asked
+        assert (body.broker_id, body.broker_epoch) == (1, 77)
         return {
             (topic.topic_id, index): directory.id
             for directory in body.directories
@@ -38,9 +36,9 @@ class World:
 
     def answer(self, error: int | None = 0, each: int = 0) -> None:
         """None: no answer came."""
-        body, on_done = self.asked.pop()
+        body = self.asked[0]
         if error is None:
-            on_done(None)
+            self.controller.answer(None)
             return
         response = pb.ControllerResponse(error_code=error)
         for directory in body.directories:
@@ -49,7 +47,7 @@ class World:
                 answered = told.topics.add(topic_id=topic.topic_id)
                 for index in topic.partitions:
                     answered.partitions.add(partition_index=index, error_code=each)
-        on_done(response)
+        self.controller.answer(response)
 
 
 @pytest.fixture

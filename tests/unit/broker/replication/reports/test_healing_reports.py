@@ -1,6 +1,5 @@
 """Damage on its way to the controller: all of it in one report, again until it is healed, told to people once."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -12,6 +11,7 @@ from ottla.log.errors import DamagedLogError
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
+from tests.unit.fake_controller import FakeController
 
 TOPIC_ID = b"T" * 16
 
@@ -43,15 +43,15 @@ class FakePartition:
 class World:
     def __init__(self) -> None:
         self.timers = FakeTimers()
-        self.reports: list[pb.ReportDamageRequest] = []
-        self.answer: Callable[[pb.ControllerResponse | None], None] = lambda _: None
-        self.healing = Healing(self, 1, lambda: 10, self.timers)
+        self.controller = FakeController()
+        self.healing = Healing(self.controller, 1, lambda: 10, self.timers)
 
-    def call_back(
-        self, request: pb.ControllerRequest, on_done: Callable[[pb.ControllerResponse | None], None], timeout_ms: int
-    ) -> None:
-        self.reports.append(request.report_damage)
-        self.answer = on_done
+    @property
+    def reports(self) -> list[pb.ReportDamageRequest]:
+        return [request.report_damage for request in self.controller.requests]
+
+    def answer(self, response: pb.ControllerResponse | None) -> None:
+        self.controller.answer(response)
 
     def found(self, partition: FakePartition, offset: int = 7) -> None:
         self.healing.found(cast(Partition, partition), DamagedLogError("0.log", 700, offset, "a bit"))
