@@ -3,8 +3,17 @@
 from collections.abc import Callable
 from random import Random
 
-from ottla.runtime.simulation.faults import Fault
-from ottla.testing.simulation.roles import CONTROLLER, follower_of, leader_of, other_follower_of, third_of
+from ottla.runtime.simulation.faults import KINDS, Fault
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.roles import (
+    CONTROLLER,
+    follower_of,
+    former_leader_of,
+    leader_of,
+    other_follower_of,
+    third_of,
+)
 
 SPLIT = "split"
 CLIENTS = "harness"
@@ -13,6 +22,21 @@ SESSION_MS = 1600  # after it a leader that is cut off is replaced: `cluster.SET
 
 Chain = Callable[[Random, int, str, int], list[Fault]]
 """From a generator, when it begins, and the partition that it is about."""
+
+
+def split(loop: SimulationLoop, name: str) -> Callable[[], None]:
+    """A node is cut off from the other nodes while clients still reach it: it goes on as the leader it was."""
+    others = [each for each in loop.nodes if each.startswith("node-") and each != name]
+    ends = [KINDS["cut"](loop, *way) for other in others for way in ((name, other), (other, name))]
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
+
+
+KINDS_OF_CHAINS = {SPLIT: FaultKind(split)}
 
 
 def _both_ways(time_ms: int, one: str, other: str, duration_ms: int) -> list[Fault]:
@@ -42,6 +66,21 @@ def _loses_power(rng: Random, begin_ms: int, topic: str, index: int) -> list[Fau
         Fault(begin_ms + 1100, "isolate", (CLIENTS,), away_ms - 100),
         Fault(back_ms + 50, "slow-disk", (who, 300), 1200),
         *(Fault(back_ms + after_ms, "crash", (who,), 150) for after_ms in (700, 850, 1000, 1150)),
+    ]
+
+
+def cut_below_a_sync(rng: Random, begin_ms: int, topic: str, index: int) -> list[Fault]:
+    """A leader is cut off and syncs what nobody takes. While clients find nobody it comes back and cuts it off; then it is written
+    to again, beyond what it had synced, and loses its power before its slow disk has synced any of that."""
+    away_ms = SESSION_MS + rng.randrange(300, 1700)  # if it was the controller too, another one comes first
+    back_ms = begin_ms + 400 + away_ms
+    former = former_leader_of(topic, index)
+    seen_ms = back_ms + 700
+    return [
+        Fault(begin_ms + 400, SPLIT, (leader_of(topic, index),), away_ms),
+        Fault(begin_ms + 1100, "isolate", (CLIENTS,), seen_ms - begin_ms - 1100),
+        Fault(back_ms + 50, "slow-disk", (former, 1000), 2000),
+        *(Fault(seen_ms + rng.randrange(550, 850) + again_ms, "crash", (former,), 150) for again_ms in (0, 300)),
     ]
 
 

@@ -51,7 +51,7 @@ class Dimension:
         return ()
 
     def kinds(self) -> Mapping[str, FaultKind]:
-        """Kinds of faults of its own, by names that no other dimension has."""
+        """Kinds of faults of its own, by names that no other dimension has for another."""
         return {}
 
     async def prepare(self) -> None:

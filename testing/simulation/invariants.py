@@ -27,6 +27,7 @@ from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.compaction import CommittedRecords, Seen, records
+from ottla.testing.simulation.soundness import is_sound
 
 READ_BYTES = 4 << 20
 UNSEEN = "nothing fails unseen"
@@ -87,6 +88,7 @@ class Invariants:
         self.forgiving: list[
             Callable[[str, BaseException], bool]
         ] = []  # of errors in the program's log: message, error
+        self.bits_flip = False  # a log may be damaged, and is healed
         self._judged = 0  # metadata below was looked at
         self._quorum_leaders: dict[int, int] = {}
         self._votes: dict[int, ElectionState] = {}
@@ -248,6 +250,11 @@ class Invariants:
         with suppress(DamagedLogError):  # looked at again at rest, when it is healed
             self._check_compacted(node, partition, key)
 
+    def former_leader(self, topic_id: bytes, index: int, leader: int) -> int:
+        """The last one to lead the partition before ``leader`` does; -1: nobody else has led it yet."""
+        led = {epoch: node for (*key, epoch), node in self._leaders.items() if key == [topic_id, index]}
+        return next((led[epoch] for epoch in sorted(led, reverse=True) if led[epoch] != leader), -1)
+
     def committed_end(self, topic_id: bytes, index: int) -> int:
         """The offset after the last record that any leader committed."""
         committed = self._committed.get((topic_id, index))
@@ -373,6 +380,11 @@ class Invariants:
         if view is not None and offset >= self.committed_end(view.id, index):
             # Only one broker has it for sure. It may die now.
             self.violated("only committed records are acknowledged", f"{topic}-{index}: offset {offset}")
+
+    def log_opened(self, node: int, log: Log) -> None:
+        """What a power cut tore goes at the start: else somebody is given it, or finds it when nobody else has what it was."""
+        if not self.bits_flip and not is_sound(log):
+            self.violated("logs are whole when they are opened", f"{log.partition} on {node}")
 
     # --- what the logs do, so that a run can tell that it had anything to check
 

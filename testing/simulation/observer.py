@@ -18,6 +18,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.snapshots.files import SnapshotFiles
+from ottla.runtime.disk import Disk
 from ottla.testing.simulation.invariants import Invariants
 
 After = Callable[..., None]
@@ -62,6 +63,16 @@ def observed(invariants: Invariants) -> Iterator[None]:
             tell_all(loader, delta)
 
         stack.enter_context(patch.object(MetadataLoader, "_tell_all", published))
+        open_log = Log.open
+
+        def opened(disk: Disk, directory: str, *args: Any, **kwargs: Any) -> Log:
+            log = open_log(disk, directory, *args, **kwargs)
+            if METADATA_DIRECTORY not in directory:
+                with sound():
+                    invariants.log_opened(node(), log)
+            return log
+
+        stack.enter_context(patch.object(Log, "open", opened))
         yield
 
 

@@ -4,7 +4,7 @@ from ottla.testing.simulation.invariants import Invariants
 
 CONTROLLER = "controller"
 ALWAYS_THERE = "flights"
-LEADER, FOLLOWER, OTHER, THIRD = "leader", "follower", "other", "third"
+LEADER, FOLLOWER, OTHER, THIRD, FORMER = "leader", "follower", "other", "third", "former"
 
 
 def leader_of(topic: str, index: int) -> str:
@@ -27,12 +27,17 @@ def third_of(topic: str, index: int) -> str:
     return f"{THIRD}:{topic}:{index}"
 
 
+def former_leader_of(topic: str, index: int) -> str:
+    """Who led it before."""
+    return f"{FORMER}:{topic}:{index}"
+
+
 def resolve(name: str, invariants: Invariants) -> str:
     """The node's name; "" when nobody has that office. Any other text is itself. `flights` stands for a topic that the run lacks."""
     if name == CONTROLLER:
         return f"node-{invariants.quorum_leader}" if invariants.quorum_leader >= 0 else ""
     office, _, place = name.partition(":")
-    if office not in (LEADER, FOLLOWER, OTHER, THIRD) or not place:
+    if office not in (LEADER, FOLLOWER, OTHER, THIRD, FORMER) or not place:
         return name
     topic, _, index = place.partition(":")
     topics = invariants.metadata.topics_by_name
@@ -42,5 +47,12 @@ def resolve(name: str, invariants: Invariants) -> str:
         return ""
     followers = [each for each in partition.replicas if each != partition.leader]
     thirds = [each for each in followers if each != invariants.quorum_leader]
-    holders = {LEADER: [partition.leader], FOLLOWER: followers[:1], OTHER: followers[1:2], THIRD: thirds[:1]}[office]
+    former = invariants.former_leader(view.id, int(index), partition.leader) if view is not None else -1
+    holders = {
+        LEADER: [partition.leader],
+        FOLLOWER: followers[:1],
+        OTHER: followers[1:2],
+        THIRD: thirds[:1],
+        FORMER: [former] if former >= 0 else [],
+    }[office]
     return f"node-{holders[0]}" if holders else ""

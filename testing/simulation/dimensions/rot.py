@@ -34,6 +34,9 @@ class Rot(Dimension):
     def kinds(self) -> Mapping[str, FaultKind]:
         return {ROT: FaultKind(rot, stops=True, loses=True)}
 
+    async def prepare(self) -> None:
+        self.run.invariants.bits_flip = True
+
     def missing(self) -> str:
         for number, server in self.run.servers.items():
             for (topic, index), log in server.storage.manager.logs.items():

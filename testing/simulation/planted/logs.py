@@ -28,6 +28,7 @@ ARRIVALS_LEADER = 3
 USERS = "users get answers a correct cluster gives"
 EQUAL = "replicas are equal up to the high watermark"
 HEALS = "when faults end, the cluster heals"
+OPENED = "logs are whole when they are opened"
 COMMITTED = "only committed records are acknowledged"
 
 
@@ -121,7 +122,7 @@ LOGS = (
         ((recovery, "sound_prefix", _sound_without_crc),),
         9,
         tuple(Fault(500 + 900 * number, "crash", (f"node-{1 + number % 3}",), 100) for number in range(6)),
-        ("logs are whole at rest", "BrokenPromise", USERS),
+        (OPENED, "logs are whole at rest", "BrokenPromise", USERS),
         ("pipelines",),
     ),
     PlantedBug(
@@ -138,7 +139,7 @@ LOGS = (
             Fault(3050, "slow-disk", (f"node-{ARRIVALS_LEADER}", 300), 1800),
             Fault(4075, "crash", (f"node-{ARRIVALS_LEADER}",), 200),
         ),
-        ("logs are whole at rest", "nothing fails unseen", HEALS),
+        (OPENED,),
         ("pipelines",),
     ),
     PlantedBug(
