@@ -5,6 +5,15 @@ class CommandError(Exception):
     """Something a command cannot do; the message is one line that says what to do next."""
 
 
+def refuse(code: int, what: str, message: str | None = None) -> None:
+    """Raises CommandError when ``code``, as a broker answered, is an error."""
+    if code:
+        from ottla.runtime.errors import ErrorCode
+
+        detail = f": {message}" if message else ""
+        raise CommandError(f"{what}: {ErrorCode(code).name}{detail}")
+
+
 def expected() -> tuple[type[Exception], ...]:
     """What any command may meet: the person can do something about it."""
     from ottla.log.directories.checkpoints import CheckpointError
@@ -13,6 +22,13 @@ def expected() -> tuple[type[Exception], ...]:
     from ottla.runtime.settings.definitions import SettingError
 
     return (CommandError, SettingError, CheckpointError, LogDirectoryError, KafkaError, OSError)
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether it is one of these; what needs no import is looked at first."""
+    if isinstance(error, CommandError | OSError):
+        return True
+    return isinstance(error, expected())
 
 
 def lines_of(error: BaseException) -> list[str]:

@@ -2,14 +2,7 @@
 
 import click
 
-from ottla import __version__
-from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
-from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
-from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
-from ottla.cli.client import CLIENT_ID, Client
-from ottla.cli.output import Row, bootstrap_option, output_option, show
-from ottla.cli.topics import refuse
+from ottla.cli.output import bootstrap_option, output_option, show
 
 METADATA_VERSION = "metadata.version"
 # KIP-1022: what `--release-version` stands for. Levels of metadata.version by Kafka's release.
@@ -36,21 +29,9 @@ def features() -> None:
 @output_option
 def describe(bootstrap: str, output: str) -> None:
     """Show each feature: the levels that the asked broker reads, and the one that the cluster uses."""
-    with Client(bootstrap) as client:
-        request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__)
-        answer = client.call(request, ApiVersionsResponse)
-    refuse(answer.error_code, "describe")
-    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
-    rows: list[Row] = [
-        {
-            "feature": each.name,
-            "supported from": each.min_version,
-            "supported to": each.max_version,
-            "finalized": finalized.get(each.name, 0),
-            "as of offset": answer.finalized_features_epoch,
-        }
-        for each in sorted(answer.supported_features, key=lambda each: each.name)
-    ]
+    from ottla.cli.feature_requests import feature_rows
+
+    rows = feature_rows(bootstrap)
     show(rows, ["feature", "supported from", "supported to", "finalized", "as of offset"], output)
 
 
@@ -98,16 +79,9 @@ def _levels(features: tuple[str, ...], release: str | None) -> dict[str, int]:
 
 
 def _update(bootstrap: str, levels: dict[str, int], kind: int, dry_run: bool) -> None:
-    updates = [
-        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in levels.items()
-    ]
-    with Client(bootstrap) as client:
-        request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=updates, validate_only=dry_run)
-        answer = client.call(request, UpdateFeaturesResponse)
-    names = ", ".join(levels)
-    refuse(answer.error_code, names, answer.error_message)
-    for each in answer.results:
-        refuse(each.error_code, each.feature, each.error_message)
+    from ottla.cli.feature_requests import update_features
+
+    update_features(bootstrap, levels, kind, dry_run=dry_run)
     for name, level in levels.items():
         done = "could be" if dry_run else "is"
         click.echo(f"{name} {done} at level {level}" if level else f"{name} {done} disabled")

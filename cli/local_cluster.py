@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.cli.failures import CommandError
+from ottla.cli.formatting import format_directories, new_cluster_id
 from ottla.cli.local_node import BOTH_ROLES, LocalNode
-from ottla.cli.storage import format_directories, new_cluster_id
+from ottla.cli.up_words import stop_command
 from ottla.runtime.settings.properties import parse_properties
 from ottla.runtime.settings.server import ServerConfig
 
-DEFAULT_HOME = Path("ottla-data")
 REPLICAS_MAX = 3
 START_TIMEOUT_S = 30.0
 POLL_S = 0.005
@@ -156,11 +156,6 @@ class LocalCluster:
             left = [node for node in left if node.alive_pid() is not None or not node.has_exited()]
             time.sleep(POLL_S)
         return left
-
-
-def stop_command(home: Path) -> str:
-    """What a person types to stop the nodes."""
-    return "ottla down" if home == DEFAULT_HOME else f"ottla down --dir {home}"
 
 
 def _refuse_another_shape(home: Path, nodes: Sequence[LocalNode], shape: Shape) -> None:

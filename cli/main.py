@@ -64,9 +64,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except Exception as error:
-        from ottla.cli.failures import expected, lines_of
+        from ottla.cli.failures import is_expected, lines_of
 
-        if not isinstance(error, expected()):
+        if not is_expected(error):
             raise
         for line in lines_of(error):
             print(f"ottla: {line}", file=sys.stderr)

@@ -2,66 +2,20 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import with_ports
+from ottla.cli.metadata_options import Source
 from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.metadata.archive import Archive, ArchiveError, DirectoryArchive, RawBatch
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.real_disk import RealDisk
 
 PROGRESS_AFTER_S = 1.0
-
-Command = Callable[..., Any]
-
-
-class Source(NamedTuple):
-    """What the options say of where to read."""
-
-    directory: Path | None
-    controller: str | None
-    bootstrap: str
-
-
-def source_options(command: Command) -> Command:
-    """The three ways to say where the log is; the command gets them as ``source``."""
-
-    @click.option(
-        "--directory",
-        "-d",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Offline: a node's metadata directory, or the log.dirs it is in. The node may run: nothing is written.",
-    )
-    @click.option(
-        "--bootstrap-controller",
-        "controller",
-        help="Online: host:port of a controller's own listener; several by comma.",
-    )
-    @click.option(
-        "--bootstrap-server",
-        "-b",
-        "bootstrap",
-        default="localhost:9092",
-        envvar="OTTLA_BOOTSTRAP_SERVER",
-        show_default=True,
-        callback=with_ports,
-        help="Online: any broker, which names the controllers.",
-    )
-    @wraps(command)
-    def with_source(
-        *args: object, directory: Path | None, controller: str | None, bootstrap: str, **rest: object
-    ) -> object:
-        if directory and controller:
-            raise click.UsageError("give --directory or --bootstrap-controller, not both")
-        return command(*args, source=Source(directory, controller, bootstrap), **rest)
-
-    return with_source
 
 
 def open_archive(source: Source) -> Archive:

@@ -2,13 +2,15 @@
 
 import json
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.failures import CommandError
 from ottla.cli.output import Row, output_option, show
-from ottla.runtime.settings.endpoints import Endpoint, parse_endpoint
+
+if TYPE_CHECKING:
+    from ottla.runtime.settings.endpoints import Endpoint
 
 TIMEOUT_S = 10.0
 COLUMNS = ("metric", "labels", "value")
@@ -30,6 +32,8 @@ def metrics(words: tuple[str, ...], listener: str, output: str) -> None:
 
     docs/metrics.md says what each of them means; so does the help in the JSON.
     """
+    from ottla.runtime.settings.endpoints import parse_endpoint
+
     endpoint = parse_endpoint(listener, "--listener")
     families = _chosen(json.loads(_get(endpoint, "/metrics.json")), words)
     show([row for family in families for row in _rows(family)], COLUMNS, output)
@@ -60,7 +64,7 @@ def _number(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def _get(endpoint: Endpoint, path: str) -> bytes:
+def _get(endpoint: "Endpoint", path: str) -> bytes:
     """The page. Raises CommandError. By hand: http.client takes longer to import than all the rest of the command."""
     try:
         with socket.create_connection(endpoint, TIMEOUT_S) as connection:

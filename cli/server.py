@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from ottla.cli.failures import CommandError, expected, one_line
-from ottla.runtime.settings.server import ServerConfig
 
 
 @click.group()
@@ -27,9 +26,11 @@ def server() -> None:
 )
 def start(properties: Path) -> None:
     """Start the node and keep it up until SIGTERM or Ctrl-C (graceful: leadership is handed over first)."""
-    from ottla.broker.process import FAILURES, run_node  # the event loop, gRPC and LMDB: only a node pays for them
+    from ottla.runtime.settings.server import ServerConfig
 
     config = ServerConfig.load(properties)
+    from ottla.broker.process import FAILURES, run_node  # the event loop, gRPC and LMDB: only a node pays for them
+
     log_file = config.string("ottla.log.file")
     _log_to(log_file)
     plain: tuple[type[Exception], ...] = (*expected(), *FAILURES)

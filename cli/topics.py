@@ -2,38 +2,12 @@
 
 import click
 
-from ottla.broker.wire.messages.create_topics_request import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
-from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from ottla.broker.wire.messages.delete_topics_response import DeleteTopicsResponse
-from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from ottla.broker.wire.messages.metadata_response import (
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from ottla.cli.client import Client
-from ottla.cli.failures import CommandError
-from ottla.cli.output import Row, bootstrap_option, output_option, show
-from ottla.runtime.errors import ErrorCode
-from ottla.runtime.identifiers import id_to_text
+from ottla.cli.output import bootstrap_option, output_option, show
 
 
 @click.group()
 def topics() -> None:
     """Create, list, describe and delete topics."""
-
-
-def refuse(code: int, what: str, message: str | None = None) -> None:
-    """Raises CommandError when ``code`` is an error."""
-    if code:
-        detail = f": {message}" if message else ""
-        raise CommandError(f"{what}: {ErrorCode(code).name}{detail}")
 
 
 @topics.command()
@@ -54,44 +28,25 @@ def create(
     configs: tuple[str, ...],
 ) -> None:
     """Create topic NAME."""
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=-1 if partitions is None else partitions,
-        replication_factor=-1 if replication_factor is None else replication_factor,
-        assignments=_assignments(replica_assignment),
-        configs=[_config(text) for text in configs],
-    )
-    with Client(bootstrap) as client:
-        answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse)
-    for each in answer.topics:
-        refuse(each.error_code, each.name, each.error_message)
-        click.echo(
-            f"created {each.name}: {each.num_partitions} partitions, replication factor {each.replication_factor}"
-        )
+    assignments, settings = _assignments(replica_assignment), dict(_setting(text) for text in configs)
+    from ottla.cli.topic_requests import create_topic
+
+    for line in create_topic(bootstrap, name, partitions or -1, replication_factor or -1, assignments, settings):
+        click.echo(line)
 
 
-def _config(text: str) -> CreatableTopicConfig:
+def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
         raise click.UsageError(f"--config {text}: write NAME=VALUE")
-    return CreatableTopicConfig(name=name, value=value)
+    return name, value
 
 
-def _assignments(text: str | None) -> list[CreatableReplicaAssignment]:
+def _assignments(text: str | None) -> list[list[int]]:
     try:
-        groups = [[int(broker) for broker in group.split(":")] for group in text.split(",")] if text else []
+        return [[int(broker) for broker in group.split(":")] for group in text.split(",")] if text else []
     except ValueError:
         raise click.UsageError(f"--replica-assignment {text}: write 1:2:3,2:3:1") from None
-    return [CreatableReplicaAssignment(partition_index=at, broker_ids=ids) for at, ids in enumerate(groups)]
-
-
-def _metadata(client: Client, names: tuple[str, ...]) -> list[MetadataResponseTopic]:
-    wanted = [MetadataRequestTopic(name=name) for name in names] if names else None
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    found = client.call(request, MetadataResponse).topics
-    for topic in found:
-        refuse(topic.error_code, topic.name or id_to_text(topic.topic_id))
-    return sorted(found, key=lambda topic: topic.name or "")
 
 
 @topics.command("list")
@@ -99,23 +54,10 @@ def _metadata(client: Client, names: tuple[str, ...]) -> list[MetadataResponseTo
 @output_option
 def list_command(bootstrap: str, output: str) -> None:
     """List the topics."""
-    with Client(bootstrap) as client:
-        rows: list[Row] = [
-            {
-                "topic": topic.name,
-                "partitions": len(topic.partitions),
-                "replicas": max((len(each.replica_nodes) for each in topic.partitions), default=0),
-                "under-replicated": sum(_under_replicated(each) for each in topic.partitions),
-                "leaderless": sum(each.leader_id < 0 for each in topic.partitions),
-                "id": id_to_text(topic.topic_id),
-            }
-            for topic in _metadata(client, ())
-        ]
+    from ottla.cli.topic_requests import topic_rows
+
+    rows = topic_rows(bootstrap)
     show(rows, ["topic", "partitions", "replicas", "under-replicated", "leaderless", "id"], output)
-
-
-def _under_replicated(partition: MetadataResponsePartition) -> bool:
-    return len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
 @topics.command()
@@ -125,21 +67,9 @@ def _under_replicated(partition: MetadataResponsePartition) -> bool:
 @output_option
 def describe(names: tuple[str, ...], bootstrap: str, under_replicated: bool, output: str) -> None:
     """Show leader, replicas and in-sync replicas of each partition of NAMES (all topics without)."""
-    with Client(bootstrap) as client:
-        rows: list[Row] = [
-            {
-                "topic": topic.name,
-                "partition": each.partition_index,
-                "leader": each.leader_id if each.leader_id >= 0 else None,
-                "epoch": each.leader_epoch,
-                "replicas": each.replica_nodes,
-                "in sync": each.isr_nodes,
-                "offline": each.offline_replicas,
-            }
-            for topic in _metadata(client, names)
-            for each in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-            if _under_replicated(each) or not under_replicated
-        ]
+    from ottla.cli.topic_requests import partition_rows
+
+    rows = partition_rows(bootstrap, names, under_replicated=under_replicated)
     show(rows, ["topic", "partition", "leader", "epoch", "replicas", "in sync", "offline"], output)
 
 
@@ -148,10 +78,7 @@ def describe(names: tuple[str, ...], bootstrap: str, under_replicated: bool, out
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete topics NAMES and their data."""
-    states = [DeleteTopicState(name=name) for name in names]
-    with Client(bootstrap) as client:
-        request = DeleteTopicsRequest(topics=states, topic_names=list(names), timeout_ms=30_000)
-        answer = client.call(request, DeleteTopicsResponse)
-    for each in answer.responses:
-        refuse(each.error_code, each.name or id_to_text(each.topic_id), each.error_message)
-        click.echo(f"deleted {each.name}")
+    from ottla.cli.topic_requests import delete_topics
+
+    for line in delete_topics(bootstrap, names):
+        click.echo(line)

@@ -2,9 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import click
 
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
@@ -12,38 +9,11 @@ from ottla.broker.wire.messages.metadata_request import MetadataRequest, Metadat
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
+from ottla.cli.up_words import NewTopic
 from ottla.runtime.errors import ErrorCode
 
 KNOWN_TIMEOUT_S = 30.0
 POLL_S = 0.01
-
-
-class NewTopic(NamedTuple):
-    """One ``--topic``."""
-
-    name: str
-    partitions: int
-    replicas: int
-
-
-def parse_topics(texts: tuple[str, ...], brokers: int) -> list[NewTopic]:
-    """``NAME:PARTITIONS:REPLICAS`` each. Raises UsageError."""
-    topics = [_parse(text) for text in texts]
-    for topic in topics:
-        if topic.replicas > brokers:
-            raise click.UsageError(
-                f"--topic {topic.name}: {topic.replicas} replicas need as many brokers, not {brokers}"
-            )
-    return topics
-
-
-def _parse(text: str) -> NewTopic:
-    name, _, rest = text.partition(":")
-    partitions, _, replicas = rest.partition(":")
-    numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (partitions, replicas)]
-    if not name or min(numbers) < 1:
-        raise click.UsageError(f"--topic {text}: write NAME:PARTITIONS:REPLICAS, as in flights:6:3")
-    return NewTopic(name, *numbers)
 
 
 def make_topics(topics: Sequence[NewTopic], brokers: list[str]) -> None:

@@ -14,10 +14,10 @@ from ottla.broker.wire.messages.metadata_request import MetadataRequest, Metadat
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
+from ottla.cli.formatting import format_directories
 from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalNode
-from ottla.cli.storage import format_directories
 from ottla.testing import ports
 
 

@@ -130,7 +130,7 @@ def load(path: str) -> None:
 
 def prepare_node(home: Path, image: str) -> Path:
     """A formatted node that has the image, and the snapshot that the metadata log begins after."""
-    from ottla.cli.storage import format_directories, new_cluster_id
+    from ottla.cli.formatting import format_directories, new_cluster_id
     from ottla.quorum.election_store import ElectionStore
     from ottla.quorum.raft.election_state import ElectionState
     from ottla.quorum.snapshots.files import SnapshotFiles

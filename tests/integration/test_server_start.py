@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.formatting import format_directories, new_cluster_id
 from ottla.cli.local_node import LocalNode
-from ottla.cli.storage import format_directories, new_cluster_id
 from ottla.testing.processes import free_port_block
 
 

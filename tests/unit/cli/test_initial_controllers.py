@@ -6,9 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from ottla.cli.formatting import format_directories
 from ottla.cli.initial_controllers import InitialControllers
-from ottla.cli.quorum import described_controller
-from ottla.cli.storage import format_command, format_directories
+from ottla.cli.quorum_requests import described_controller
+from ottla.cli.storage import format_command
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.initial_voters import INITIAL_VOTERS, InitialVotersError, read_initial_voters
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey

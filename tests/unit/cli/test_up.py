@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ottla.cli import up
+from ottla.cli import up, up_run
 from ottla.cli.failures import CommandError
 from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import LocalNode
@@ -50,10 +50,10 @@ def test_a_signal_that_comes_while_a_line_is_printed_is_not_lost(
         pytest.fail("the signal was lost")
 
     monkeypatch.setattr(click, "echo", echo)
-    monkeypatch.setattr(up, "_watch", watch)
+    monkeypatch.setattr(up_run, "_watch", watch)
     cluster = Imagined(tmp_path)
 
-    up._run(cluster, [], None)
+    up_run.run_cluster(cluster, [], None)
 
     assert cluster.stopped
 
