@@ -317,7 +317,9 @@ def test_a_handler_that_fails_closes_that_connection_only(
         assert bench.broken == 1
 
     run(scenario)
-    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    # Ours: on a busy machine gRPC's thread may still tell the loop of the test before, which is closed.
+    ours = [record for record in caplog.records if record.name.startswith("ottla.")]
+    errors = [record for record in ours if record.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "Controller failed" in errors[0].getMessage()
 
