@@ -78,6 +78,7 @@ class Storage:
             free_bytes_floor=config.integer("ottla.free.bytes.floor"),
         )
         self._checkpoints, self._removals = WorkLater(), WorkLater()
+        self._cleaning: Cleaning | None = None
         self.manager = LogManager(
             host.disk,
             config.log_dirs,
@@ -87,6 +88,7 @@ class Storage:
             write_later=self._checkpoints.do,
             remove_later=self._removals.do,
             on_directory_failed=self._directory_failed,
+            before_truncation=self._before_truncation,
         )
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
@@ -95,9 +97,6 @@ class Storage:
         self._expiring: list[TopicPartition] = []
         self.cleaner: LogCleaner | None = None
         self._cleaning = self._prepare_cleaning(start_cleaner, on_damage)
-        for root in self.manager.roots:
-            if root.lower_points is not None:
-                root.lower_points = partial(self._before_truncation, root.lower_points)
 
     def _prepare_cleaning(self, start_cleaner: StartWorker, on_damage: OnDamage) -> Cleaning | None:
         settings = cleaner_settings(self._config)
@@ -214,13 +213,10 @@ class Storage:
         self._cancel_cleaning(partition)
         self._deletions.gather()
 
-    def _before_truncation(
-        self, lower: Callable[[Mapping[TopicIdPartition, int]], None], offsets: Mapping[TopicIdPartition, int]
-    ) -> None:
+    def _before_truncation(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """The cuts go below the saved recovery points: nothing else can reach what is cleaned."""
         for key in offsets:
             self._cancel_cleaning(key.partition)
-        lower(offsets)
 
     def _cleaning_failed(self, partition: TopicPartition, error: OSError) -> None:
         log = self.manager.logs.get(partition)

@@ -17,7 +17,7 @@ from ottla.log.directories import moves, roots
 from ottla.log.directories.checkpoints import CleanShutdown
 from ottla.log.directories.copies import furthest
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.directories.root_checkpoints import RootCheckpoints
+from ottla.log.directories.root_checkpoints import BeforeTruncation, RootCheckpoints
 from ottla.log.directories.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
@@ -53,6 +53,7 @@ class LogManager:
         write_later: Later = at_once,
         remove_later: Later = at_once,
         on_directory_failed: Callable[[DirectoryState, list[TopicPartition]], None] = lambda root, lost: None,
+        before_truncation: BeforeTruncation = lambda offsets: None,
     ) -> None:
         """``write_later`` writes checkpoints, ``remove_later`` unlinks what was condemned: both may take long.
         ``on_directory_failed`` is told the directory and what was on it, once `open_all` is through."""
@@ -68,7 +69,7 @@ class LogManager:
         self._defaults = defaults
         self._rng = rng
         self.files = OpenFiles(disk, settings.open_files_max)
-        self.checkpoints = RootCheckpoints(disk, self.roots, self.logs, write_later)
+        self.checkpoints = RootCheckpoints(disk, self.roots, self.logs, write_later, before_truncation)
         self._remove_later = remove_later
         self._locks: list[Lock] = []
         self._condemned: list[tuple[int, str, DirectoryState]] = []  # partition directories: when to remove, path

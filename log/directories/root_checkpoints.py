@@ -6,7 +6,7 @@ may say of a log is gone from them, durably, before another one begins under its
 for the next write, of which a shell asks for one after any number of deletions (`drop_gone`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +21,9 @@ from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.runtime.disk import Disk
 from ottla.runtime.replaced_files import ReplacedFiles
 from ottla.runtime.work_later import Later, Work
+
+BeforeTruncation = Callable[[Mapping[TopicIdPartition, int]], None]
+"""Told to which offsets logs are about to be cut, where that is below what is saved of them."""
 
 
 class Position(NamedTuple):
@@ -58,11 +61,13 @@ class RootCheckpoints:
         directories: Sequence[DirectoryState],
         logs: Mapping[TopicPartition, Log],
         write_later: Later,
+        before_truncation: BeforeTruncation,
     ) -> None:
         self._disk = disk
         self._directories = directories
         self._logs = logs
         self._write_later = write_later
+        self._before_truncation = before_truncation
         self._replaced = ReplacedFiles(disk)
         self.cleaned = CleanedOffsets(disk)
 
@@ -165,6 +170,7 @@ class RootCheckpoints:
 
         Nothing of these logs is clean any more: what is lay below the saved recovery point.
         """
+        self._before_truncation(offsets)
         self.cleaned.forget(root.path, offsets)
         points, start_offsets = root.recovery_points, root.start_offsets
         assert points is not None
