@@ -55,7 +55,7 @@ class LoopWatch:
         self.is_quiet = False
         """Late turns are not logged: while a node starts nobody waits for it."""
         self.began_s = 0.0
-        """When the open turn began, or the last one did."""
+        """When the open turn began, or the last one did; 0 while nobody watches."""
         self.turns = RecentDurations()
         self.at_page_turns: list[Callable[[], None]] = [self.turns.turn_page]
         """Called every `PAGE_S`: for those that keep durations of the last minute by ``clock``."""
@@ -87,6 +87,7 @@ class LoopWatch:
 
     def stop(self) -> None:
         self.is_open = True
+        self.began_s = 0.0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

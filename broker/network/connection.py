@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "_header_bytes",
         "_in_flight_max",
         "_inbox",
+        "_is_put_off",
         "_loop_watch",
         "_on_lost",
         "_on_made",
@@ -65,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         "_turn",
         "_write_buffer_bytes",
         "active",
+        "comes_first",
         "counters",
         "deliver",
         "hold",
@@ -87,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.peer = "a client"
         self.active = True  # read since the idle sweep looked last
+        self.comes_first = False  # another broker is at the other end
+        self._is_put_off = False
         self._routes = routes
         self._targets = routes.targets
         self._request_bytes_max = limits.request_bytes_max
@@ -125,20 +129,26 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if not self._loop_watch.is_open:
-            self._loop_watch.begin()
-        self._received_s = self._loop_watch.began_s
         inbox = self._inbox
         inbox.end = end = inbox.end + nbytes
         is_full = end == inbox.given
         self.counters.bytes_in += nbytes
         self.active = True
-        self._handle_frames()
+        watch = self._loop_watch
+        if not watch.is_open:
+            watch.begin()
+        self._received_s = watch.began_s
+        if self.comes_first or not self._turn.is_over():
+            self._handle_frames()
+        else:
+            self._put_off()
         if is_full:
             self.resume_soon()  # there may be more, of which libuv would read 31 times as much: the others come first
 
     def eof_received(self) -> None:
-        """Closes: nobody reads the answers to what is parked. What is answered leaves before."""
+        """Closes: nobody reads the answers to what is parked. What is answered leaves before, and what was put off is answered."""
+        if self._is_put_off:
+            self.resume()
         self._answers.flush()
 
     def pause_writing(self) -> None:
@@ -184,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         if untaken is not None:
             return "does not take its answers", untaken
         partial = self._inbox.end - self._inbox.start
-        if partial > LARGE_BYTES and not self._reading.stopped:
+        if partial > LARGE_BYTES and not self._reading.stopped and not self._is_put_off:
             return "does not send the rest of its request", partial
         return None
 
@@ -203,17 +213,30 @@ class Connection(asyncio.BufferedProtocol):
         """Not from here: this may run inside a handler of the very frames that would be handled next."""
         if not self._reading.stopped & TURN:
             self._reading.stop(TURN)
-            self._turn.again(self)
+            self._wait_in_line()
 
     def resume(self) -> None:
         """Its turn comes again: first what was read before, then the socket."""
         reading = self._reading
         reading.lift(TURN)
+        self._is_put_off = False
         if self._closed:
             return
         if not reading.stopped & BOUND:
             self._handle_frames()
         reading.go_on()
+
+    def _put_off(self) -> None:
+        """The turn is over: what came is put away, and more may come behind it while there is room."""
+        if self._inbox.keep():
+            self._wait_in_line()
+        else:
+            self.resume_soon()
+
+    def _wait_in_line(self) -> None:
+        if not self._is_put_off:
+            self._is_put_off = True
+            self._turn.again(self)
 
     def count_error(self, api_key: int, code: int) -> None:
         """A client is told this error."""

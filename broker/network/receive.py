@@ -87,13 +87,15 @@ class ReceiveBuffer:
         self.given = len(space)
         return space
 
-    def keep(self) -> None:
-        """Keeps ``view[start:end]`` until it is the connection's turn again; nothing is read before that."""
+    def keep(self) -> bool:
+        """Keeps ``view[start:end]`` until it is the connection's turn again. False: there is no room to read before that."""
         remaining = self.end - self.start
         if remaining == 0:
             self._rest()
         elif self._own is None:
             self._move(self._pool.take(remaining), remaining)
+            self._limit = len(self.view)
+        return self.end < self._limit
 
     def settle(self, needed: int, *, in_any_case: bool = False) -> bool:
         """Called when no more frames can be taken: keeps ``view[start:end]`` and makes room for the next read.

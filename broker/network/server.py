@@ -131,7 +131,7 @@ class NetworkServer:
         self._let_in(self._new_connection(counters, routes), client, host)
 
     def _new_connection(self, counters: ListenerCounters, routes: RouteTable) -> Connection:
-        return Connection(
+        connection = Connection(
             routes,
             self._pool,
             self.limits.connection,
@@ -141,6 +141,8 @@ class NetworkServer:
             counters=counters,
             turn=self._turn,
         )
+        connection.comes_first = counters.listener == self.limits.protected_listener
+        return connection
 
     def _let_in(self, connection: Connection, client: socket.socket, host: str) -> None:
         """Counted from now on: of a crowd, many are accepted before the first has its transport."""

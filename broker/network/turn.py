@@ -1,11 +1,21 @@
-"""What the connections of one loop leave for the end of its turn, so that each has had something before any has more."""
+"""What the connections of one loop leave for the end of its turn, so that each has had something before any has more.
+
+And who waits when there is more than a turn should take: clients. Past `TURN_S` what comes from them is only put away, and looked at in the
+order of coming, so much a turn again. What comes from brokers (fetches of followers, all of a listener of their own) is handled as it is read. So
+a follower waits for twice `TURN_S` of the clients' work, plus what one of them may take, however many they are. (What the quorum
+and the controller hear has no part in this: it is handled as it is read.)
+"""
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from ottla.runtime.loop_watch import LoopWatch
+
+TURN_S = 0.004
+"""A few large requests, or two hundred small ones."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +43,7 @@ class Turn:
     """One callback a turn of the loop, however many connections there are, and none where nobody left anything: answers leave first,
     then go on those who had their turn."""
 
-    __slots__ = ("_again", "_answers", "_call_soon", "_is_planned", "loop_watch")
+    __slots__ = ("_again", "_answers", "_call_soon", "_is_behind", "_is_planned", "loop_watch")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object] | None = None, loop_watch: LoopWatch | None = None
@@ -42,7 +52,8 @@ class Turn:
         self.loop_watch = loop_watch or LoopWatch()
         self._call_soon = call_soon
         self._is_planned = False
-        self._again: list[Client] = []
+        self._is_behind = False  # some that wait had no turn yet
+        self._again: deque[Client] = deque()
         self._answers: list[Leaving] = []
 
     def answer(self, answers: Leaving) -> None:
@@ -57,6 +68,12 @@ class Turn:
         if not self._is_planned:
             self._plan()
 
+    def is_over(self) -> bool:
+        """Whether clients had what a turn gives them, or others wait since an earlier one. Some 0.1 us; never where nobody watches the loop."""
+        watch = self.loop_watch
+        began_s = watch.began_s
+        return self._is_behind or (began_s > 0 and watch.clock() - began_s > TURN_S)
+
     def _plan(self) -> None:
         self._is_planned = True
         if self.loop_watch.is_on:
@@ -65,19 +82,37 @@ class Turn:
             (self._call_soon or asyncio.get_running_loop().call_soon)(self._end)
 
     def _end(self) -> None:
+        self._send()
+        self._go_on()
+        self._send()  # what those who waited were answered does not wait again
         self._is_planned = False
+        if self._again or self._answers:
+            self._plan()
+
+    def _send(self) -> None:
         leaving, self._answers = self._answers, []
-        clients, self._again = self._again, []
         for answers in leaving:
             try:
                 answers.leave()
             except Exception:  # noqa: BLE001 - told below; the others go on
                 _give_up(answers)
-        for client in clients:
+
+    def _go_on(self) -> None:
+        """One at least, and each once: who has still more is behind all others."""
+        again, watch = self._again, self.loop_watch
+        is_timed = watch.began_s > 0
+        end_s = watch.clock() + TURN_S if is_timed else 0.0
+        left = len(again)
+        while left:
+            client = again.popleft()
             try:
                 client.resume()
             except Exception:  # noqa: BLE001 - told below; the others go on
                 _give_up(client)
+            left -= 1
+            if is_timed and watch.clock() > end_s:
+                break
+        self._is_behind = left > 0
 
 
 def _give_up(who: Abortable) -> None:

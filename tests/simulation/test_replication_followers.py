@@ -350,3 +350,14 @@ def test_nothing_acknowledged_is_lost_while_leaders_change(seed: int) -> None:
         assert all(logs[0].count(value) == 1 for value in acknowledged)
 
     run(scenario, seed)
+
+
+def test_followers_come_before_clients_at_their_leader() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        assert (await client.produce(b"value")).error_code == 0
+        visitors = cluster.brokers[1].network._visitors
+        assert sorted(connection.comes_first for connection in visitors) == [False, True, True]
+
+    run(scenario)

@@ -74,7 +74,9 @@ class FetchHandler:
         if not session.partitions and session.id != NO_SESSION:
             self._sessions.remove(session.id)  # as Kafka does: a session of nothing ends
             session.id = NO_SESSION
-        if not reader.is_follower:
+        if reader.is_follower:
+            request.connection.comes_first = True
+        else:
             max_bytes = min(max_bytes, self._consumer_bytes_max)
         if request.connection.memory_is_short:
             max_bytes = min(max_bytes, FOLLOWER_BYTES if reader.is_follower else CONSUMER_BYTES)

@@ -12,7 +12,7 @@ from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
-from ottla.broker.network.turn import Turn
+from ottla.broker.network.turn import TURN_S, Turn
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.headers import encode_request_header
 from ottla.runtime.loop_watch import LoopWatch
@@ -98,7 +98,17 @@ class Turns:
 
     def __init__(self, loop_watch: LoopWatch | None = None) -> None:
         self.planned: list[Callable[[], None]] = []
-        self.turn = Turn(self.planned.append, loop_watch)
+        self.now_s = 1.0
+        self.turn = Turn(self.planned.append, loop_watch or LoopWatch(lambda: self.now_s))
+
+    def take_long(self) -> None:
+        """The turn under way took more than it should."""
+        self.turn.loop_watch.began_s = self.now_s
+        self.now_s += 2 * TURN_S
+
+    def begin(self) -> None:
+        """Another one."""
+        self.turn.loop_watch.began_s = self.now_s
 
     def end(self) -> bool:
         """False: nothing was left for it."""

@@ -1,0 +1,140 @@
+"""Who waits when a turn is over, and who does not."""
+
+import pytest
+
+from ottla.broker.network.receive import CHUNK_BYTES, CLASSES
+from ottla.broker.network.turn import TURN_S
+from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, Peer, Turns, frame, responses
+
+
+def crowd(turns: Turns, count: int) -> list[Peer]:
+    first = Peer(turns=turns)
+    return [first, *(Peer(pool=first.pool, turns=turns) for _ in range(count - 1))]
+
+
+def send(peer: Peer, *bodies: bytes) -> None:
+    peer.unread = b"".join(frame(ECHO, body) for body in bodies)
+    peer.read()
+
+
+def test_past_the_end_of_a_turn_a_client_waits_and_a_broker_does_not() -> None:
+    turns = Turns()
+    client, broker = crowd(turns, 2)
+    broker.connection.comes_first = True
+    turns.take_long()
+    send(client, b"a")
+    send(broker, b"b")
+    assert (client.seen, broker.seen) == ([], [b"b"])
+    turns.begin()
+    turns.end()
+    assert client.seen == [b"a"]
+    assert responses(client.transport.written) == [(0, b"a")], "and its answer does not wait for another turn"
+
+
+def test_who_waits_is_served_in_the_order_of_coming_as_far_as_a_turn_goes() -> None:
+    turns = Turns()
+    clients = crowd(turns, 5)
+    turns.take_long()
+    for each in clients:
+        send(each, b"x")
+    clock, slow = turns.turn.loop_watch, iter(range(1, 1000))
+    clock.clock = lambda: 2 * TURN_S * next(slow)  # every look at it is a turn later
+    for count in range(1, 6):
+        turns.end()
+        assert [len(each.seen) for each in clients] == [1] * count + [0] * (5 - count)
+        assert turns.turn._is_behind == (count < 5), "who comes now waits behind those"
+    clock.clock = lambda: turns.now_s
+    turns.begin()
+    turns.end_all()
+    assert all(len(each.answers) == 1 for each in clients)
+
+
+def test_a_client_that_waits_is_read_on_while_there_is_room_and_keeps_its_place() -> None:
+    turns = Turns()
+    first, second = crowd(turns, 2)
+    turns.take_long()
+    send(first, b"a")
+    send(second, b"b")
+    send(first, b"c")
+    assert first.transport.pauses == 0
+    turns.end()
+    assert (first.seen, second.seen) == ([b"a", b"c"], [b"b"])
+    assert first.connection.owned_bytes == 0
+
+
+def test_a_client_that_waits_and_sends_too_much_is_not_read() -> None:
+    turns = Turns()
+    (client,) = crowd(turns, 1)
+    turns.take_long()
+    client.unread = frame(ECHO, bytes(2 * CHUNK_BYTES))
+    client.read()
+    assert not client.transport.reading
+    assert client.connection.owned_bytes <= CLASSES[3]
+    turns.begin()
+    client.receive(client.unread)
+    assert client.seen == [bytes(2 * CHUNK_BYTES)]
+
+
+def test_what_is_put_off_comes_in_order_with_what_is_not() -> None:
+    turns = Turns()
+    (client,) = crowd(turns, 1)
+    for number in range(50):
+        (turns.take_long if number % 3 else turns.begin)()
+        send(client, b"%d" % number)
+        if number % 7 == 0:
+            turns.end()
+    turns.begin()
+    turns.end_all()
+    assert [body for _, body in client.answers] == [b"%d" % number for number in range(50)]
+
+
+@pytest.mark.parametrize("how", ["shuts its half down", "goes", "is closed"])
+def test_a_client_that_ends_while_it_waits(how: str) -> None:
+    turns = Turns()
+    client, other = crowd(turns, 2)
+    turns.take_long()
+    send(client, b"last words")
+    send(other, b"x")
+    if how == "shuts its half down":
+        client.connection.eof_received()
+        assert responses(client.transport.written) == [(0, b"last words")]
+        client.connection.connection_lost(None)
+    elif how == "goes":
+        client.connection.connection_lost(None)
+    else:
+        client.connection.close()
+    turns.begin()
+    turns.end_all()
+    assert len(client.seen) == (how == "shuts its half down")
+    assert other.seen == [b"x"]
+    assert client.connection.owned_bytes == (0 if how != "is closed" else CLASSES[0])
+
+
+def test_a_client_at_a_bound_that_is_put_off_goes_on_when_the_bound_is_kept_again() -> None:
+    turns = Turns()
+    (client,) = crowd(turns, 1)
+    turns.begin()
+    client.receive(frame(PARK))
+    client.connection.pause_writing()
+    turns.take_long()
+    client.connection.resume_writing()
+    assert not client.transport.reading
+    turns.end_all()
+    assert client.transport.reading
+    send(client, b"x")
+    client.parked[0].respond([b""])
+    turns.begin()
+    turns.end_all()
+    assert len(client.answers) == 2
+
+
+def test_large_answers_of_those_who_wait_leave_as_they_are_made() -> None:
+    turns = Turns()
+    clients = crowd(turns, 3)
+    turns.take_long()
+    for each in clients:
+        each.unread = frame(LARGE)
+        each.read()
+    turns.turn._send()
+    turns.turn._go_on()
+    assert [len(each.transport.writes) for each in clients] == [1, 1, 1]
