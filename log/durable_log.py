@@ -108,10 +108,6 @@ class DurableLog(LogState):
         assert file is not None
         return file
 
-    def unsynced_file(self) -> File | None:
-        """`active_file`, or None when everything is stable."""
-        return self.active_file if self.recovery_point < self.log_end_offset else None
-
     def unsynced(self) -> SyncTicket | None:
         """What to sync next, oldest first; None when everything is stable. Tell `mark_synced` when it is done.
 

@@ -65,16 +65,6 @@ class LeaderEpochCache:
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else -1
 
-    def start_offset_of(self, epoch: int) -> int | None:
-        """Where ``epoch`` began, or None when it wrote nothing here."""
-        index = bisect_left(self._epochs, epoch)
-        return self._starts[index] if index < len(self._epochs) and self._epochs[index] == epoch else None
-
-    def previous_epoch(self, epoch: int) -> int:
-        """The largest known epoch below ``epoch``, or -1."""
-        index = bisect_left(self._epochs, epoch)
-        return self._epochs[index - 1] if index else -1
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Forgets epochs that began at or after ``end_offset``: the log now ends there."""
         keep = bisect_left(self._starts, end_offset)

@@ -12,7 +12,6 @@ from ottla.broker.wire.primitives import STRING_MAX, skip_tags, truncated
 
 FIXED = Struct(">hhih")  # API key, version, correlation id, length of the client id
 CORRELATION_ID = Struct(">i")
-FLEXIBLE_RESPONSE = Struct(">ix")
 
 
 def read_request_header(view: memoryview, pos: int) -> tuple[int, int, int, str | None, int]:
@@ -45,12 +44,6 @@ def encode_request_header(key: int, version: int, correlation_id: int, client_id
         raise WireError(f"a client id is longer than {STRING_MAX} bytes")
     fixed = FIXED.pack(key, version, correlation_id, -1 if client_id is None else len(text))
     return fixed + text + b"\0" if request_header_is_flexible(key, version) else fixed + text
-
-
-def encode_response_header(key: int, version: int, correlation_id: int) -> bytes:
-    if response_header_is_flexible(key, version):
-        return FLEXIBLE_RESPONSE.pack(correlation_id)
-    return CORRELATION_ID.pack(correlation_id)
 
 
 def read_response_header(view: memoryview, pos: int, key: int, version: int) -> tuple[int, int]:

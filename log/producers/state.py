@@ -153,10 +153,6 @@ class ProducerStateManager:
                 del self._unreplicated[first]
             self._find_first_unstable()
 
-    def late_transactions(self, now_ms: int, open_ms_max: int) -> list[int]:
-        """Producer ids whose transaction was last written to more than ``open_ms_max`` ago: hanging ones."""
-        return [pid for pid in self._open.values() if now_ms - self._entries[pid].last_timestamp > open_ms_max]
-
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
         """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many."""
         gone = [

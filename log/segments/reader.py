@@ -138,12 +138,6 @@ class SegmentReader(SegmentFiles):
         except CorruptBatchError as error:
             raise DamagedLogError(self.path, error.position, expected + 1, error.message) from error
 
-    def batch_size(self, position: int) -> int:
-        """The length of the batch at ``position``. Raises DamagedLogError."""
-        for _, header in self._walk(position, self.size, self.base_offset):
-            return header.batch_length + 12
-        raise DamagedLogError(self.path, position, self.base_offset, "no batch")
-
     # Times
 
     def largest_timestamp(self) -> int:

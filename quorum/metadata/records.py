@@ -1,13 +1,9 @@
 """Between records and bytes, and from an image back to the records that make it."""
 
-from collections.abc import Iterator
-
 from google.protobuf.message import DecodeError
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.families.family import UnreadableRecordError
-from ottla.quorum.metadata.families.table import FAMILIES
-from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import PartitionView
 
 
@@ -17,18 +13,6 @@ def decode(data: bytes) -> pb.MetadataRecord:
         return pb.MetadataRecord.FromString(data)
     except DecodeError as error:
         raise UnreadableRecordError(f"not a metadata record: {data[:64]!r}") from error
-
-
-def image_records(image: MetadataImage) -> Iterator[pb.MetadataRecord]:
-    """Records that turn an empty image into an equal one."""
-    for family in FAMILIES.values():
-        for key, value in image.entries(family).items():
-            for _, record in family.parts(key, value):
-                yield record
-    for topic in image.topics_by_id.values():
-        yield pb.MetadataRecord(topic=pb.Topic(name=topic.name, topic_id=topic.id))
-        for index, partition in topic.partitions.items():
-            yield partition_record(topic.id, index, partition)
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionView) -> pb.MetadataRecord:

@@ -1,6 +1,5 @@
 """Who counts, who joins and who leads."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.replication.decisions import high_watermark, isr, leader
@@ -57,8 +56,6 @@ def _forgets_its_proposal(partition_leader: PartitionLeader, *, isr: tuple[int, 
 def _unclean(state: ControllerState, topic_id: bytes) -> bool:
     return True
 
-
-_ALL: Mapping[str, str] = {}
 
 MEMBERSHIP = (
     PlantedBug(

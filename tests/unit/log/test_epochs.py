@@ -117,12 +117,6 @@ def test_the_epoch_of_an_offset_is_the_one_that_covers_it() -> None:
     assert [cache.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
 
 
-def test_neighbours_of_an_epoch_are_found() -> None:
-    cache = cache_of()[0]
-    assert [cache.start_offset_of(epoch) for epoch in (1, 2, 3, 9)] == [0, None, 10, None]
-    assert [cache.previous_epoch(epoch) for epoch in (0, 1, 2, 4, 9)] == [-1, -1, 1, 3, 4]
-
-
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("assign"), st.integers(0, 8), st.integers(0, 30)),

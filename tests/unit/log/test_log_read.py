@@ -60,7 +60,7 @@ def test_reads_one_after_another_give_everything_once(log: Log, max_bytes: int) 
 
 
 def test_a_read_fills_what_it_may_take_with_whole_batches(log: Log) -> None:
-    size = log.segments[0].batch_size(0)
+    size = len(log.read(0, 1).data)
     assert offsets(log.read(2, 3 * size).data) == [2, 4, 6]
     assert offsets(log.read(2, 4 * size - 1).data) == [2, 4, 6]
 
@@ -101,7 +101,7 @@ def test_a_reader_in_progress_reads_on_in_a_deleted_segment_and_then_finds_a_lat
 
 
 def test_the_bytes_between_two_offsets_are_about_right(log: Log) -> None:
-    size = log.segments[0].batch_size(0)
+    size = len(log.read(0, 1).data)
     assert log.bytes_between(0, 120) == 60 * size
     assert abs(log.bytes_between(20, 80) - 30 * size) <= 400
     assert log.bytes_between(118, 120) >= 1
@@ -118,7 +118,7 @@ def damage(disk: SimulatedDisk, log: Log, number: int, position: int, mask: int 
 def test_damaged_bytes_are_never_served(
     log: Log, open_log: OpenLog, disk: SimulatedDisk, byte: int, platter: Platter
 ) -> None:
-    size = log.segments[0].batch_size(0)
+    size = len(log.read(0, 1).data)
     log.close()
     damage(disk, log, 1, 3 * size + byte, mask=2)
     base = log.segments[1].base_offset
@@ -151,7 +151,7 @@ def test_a_missing_offset_is_damage_unless_the_log_may_have_gaps(
     log = open_log(segment_bytes=300)
     for _ in range(6):
         log.append_as_leader(make_batch(2), 0, NOW_MS)
-    size = log.segments[0].batch_size(0)
+    size = len(log.read(0, 1).data)
     base = log.segments[1].base_offset
     log.close()
     disk.open(log.segments[0].path).truncate(log.segments[0].size - size)

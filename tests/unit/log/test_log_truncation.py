@@ -162,11 +162,10 @@ def test_after_a_sync_of_the_active_file_everything_is_stable(
         log = open_log(disk, segment_bytes=500)
         for _ in range(20):
             log.append_as_leader(make_batch(2), 0, NOW_MS)
-        file = log.unsynced_file()
-        assert file is not None
-        file.sync()
-        log.mark_synced(40)
-        assert log.unsynced_file() is None
+        while ticket := log.unsynced():
+            ticket.file.sync()
+            log.mark_synced(ticket)
+        assert log.recovery_point == 40
         platter.power_loss()
         again = open_log(SimulatedDisk(platter), segment_bytes=500, recovery_point=40)
         assert again.log_end_offset == 40

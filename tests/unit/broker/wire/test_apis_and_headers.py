@@ -10,7 +10,6 @@ from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import (
     encode_request_header,
-    encode_response_header,
     read_request_header,
     read_response_header,
 )
@@ -45,9 +44,8 @@ def test_a_request_header_is_the_one_of_the_schema(
 
 @pytest.mark.parametrize(("key", "version", "header_version"), [(0, 8, 0), (0, 9, 1), (18, 2, 0), (18, 4, 0)])
 def test_a_response_header_is_the_one_of_the_schema(key: int, version: int, header_version: int) -> None:
-    data = encode_response_header(key, version, -5)
+    data = b"".join(encoder(ResponseHeader, header_version)(ResponseHeader(-5)))
 
-    assert data == b"".join(encoder(ResponseHeader, header_version)(ResponseHeader(-5)))
     assert read_response_header(memoryview(data), 0, key, version) == (-5, len(data))
 
 
@@ -79,7 +77,7 @@ def test_tags_in_headers_are_stepped_over(encode_with_unknown_tags: Any) -> None
 
 def test_a_header_cut_short_is_refused() -> None:
     request = encode_request_header(3, 12, 1, "client")
-    response = encode_response_header(3, 12, 1)
+    response = b"".join(encoder(ResponseHeader, 1)(ResponseHeader(1)))
 
     for length in range(len(request)):
         with pytest.raises(WireError):

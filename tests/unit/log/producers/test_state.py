@@ -246,12 +246,6 @@ def test_idle_producers_are_forgotten_but_not_those_with_a_transaction_open(part
     assert partition.append(header_of(77, pid=1)) == 3
 
 
-def test_late_transactions_are_named(partition: Partition) -> None:
-    partition.append(header_of(0, pid=1, timestamp=1000, transactional=True))
-    partition.append(header_of(0, pid=2, timestamp=1900, transactional=True))
-    assert partition.producers.late_transactions(2000, 500) == [1]
-
-
 def test_replay_reads_the_marker_itself() -> None:
     producers = ProducerStateManager()
     data = encode_batch(

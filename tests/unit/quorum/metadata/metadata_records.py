@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.delta import MetadataDelta
+from ottla.quorum.metadata.families.table import FAMILIES
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.records import partition_record
 
 Record = pb.MetadataRecord
 
@@ -88,6 +90,18 @@ def build(records: Iterable[Record]) -> MetadataImage:
     for record in records:
         image.apply(record, delta)
     return image
+
+
+def image_records(image: MetadataImage) -> Iterator[pb.MetadataRecord]:
+    """Records that turn an empty image into an equal one."""
+    for family in FAMILIES.values():
+        for key, value in image.entries(family).items():
+            for _, record in family.parts(key, value):
+                yield record
+    for topic in image.topics_by_id.values():
+        yield pb.MetadataRecord(topic=pb.Topic(name=topic.name, topic_id=topic.id))
+        for index, partition in topic.partitions.items():
+            yield partition_record(topic.id, index, partition)
 
 
 def batch(base: int, records: list[Record]) -> CommittedBatch:

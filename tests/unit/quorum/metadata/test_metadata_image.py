@@ -11,7 +11,6 @@ from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.delta import PIECE_PARTITIONS, MetadataDelta, differences
 from ottla.quorum.metadata.image import UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.metadata.records import image_records
 from ottla.quorum.metadata.store import ImageStore, StoreFormatError
 from tests.unit.quorum.metadata.metadata_records import (
     SOME,
@@ -22,6 +21,7 @@ from tests.unit.quorum.metadata.metadata_records import (
     build,
     change,
     config,
+    image_records,
     large_image,
     partition,
     topic,

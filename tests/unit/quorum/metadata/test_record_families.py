@@ -18,7 +18,6 @@ from ottla.quorum.metadata.families.table import FAMILIES, KINDS
 from ottla.quorum.metadata.history import at, blame, diff, effective_records
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.publisher import MetadataLoader
-from ottla.quorum.metadata.records import image_records
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.snapshots.image_copies import ImageSnapshots
 from ottla.runtime.errors import KafkaError
@@ -34,6 +33,7 @@ from tests.unit.quorum.metadata.metadata_records import (
     broker,
     build,
     end,
+    image_records,
     partition,
     topic,
 )
