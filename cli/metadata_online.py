@@ -13,6 +13,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from ottla.cli.client import TIMEOUT_S, Client
@@ -28,6 +29,11 @@ from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings.endpoints import parse_endpoint
 
 READ_BYTES = 1 << 20
+PROBE_S = 3.0
+FOREIGN = (
+    "what answers there speaks Kafka's protocol and is no controller of Ottla's. If it is Apache Kafka's, its metadata is read with "
+    "kafka-metadata-shell.sh, or with ottla log dump from its files; if it is a broker's listener, give it with --bootstrap-server"
+)
 
 
 def controllers_of(bootstrap: str) -> list[str]:
@@ -102,8 +108,17 @@ def _first_that_answers(controllers: list[str]) -> tuple["_Reader", pb.ReadLogRe
         try:
             return reader, reader.call(pb.ReadLogRequest(offset=-1)).read_log
         except ArchiveError as error:
-            failures.append(str(error))
+            failures.append(f"{controller.strip()}: {FOREIGN}" if _speaks_kafka(controller) else str(error))
     raise CommandError("; ".join(failures))
+
+
+def _speaks_kafka(address: str) -> bool:
+    """The controllers of an Ottla cluster speak gRPC on their own listener, and nothing else."""
+    try:
+        Client(address, PROBE_S).close()
+    except (CommandError, WireError):
+        return False
+    return True
 
 
 class _Reader:

@@ -32,7 +32,6 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_compaction_lag_ms: int = FOREVER
     delete_retention_ms: int = 86_400_000
     min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
     preallocate: bool = False
     flush_before_ack: bool = False  # ottla.flush.before.ack
 

@@ -6,12 +6,17 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.families.family import UnreadableRecordError
 from ottla.quorum.metadata.views import PartitionView
 
+_KAFKAS_FRAME = b"\x01"
+"""Kafka's metadata records begin with the version of their frame; in protobuf that is a field 0, which there cannot be."""
+
 
 def decode(data: bytes) -> pb.MetadataRecord:
     """Raises UnreadableRecordError."""
     try:
         return pb.MetadataRecord.FromString(data)
     except DecodeError as error:
+        if data.startswith(_KAFKAS_FRAME):
+            raise UnreadableRecordError("a metadata record of Apache Kafka's: ottla log dump prints those") from error
         raise UnreadableRecordError(f"not a metadata record: {data[:64]!r}") from error
 
 

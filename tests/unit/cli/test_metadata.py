@@ -1,5 +1,6 @@
 """`ottla metadata` on a directory: what it prints, and how it refuses."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ottla.cli.metadata import metadata
 from ottla.cli.metadata_shell import Shell
 from ottla.quorum.batches import encode_values
 from ottla.quorum.control_records import control_batch
+from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.history import at
 from ottla.quorum.raft.instructions import AppendControl, LeaderChange
 from ottla.quorum.raft.voters import ReplicaKey
@@ -88,6 +90,14 @@ def test_dump_decodes_the_quorums_own_records(directory: MetadataDirectory) -> N
     assert "leader_change              leader_id=1" in result.stdout
     assert result.exit_code == 1, "the second record is none"
     assert "not a metadata record" in refused(result)
+
+
+def test_a_directory_of_apache_kafkas_is_told_for_what_it_is(directory: MetadataDirectory) -> None:
+    record = base64.b64decode("AQUCAAAABgsPzQUSd0k3gUeAyyo2jYkEAAEBAQT/////BgUCAAAAAQcFAgAAAAE=")  # a partition change
+    directory.add([CommittedBatch(0, 0, 1, 0, [record])])
+    assert refused(run(directory, "dump")) == (
+        "the log cannot be followed: a metadata record of Apache Kafka's: ottla log dump prints those"
+    )
 
 
 # --- at, diff ---------------------------------------------------------------------------------------------------------
