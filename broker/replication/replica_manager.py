@@ -138,7 +138,7 @@ class ReplicaManager:
 
     def lost_leaders(self) -> frozenset[int]:
         """Leaders that this broker follows, and that just closed their connection to it."""
-        return self._fetchers.lost.at(self.timers.now_ms())
+        return self._fetchers.lost_leaders()
 
     def fenced_lately(self) -> frozenset[int]:
         """Brokers that were in service a moment ago, as this one has read the metadata."""

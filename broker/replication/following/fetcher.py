@@ -129,6 +129,11 @@ class LeaderFetcher:
         self._backoff_ms = FIRST_BACKOFF_MS
         self._send_soon()
 
+    def notice_end(self) -> None:
+        """Knows that the leader closed the connection before the loop comes to it."""
+        if self._up and self._link is not None and self._link.has_ended():
+            self._lost.note(self.leader_id, self._timers.now_ms())
+
     def close(self) -> None:
         self._closed = True
         self._drop_link()

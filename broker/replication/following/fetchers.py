@@ -15,8 +15,7 @@ LOST_MS = 2_000
 
 
 class Fetchers:
-    """Makes fetchers when they are needed and ends them when they follow nothing any more. ``lost``: leaders that closed
-    their connection to this follower, as a process that ends does."""
+    """Makes fetchers when they are needed and ends them when they follow nothing any more."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._traffic = traffic
         self._truncations = Truncations(timers, durability)
-        self.lost = Lately(LOST_MS)
+        self._lost = Lately(LOST_MS)
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of: dict[Partition, LeaderFetcher] = {}
 
@@ -48,7 +47,7 @@ class Fetchers:
                 self._broker_epoch,
                 self._traffic,
                 self._truncations,
-                self.lost,
+                self._lost,
             )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)
@@ -60,7 +59,7 @@ class Fetchers:
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_idle:
-                self.lost.forget(fetcher.leader_id)
+                self._lost.forget(fetcher.leader_id)
                 # It stays connected for a moment's worth of metadata only if it gets another partition in this turn.
                 self._timers.call_later_ms(1, lambda: self._end_if_idle(fetcher))
 
@@ -69,6 +68,13 @@ class Fetchers:
         fetcher = self._by_leader.get(leader_id)
         if fetcher is not None:
             fetcher.move(address)
+
+    def lost_leaders(self) -> frozenset[int]:
+        """Leaders that just closed their connection to this follower, as a process that ends does. Asks the system, too: the
+        end of a connection and the question of a client whose connection ended with it may wait in the same turn."""
+        for fetcher in self._by_leader.values():
+            fetcher.notice_end()
+        return self._lost.at(self._timers.now_ms())
 
     def close(self) -> None:
         for fetcher in self._by_leader.values():

@@ -6,6 +6,7 @@ next turn when it took in as much of it.
 
 import asyncio
 import logging
+import select
 from collections import deque
 from collections.abc import Callable, Iterator
 from struct import Struct
@@ -49,6 +50,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         "_loop_watch",
         "_on_lost",
         "_on_up",
+        "_poll",
         "_rest",
         "_silent_looks",
         "_stall_ms",
@@ -75,6 +77,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._on_up = on_up
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
+        self._poll: select.poll | None = None
         self._buffer = bytearray(FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = self._given = 0
@@ -96,6 +99,10 @@ class LeaderLink(asyncio.BufferedProtocol):
         if self._watchdog is None:
             self._watch()
 
+    def has_ended(self) -> bool:
+        """Whether the leader closed the connection, also when the loop has not come to read of it yet."""
+        return self.closed or (self._poll is not None and bool(self._poll.poll(0)))
+
     def close(self) -> None:
         """No callback comes any more."""
         self.closed = True
@@ -111,8 +118,12 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         if self.closed:
             self._transport.abort()
-        else:
-            self._on_up()
+            return
+        socket = transport.get_extra_info("socket")
+        if socket is not None and socket.fileno() >= 0:  # not a simulated one
+            self._poll = select.poll()
+            self._poll.register(socket.fileno(), select.POLLRDHUP)
+        self._on_up()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         self._given = min(len(self._buffer), self._end + TURN_BYTES)

@@ -1,5 +1,7 @@
 """How a follower's connection ends, and what that says of the leader."""
 
+import socket
+
 import pytest
 
 from ottla.broker.replication.following.leader_link import CLOSED, LeaderLink
@@ -10,7 +12,7 @@ STALL_MS = 5_000
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, transport: FakeTransport | None = None) -> None:
         self.timers = FakeTimers()
         self.lost: list[tuple[str, bool]] = []
         self.link = LeaderLink(
@@ -20,7 +22,7 @@ class Bench:
             lambda: None,
             lambda reason, by_leader: self.lost.append((reason, by_leader)),
         )
-        self.link.connection_made(FakeTransport())
+        self.link.connection_made(transport or FakeTransport())
 
 
 def test_the_end_of_the_stream_is_known_before_the_connection_is_closed() -> None:
@@ -36,6 +38,20 @@ def test_a_connection_that_breaks_was_closed_by_the_leader(error: Exception | No
     bench = Bench()
     bench.link.connection_lost(error)
     assert bench.lost == [(str(error or CLOSED), True)]
+
+
+def test_the_end_of_the_stream_shows_before_the_loop_reads_of_it() -> None:
+    ours, theirs = socket.socketpair()
+    transport = FakeTransport()
+    transport._extra["socket"] = ours  # type: ignore[attr-defined]  # as asyncio's transports keep it
+    bench = Bench(transport)
+    assert not bench.link.has_ended()
+    theirs.sendall(b"records")
+    assert not bench.link.has_ended()
+    theirs.close()
+    assert bench.link.has_ended()
+    assert bench.lost == [], "the loop will come to it"
+    ours.close()
 
 
 def test_a_leader_that_only_does_not_answer_closed_nothing() -> None:
