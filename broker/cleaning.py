@@ -7,7 +7,6 @@ production is a process. Here are only the timer, the threads that wait for work
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from ottla.log.compaction.cleaner import CleaningJob
@@ -17,12 +16,11 @@ from ottla.log.names import TopicPartition
 from ottla.runtime.clock import Clock
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.threads import CLEANERS, Threads
 from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
 
-WAITING_MAX = 256
-"""Threads that wait for workers, at most; so many cleanings are at work with ``log.cleaner.threads`` beyond it."""
 IO_UNLIMITED = 1 << 62
 """Bytes a second above which a limit is none; Kafka's default is the largest double."""
 
@@ -94,7 +92,7 @@ class Cleaning:
         self._running: dict[TopicPartition, _Cleaning] = {}  # until the last trace of a worker is gone
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._recording = asyncio.Lock()
-        self._threads = ThreadPoolExecutor(WAITING_MAX, "ottla-cleaner")  # begun as they are needed
+        self._threads = Threads(CLEANERS)
 
     def configure(self, settings: CleanerSettings) -> None:
         """From the next cleaning on: one that runs is not cut short, nor made faster."""
@@ -124,7 +122,7 @@ class Cleaning:
         for running in self._running.values():
             running.kill()
         await asyncio.gather(*self._tasks)
-        self._threads.shutdown(wait=False)
+        self._threads.close()
 
     def _tick(self) -> None:
         self.start()
@@ -161,13 +159,12 @@ class Cleaning:
             self._begin_due()  # after a failure only with the next turn, or it would be tried without end
 
     async def _outcome(self, running: _Cleaning) -> Outcome:
-        run = asyncio.get_running_loop().run_in_executor
         limit = self._cleaner.worker_bytes_per_second
         try:
-            running.worker = await run(self._threads, self._start_worker, running.task.job, limit)
+            running.worker = await self._threads.run(self._start_worker, running.task.job, limit)
             if running.forgotten or self._stopped:
                 running.worker.kill()
-            return await run(self._threads, running.worker.wait)
+            return await self._threads.run(running.worker.wait)
         except Exception as error:  # noqa: BLE001 - whatever became of a worker, the others go on
             return Outcome(failure=f"{type(error).__name__}: {error}")
 
@@ -197,7 +194,7 @@ class Cleaning:
             if running.forgotten:
                 return
             try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, self._cleaner.record, running.task)
+                await self._threads.run(self._cleaner.record, running.task)
             except OSError as error:
                 if not running.forgotten:
                     self._on_disk_error(partition, error)

@@ -3,8 +3,9 @@
 import asyncio
 import errno
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
+
+from ottla.runtime.threads import SYNCS, Threads
 
 _NOTHING_LOST = (errno.EMFILE, errno.ENFILE)
 """Nothing could be opened, so nothing was synced: the next attempt may be as good as the first."""
@@ -30,7 +31,7 @@ class SyncLater:
     """
 
     def __init__(self) -> None:
-        self._executor: Executor | None = None
+        self._threads = Threads(SYNCS)
         self._waiting: dict[Syncable, list[OnDone]] = {}
         self._failed: dict[Syncable, OSError] = {}
         self.synced_files = 0
@@ -45,12 +46,10 @@ class SyncLater:
 
     def _start_round(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "ottla-sync")
         callers, self._waiting = self._waiting, {}
         self._running = True
         began = loop.time()
-        round_ = loop.run_in_executor(self._executor, _sync_all, list(callers))
+        round_ = self._threads.run(_sync_all, list(callers))
         round_.add_done_callback(lambda done: self._end_round(callers, done.result(), began))
 
     def _end_round(self, callers: dict[Syncable, list[OnDone]], results: _Results, began: float) -> None:
@@ -70,9 +69,7 @@ class SyncLater:
 
     def close(self) -> None:
         """Ends the thread once the running round is done."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        self._threads.close()
 
 
 def _sync_all(files: list[Syncable]) -> _Results:

@@ -3,7 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+
+from ottla.runtime.threads import DISK_WORK, Threads
 
 Work = Callable[[], None]
 OnDone = Callable[[OSError | None], None]
@@ -25,7 +26,7 @@ class WorkLater:
     """`do` is a `Later` on the running loop. One object serves one loop and has a thread of its own."""
 
     def __init__(self) -> None:
-        self._executor: Executor | None = None
+        self._threads = Threads(DISK_WORK)
         self._waiting: deque[tuple[Work, OnDone]] = deque()
         self._running: asyncio.Future[OSError | None] | None = None
 
@@ -36,10 +37,8 @@ class WorkLater:
             self._next()
 
     def _next(self) -> None:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "ottla-disk")
         work, on_done = self._waiting.popleft()
-        self._running = asyncio.get_running_loop().run_in_executor(self._executor, _outcome, work)
+        self._running = self._threads.run(_outcome, work)
         self._running.add_done_callback(lambda done: self._ended(on_done, done.result()))
 
     def _ended(self, on_done: OnDone, error: OSError | None) -> None:
@@ -55,9 +54,7 @@ class WorkLater:
         while self._running is not None:
             await asyncio.wait([self._running])
             await asyncio.sleep(0)  # for `_ended`, which may start the next piece
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        self._threads.close()
 
 
 def _outcome(work: Work) -> OSError | None:

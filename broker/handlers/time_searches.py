@@ -1,19 +1,19 @@
 """Searches by time that have to look into large batches: on a thread of their own, one after another, and not on the loop."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.log.results import ColdReadError, TimestampAndOffset
 from ottla.log.times import Found, Look, Search, Unclear
+from ottla.runtime.threads import SEARCHES, Threads
 
 
 class TimeSearches:
-    """One thread, made when the first search needs it: whoever asks much waits for himself. One object serves one loop."""
+    """Finishes searches that the loop gave up, on a thread. One object serves one loop."""
 
     def __init__(self, cold_reads: ColdReads) -> None:
         self._cold_reads = cold_reads
-        self._executor: ThreadPoolExecutor | None = None
+        self._threads = Threads(SEARCHES)
 
     async def finish(self, search: Search, step: Look | ColdReadError) -> TimestampAndOffset | None:
         """Goes on with a search that has stopped at ``step``. Raises as it does."""
@@ -29,9 +29,7 @@ class TimeSearches:
             return found
 
     async def _look(self, look: Look) -> Found | Unclear | None:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "ottla-search")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, look)
+        return await self._threads.run(look)
 
     async def _load(self, cold: ColdReadError) -> None:
         loaded = asyncio.get_running_loop().create_future()
@@ -40,6 +38,4 @@ class TimeSearches:
 
     def close(self) -> None:
         """Ends the thread once what it does is done."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        self._threads.close()

@@ -5,18 +5,15 @@ A partition's batches are written in the order in which they came, whatever thei
 a large one. What each waits for is one callback; the producer's sequence is checked when its batch is written, not before.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from ottla.log.batch import BatchHeader
 from ottla.log.config import LogConfig
 from ottla.log.validation import is_compressed, is_heavy, prepare
 from ottla.runtime.errors import ErrorCode, KafkaError
-
-THREADS = 2
+from ottla.runtime.threads import PREPARATIONS, Threads
 
 Prepared = tuple[bytearray, BatchHeader]
 OnPrepared = Callable[[Prepared | KafkaError], None]
@@ -25,25 +22,21 @@ logger = logging.getLogger(__name__)
 
 
 class Preparers:
-    """The threads, made when the first batch needs one. One object serves one loop."""
+    """Prepares batches on threads. One object serves one loop."""
 
     def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
+        self._threads = Threads(PREPARATIONS)
 
     def prepare(
         self, batch: bytearray, config: LogConfig, wall_ms: int, on_done: Callable[[Prepared | KafkaError], None]
     ) -> None:
         """Calls ``on_done`` on the running loop, later."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(THREADS, "ottla-prepare")
-        work = asyncio.get_running_loop().run_in_executor(self._executor, _attempt, batch, config, wall_ms)
+        work = self._threads.run(_attempt, batch, config, wall_ms)
         work.add_done_callback(lambda done: None if done.cancelled() else on_done(done.result()))
 
     def close(self) -> None:
         """Ends the threads once what they do is done."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        self._threads.close()
 
 
 class Intake:

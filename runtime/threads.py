@@ -1,0 +1,55 @@
+"""The threads beside a loop: what they are for, and how many there may be.
+
+What has a purpose here waits for nothing but its own kind: an acknowledgement's sync not for a cold read, a cold read not for a
+batch being recompressed. What nobody waits for within milliseconds (a metrics page, a scrub, a snapshot) shares the loop's own
+executor: `runtime.turns.on_thread`, or ``run_in_executor`` with None.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Purpose(NamedTuple):
+    """``at_most`` so many threads, begun as they are needed; their names begin with ``name``."""
+
+    name: str
+    at_most: int
+
+
+SYNCS = Purpose("ottla-sync", 1)
+"""Rounds of fdatasync (`runtime.sync_later`). More would not make a disk faster; one keeps the order of a file's syncs."""
+DISK_WORK = Purpose("ottla-disk", 1)
+"""Checkpoints, unlinking (`runtime.work_later`): in the order given."""
+COLD_READS = Purpose("ottla-read", 4)
+"""What fetches need and the page cache has not: a disk likes a few at once."""
+SEARCHES = Purpose("ottla-search", 1)
+"""Batches that a search by time looks into: whoever asks much waits for himself."""
+PREPARATIONS = Purpose("ottla-prepare", 2)
+"""Batches that are decompressed, checked or recompressed before they are written."""
+CLEANERS = Purpose("ottla-cleaner", 256)
+"""Each waits for one worker process. With ``log.cleaner.threads`` beyond it, so many are at work."""
+
+
+class Threads:
+    """Threads of one purpose. One object serves one loop; another of the same purpose has threads of its own."""
+
+    def __init__(self, purpose: Purpose) -> None:
+        self._purpose = purpose
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Does ``work`` on one of them; the future is the running loop's."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._purpose.at_most, self._purpose.name)
+        return asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+
+    def close(self) -> None:
+        """Ends them once what they do is done."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
