@@ -45,7 +45,8 @@ OnFatal = Callable[[Exception], None]
 
 
 class Broker:
-    """Made before the quorum starts, so that its listeners are bound while the metadata is still on its way."""
+    """A broker and its parts. Made before the quorum starts, so that its listeners are bound while the metadata is still on
+    its way."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class Cleaning:
         self._threads = Threads(CLEANERS)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """From the next cleaning on: one that runs is not cut short, nor made faster."""
+        """Other settings, from the next cleaning on: one that runs is not cut short, nor made faster."""
         self._settings = settings
         self._cleaner.configure(settings)
         if self._timer is not None and not self._stopped:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerContext:
-    """Put together once, when the node starts. ``image`` is the node's own: it changes as the metadata log is applied."""
+    """The broker's parts. Put together once, when the node starts. ``image`` is the node's own: it changes as the metadata
+    log is applied."""
 
     config: ServerConfig
     host: Host

@@ -97,7 +97,7 @@ class ControllerErrand(ABC):
 
 
 def by_topic(partitions: Iterable[Reported]) -> dict[bytes, list[Reported]]:
-    """Those of a topic together, as requests name them."""
+    """Partitions by topic, as requests name them."""
     grouped: dict[bytes, list[Reported]] = {}
     for partition in partitions:
         grouped.setdefault(partition.topic_id, []).append(partition)

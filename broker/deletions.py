@@ -29,7 +29,7 @@ class Deletions:
         self._turn_planned = self._gathering = self._closed = False
 
     def add(self, partition: TopicPartition) -> None:
-        """In this turn, if there were few; else in one of the next."""
+        """Deletes a log in this turn, if there were few; else in one of the next."""
         if self._turn_left > 0:
             self._delete(partition)
         else:
@@ -37,13 +37,13 @@ class Deletions:
         self._plan_turn()
 
     def finish(self, partition: TopicPartition) -> None:
-        """Now, if it waits."""
+        """Deletes the partition's log now, if it waits."""
         if partition in self._waiting:
             del self._waiting[partition]
             self._delete(partition)
 
     def close(self) -> None:
-        """All that waits, now: the next start would find logs that nobody assigns to this broker."""
+        """Deletes all that waits, now: the next start would find logs that nobody assigns to this broker."""
         self._closed = True
         for partition in list(self._waiting):
             self.finish(partition)

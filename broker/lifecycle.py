@@ -141,7 +141,7 @@ class BrokerLifecycle:
         self.stop()
 
     async def _wait_to_go(self, timeout_ms: int) -> None:
-        """Until the controller lets the broker go; without one (the whole cluster is being stopped) not for long."""
+        """Waits until the controller lets the broker go; without one (the whole cluster is being stopped) not for long."""
         deadline_ms = self._timers.now_ms() + timeout_ms
         while not self.gone.is_set():
             with contextlib.suppress(TimeoutError):

@@ -105,7 +105,7 @@ class DirectoryMoves:
             self._tick_soon()
 
     def _advance(self, move: FutureLog) -> bool:
-        """One step. Whether the next one comes with the end of a sync. Raises KafkaError."""
+        """Goes a step. Answers whether the next one comes with the end of a sync. Raises KafkaError."""
         if move.source.abandoned:
             self._end(move)
         elif move.copy_some(SLICE_BYTES):

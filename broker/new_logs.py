@@ -27,7 +27,7 @@ class NewLogs:
         self._closed = False
 
     def sync_soon(self, log: Log) -> None:
-        """With the others that come in the same moment."""
+        """Syncs a log's names with the others that come in the same moment."""
         if not self._waiting:
             self._timers.call_later_ms(GATHER_MS, self._sync)
         self._waiting[log] = None

@@ -20,7 +20,8 @@ _NAMES = (*APPLIED, *WITHOUT_EFFECT)
 
 
 class NodeSettings:
-    """``current`` is the configuration to go by; `on_change` tells of another one."""
+    """The node's settings, dynamic ones included. ``current`` is the configuration to go by; `on_change` tells of another
+    one."""
 
     def __init__(self, config: ServerConfig, image: MetadataImage) -> None:
         """``image``: as this node has it at its start, which may be old; the rest comes with `publish`."""
@@ -45,7 +46,7 @@ class NodeSettings:
                 apply(self.current)
 
     def _read(self, image: MetadataImage) -> ServerConfig:
-        """Without the defaults of topics: a part that took them from here would not hear when they go."""
+        """The configuration, without the defaults of topics: a part that took them from here would not hear when they go."""
         texts = dynamic_texts(image.configs, self._file.node_id)
         own = {name: texts[name] for name in _NAMES if name in texts}
         return self._file.changed(readable(own, server_settings()))

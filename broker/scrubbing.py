@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScrubSettings(msgspec.Struct, frozen=True):
-    """``ottla.log.scrub.*``. An interval of 0 turns it off."""
+    """The settings ``ottla.log.scrub.*``. An interval of 0 turns it off."""
 
     interval_ms: int
     bytes_per_second: int
@@ -40,7 +40,7 @@ class ScrubSettings(msgspec.Struct, frozen=True):
 
 
 class Scrubbing:
-    """One pass over all logs at a time. ``logs`` is what there is at any moment; all methods are for the loop."""
+    """Reads all logs, a pass at a time. ``logs`` is what there is at any moment; all methods are for the loop."""
 
     def __init__(
         self, logs: Mapping[TopicPartition, Log], settings: ScrubSettings, timers: LoopTimers, on_damage: OnDamage

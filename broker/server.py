@@ -167,7 +167,7 @@ class Server:
             self.ready.set()
 
     async def _serve_metrics(self) -> None:
-        """Early: where a start takes long, that is to be seen."""
+        """Begins to serve metrics, early: where a start takes long, that is to be seen."""
         listener = self.config.metrics_listener
         if listener is None:
             return

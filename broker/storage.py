@@ -167,7 +167,7 @@ class Storage:
             self._sync(log)
 
     def _sync(self, log: Log) -> None:
-        """One sync a log at a time; what was appended meanwhile is the next one's."""
+        """Syncs a log, once at a time; what was appended meanwhile is the next one's."""
         try:
             ticket = None if log in self._syncing else log.unsynced()
         except StorageError:
@@ -193,7 +193,7 @@ class Storage:
             self._expire_some()
 
     def _expire_some(self) -> None:
-        """The next few logs; the rest when others had their turn."""
+        """Forgets the idle producers of the next few logs; the rest when others had their turn."""
         wall_ms, idle_ms_max = self._host.clock.wall_ms(), self._config.integer("producer.id.expiration.ms")
         for partition in self._expiring[-EXPIRY_LOGS_MAX:]:
             log = self.manager.logs.get(partition)

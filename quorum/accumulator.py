@@ -10,7 +10,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 
 class BatchAccumulator:
-    """For one epoch of one leader; ``next_offset`` is what the next record will get."""
+    """Appends gathered for one epoch of one leader; ``next_offset`` is what the next record will get."""
 
     def __init__(self, epoch: int, next_offset: int, batch_bytes_max: int) -> None:
         self.epoch = epoch

@@ -13,7 +13,7 @@ CAUSE_HEADER = "cause"
 
 
 def encode_values(values: Sequence[bytes], base_offset: int, epoch: int, now_ms: int, cause: str) -> bytearray:
-    """One batch: all of it is committed or nothing. The cause (who or what asked) rides on its first record."""
+    """The bytes of one batch: all of it is committed or nothing. The cause (who or what asked) rides on its first record."""
     causes = ((CAUSE_HEADER, cause.encode()),) if cause else ()
     records = [
         Record(base_offset + index, now_ms, None, value, causes if index == 0 else ())
@@ -50,7 +50,7 @@ def batch_voters(data: bytes, header: BatchHeader, position: int) -> VoterSet | 
 
 
 def batch_mark(data: bytes, header: BatchHeader, position: int) -> int:
-    """Of the epoch that begins with a control batch; 0 where there is none."""
+    """The mark of the epoch that begins with a control batch; 0 where there is none."""
     if not header.is_control:
         return 0
     return next((mark_of(record) for record in decode_records(data, header, position=position)), 0)

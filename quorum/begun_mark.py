@@ -1,5 +1,6 @@
-"""Beside ``meta.properties``: that this node once began to take part in a quorum. What it promised there lies in the metadata
-directory, and whoever loses that whole directory must not begin again under the same identity, as if it had promised nothing."""
+"""The mark beside ``meta.properties`` that this node once began to take part in a quorum. What it promised there lies in
+the metadata directory, and whoever loses that whole directory must not begin again under the same identity, as if it had
+promised nothing."""
 
 from ottla.quorum.election_store import QuorumStateError
 from ottla.runtime.disk import Disk
@@ -10,7 +11,7 @@ QUORUM_STATE = "quorum-state"
 
 
 class BegunMark:
-    """In the directory ``root`` of the identity ``directory_id``: one that was formatted anew has begun nothing."""
+    """The mark in the directory ``root`` of the identity ``directory_id``: one that was formatted anew has begun nothing."""
 
     def __init__(self, disk: Disk, root: str, directory_id: bytes) -> None:
         self._disk = disk

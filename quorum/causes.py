@@ -1,4 +1,4 @@
-"""What stands beside the records of a batch: who or what made them, in words, and by which request.
+"""The cause of a batch, which stands beside its records: who or what made them, in words, and by which request.
 
 A request: ``create_topics by client ann through broker 2 #0a1b…``; the number is its id, by which a repetition is known.
 Anything else the controller does of itself: ``broker 3 is fenced: its connection ended``.
@@ -24,7 +24,7 @@ def broker_origin(broker_id: int) -> str:
 
 
 def cause_of(name: str, request: rpc.ControllerRequest) -> str:
-    """For the records of a request: its name, who asked, and its id."""
+    """The cause of a request's records: its name, who asked, and its id."""
     cause = f"{name} by {request.origin or 'somebody'}{_detail(request)}"[:_LENGTH_MAX]
     return f"{cause}{_MARK}{request.request_id.hex()}" if request.request_id else cause
 
@@ -42,7 +42,7 @@ def _detail(request: rpc.ControllerRequest) -> str:
 
 
 def in_words(cause: str) -> str:
-    """For people: without the id."""
+    """A cause as people read it: without the id."""
     return cause if request_id_of(cause) is None else cause.rpartition(_MARK)[0]
 
 

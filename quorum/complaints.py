@@ -37,7 +37,8 @@ def with_advice(error: BaseException) -> str:
 
 
 class Complaints:
-    """Is shown every answer. The same complaint again is not repeated until something else was answered in between."""
+    """What is wrong, by the answers that it is shown. The same complaint again is not repeated until something else was
+    answered in between."""
 
     def __init__(self, state: RaftState) -> None:
         self._state = state
@@ -54,7 +55,7 @@ class Complaints:
             self._tell(f"voter {peer}", self._of_voter(request.receiver, response))
 
     def _tell(self, topic: str, complaint: str | None) -> None:
-        """None: nothing new; empty: all is well."""
+        """What is to be said now; None: nothing new; empty: all is well."""
         if complaint is None:
             return
         if complaint and complaint != self._last.get(topic):

@@ -38,8 +38,8 @@ def control_batch(instruction: AppendControl, now_ms: int) -> bytearray:
 
 
 def mark_of(record: Record) -> int:
-    """Of the epoch that begins with this control record, as its leader gave it; 0 where it gave none. Raises KafkaError
-    (CORRUPT_MESSAGE)."""
+    """The mark of the epoch that begins with this control record, as its leader gave it; 0 where it gave none. Raises
+    KafkaError (CORRUPT_MESSAGE)."""
     value = next((value for key, value in record.headers if key == MARK_HEADER), None)
     if value is None:
         return 0

@@ -37,7 +37,7 @@ class GatheredAppends(Protocol):
 
 
 class CoreDriver:
-    """From `start` until `stop`, or until it cannot go on. All methods belong on the event loop."""
+    """One node's core at work, from `start` until `stop`, or until it cannot go on. All methods belong on the event loop."""
 
     def __init__(
         self, core: RaftCore, on_failure: Callable[[QuorumFailure], None], watch: LoopWatch | None = None
@@ -76,13 +76,13 @@ class CoreDriver:
         return LeaderAndEpoch(state.known_leader_id, state.epoch)
 
     def now_ms(self) -> int:
-        """On the core's clock."""
+        """The time on the core's clock."""
         return loop_ms(self._loop)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """One event at a time; those that come up meanwhile follow."""
+        """Hands the core one event at a time; those that come up meanwhile follow."""
         if not self.goes_on:
             return
         if not self._watch.is_open:
@@ -104,7 +104,7 @@ class CoreDriver:
         self._plan_tick()
 
     def handle_first(self, event: Event) -> None:
-        """For what an instruction came to: before any event that waits."""
+        """Hands the core what an instruction came to, before any event that waits."""
         self._events.appendleft(event)
 
     def _step(self, event: Event) -> None:
@@ -117,7 +117,7 @@ class CoreDriver:
             _resolve(waiter)
 
     async def wait_for_step(self, deadline: float) -> None:
-        """Until another event was handled, or the loop's time is ``deadline``."""
+        """Waits until another event was handled, or the loop's time is ``deadline``."""
         waiter = self._loop.create_future()
         self._step_waiters.append(waiter)
         timer = self._loop.call_at(deadline, _resolve, waiter)

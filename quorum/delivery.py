@@ -92,7 +92,7 @@ class CommitDelivery:
         self._on_delivered()
 
     def _confirm(self) -> None:
-        """Nothing below the high watermark is ever cut in this life."""
+        """Says that what was delivered stays: nothing below the high watermark is ever cut in this life."""
         if not self._confirmed and self.next_offset <= self.high_watermark:
             self._confirmed = True
             self._listener.on_confirmed()

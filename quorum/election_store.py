@@ -34,8 +34,8 @@ def read_promise(store: KeyValueStore, key: bytes) -> bytes | None:
 
 
 class ElectionStore:
-    """One key, with a checksum over the state and whose it is. OSError of a write passes through: a node that cannot keep its
-    vote must not cast it."""
+    """The election state under one key, with a checksum over the state and whose it is. OSError of a write passes through:
+    a node that cannot keep its vote must not cast it."""
 
     def __init__(self, store: KeyValueStore, cluster_id: str, node_id: int) -> None:
         self._store = store

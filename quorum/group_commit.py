@@ -110,7 +110,7 @@ class GroupCommit:
         self._driver.handle(self.drain())
 
     def drain(self) -> Event:
-        """What is gathered. Only when something is."""
+        """Gives what is gathered. Only when something is."""
         assert self._accumulator is not None
         event, committable = self._accumulator.drain()
         self._delivery.keep(committable)

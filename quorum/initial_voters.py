@@ -33,7 +33,7 @@ def write_initial_voters(disk: Disk, directory: str, voters: VoterSet) -> None:
 
 
 def read_initial_voters(disk: Disk, directory: str) -> VoterSet | None:
-    """None when the directory was formatted without. Raises InitialVotersError."""
+    """The voters the directory was formatted with; None: without any. Raises InitialVotersError."""
     path = f"{directory}/{INITIAL_VOTERS}"
     if not disk.exists(path):
         return None

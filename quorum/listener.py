@@ -6,7 +6,7 @@ from ottla.quorum.raft.voters import Endpoint
 
 
 class LeaderAndEpoch(NamedTuple):
-    """``leader_id`` None: nobody is known to lead the epoch."""
+    """Who leads an epoch; ``leader_id`` None: nobody is known to."""
 
     leader_id: int | None
     epoch: int
@@ -25,7 +25,8 @@ class CommittedBatch(NamedTuple):
 
 
 class QuorumListener(Protocol):
-    """The state machine. Called on the loop, in log order, never concurrently; it may append, but must not block."""
+    """The application, which is told what is committed. Called on the loop, in log order, never concurrently; it may
+    append, but must not block."""
 
     def on_commit(self, batch: CommittedBatch) -> None: ...
 
@@ -57,7 +58,7 @@ class ReplicaDescription(NamedTuple):
 
 
 class QuorumDescription(NamedTuple):
-    """Only a leader knows how far the others are."""
+    """How the quorum stands. Only a leader knows how far the others are."""
 
     leader_id: int | None
     epoch: int

@@ -17,8 +17,8 @@ class EpochEntries(Protocol):
 
 
 class MetadataLog(Protocol):
-    """Offsets as in the core: ends are exclusive. What is appended is durable once ``active_file`` was synced afterwards
-    (a roll syncs the file it leaves)."""
+    """The metadata log, as the quorum uses it. Offsets as in the core: ends are exclusive. What is appended is durable once
+    ``active_file`` was synced afterwards (a roll syncs the file it leaves)."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -36,13 +36,13 @@ class MetadataLog(Protocol):
     def active_file(self) -> File: ...
 
     def append_as_follower(self, view: memoryview | bytes, leader_epoch: int) -> object:
-        """Whole batches that carry their offsets, from the log end on."""
+        """Appends whole batches that carry their offsets, from the log end on."""
         ...
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, minimum_one: bool) -> ReadResult: ...
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """About how many."""
+        """About how many bytes lie between."""
         ...
 
     def truncate_to(self, offset: int) -> object: ...

@@ -20,7 +20,8 @@ class LogStartError(Exception):
 
 
 def align_log(log: MetadataLog, snapshots: SnapshotFiles | None, mark: SyncedMark) -> None:
-    """Afterwards the log begins at offset 0 or where a snapshot ends. Raises LogStartError where that cannot be."""
+    """Makes log and snapshots fit: afterwards the log begins at offset 0 or where a snapshot ends. Raises LogStartError
+    where that cannot be."""
     latest = snapshots.latest if snapshots is not None else None
     if latest is not None and _is_beyond(latest, log):
         mark.cut_at(log.log_start_offset)
@@ -58,7 +59,8 @@ def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary
 
 
 def voter_history(log: MetadataLog, static: VoterSet, snapshots: SnapshotFiles | None) -> VoterHistory:
-    """From the snapshot that the log begins with, and the headers of the whole log: snapshots keep it short."""
+    """The voters by offset, from the snapshot that the log begins with, and the headers of the whole log: snapshots keep it
+    short."""
     history = VoterHistory(static)
     base = snapshots.at_or_after(log.log_start_offset) if snapshots is not None and log.log_start_offset > 0 else None
     description = snapshots.describe(base) if snapshots is not None and base is not None else None

@@ -34,7 +34,7 @@ class RecentTimes:
         self._now = _Half(count + 1, sum_ms + took_ms, max(largest_ms, took_ms))
 
     def average(self, now_ms: int) -> float | None:
-        """None when there was nothing."""
+        """The average of these times; None when there was nothing."""
         self._turn(now_ms)
         count = self._now.times + self._before.times
         return (self._now.sum_ms + self._before.sum_ms) / count if count else None
@@ -53,7 +53,7 @@ class RecentTimes:
 
 
 class QuorumMeters:
-    """One node's. Costs an addition and a look at the clock for each append, which shares an fsync."""
+    """The meters of one node. They cost an addition and a look at the clock for each append, which shares an fsync."""
 
     def __init__(self) -> None:
         self.appended_records = self.fetched_records = self.elections = 0

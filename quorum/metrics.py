@@ -25,7 +25,7 @@ class QuorumObservation(NamedTuple):
 
 
 def current_state(state: RaftState) -> str:
-    """KIP-595's words; who is no voter is an observer, whatever its role."""
+    """The node's state in KIP-595's words; who is no voter is an observer, whatever its role."""
     return type(state.role).__name__.lower() if state.is_voter else "observer"
 
 

@@ -155,8 +155,8 @@ class QuorumNode:
             await self._taker.stop()
 
     async def _wait_for_successor(self) -> None:
-        """It may need this node's vote, and the answer must have left: stay until it greets. The only voter has nobody to
-        wait for, and a follower no reason."""
+        """Waits until the successor greets: it may need this node's vote, and the answer must have left. The only voter has
+        nobody to wait for, and a follower no reason."""
         state, loop = self._state, asyncio.get_running_loop()
         deadline = loop.time() + HAND_OVER_MS / 1000
         if not isinstance(state.role, Leader | Resigned) or len(state.voters.latest) == 1:
@@ -233,7 +233,7 @@ class QuorumNode:
         return describe_quorum(self._state, self._driver.now_ms(), self._clock.wall_ms())
 
     def observed(self) -> QuorumObservation:
-        """For the metrics: what stands there now."""
+        """What the metrics read, as it stands now."""
         driver = self._driver
         return QuorumObservation(self._state, self._snapshots, driver.meters, driver.now_ms(), self._clock.wall_ms())
 

@@ -10,7 +10,7 @@ QUORUM_SERVICE = Service("ottla.quorum.Quorum", pb.QuorumRequest, pb.QuorumRespo
 
 
 class Peers:
-    """One channel a peer; another when the peer is found at another endpoint."""
+    """The channels, one a peer; another when the peer is found at another endpoint."""
 
     def __init__(
         self, transport: RpcTransport, on_broken: Callable[[int], None], service: Service = QUORUM_SERVICE

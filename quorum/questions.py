@@ -20,7 +20,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Questions:
-    """``handle`` takes what was answered, None included; ``fail`` is told why this node cannot go on."""
+    """What this node asks others for the core. ``handle`` takes what was answered, None included; ``fail`` is told why this
+    node cannot go on."""
 
     def __init__(
         self,

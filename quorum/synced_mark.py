@@ -16,8 +16,8 @@ _OFFSET = struct.Struct(">q")
 
 
 class SyncedMark:
-    """Never above what is stable. It may be some seconds behind: it becomes durable with the next write that is (the vote's, or
-    the store's own sync now and then). From the first record on there is one."""
+    """Up to where the log is known to be stable. It may be some seconds behind: it becomes durable with the next write that
+    is (the vote's, or the store's own sync now and then). From the first record on there is one."""
 
     def __init__(self, store: KeyValueStore) -> None:
         """Raises QuorumStateError."""

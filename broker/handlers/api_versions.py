@@ -33,7 +33,7 @@ Ranges = Callable[[], dict[int, tuple[int, int]]]
 
 
 class ApiVersionsHandler:
-    """``ranges()`` is asked when the first client comes: all routes are known by then."""
+    """Answers ApiVersions. ``ranges()`` is asked when the first client comes: all routes are known by then."""
 
     def __init__(self, broker: BrokerContext, ranges: Ranges) -> None:
         self._broker = broker

@@ -108,7 +108,7 @@ def _resolved(config: ServerConfig, setting: Setting) -> str | None:
 
 
 def _coarser(name: str) -> list[str]:
-    """In the order in which they are asked."""
+    """The coarser names of a setting, in the order in which they are asked."""
     return [coarser for coarser, _ in COARSER.get(name, ())]
 
 

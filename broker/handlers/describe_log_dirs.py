@@ -32,7 +32,7 @@ def routes(broker: BrokerContext) -> list[Route]:
 
 
 def _describe(broker: BrokerContext, wanted: _Wanted | None) -> list[DescribeLogDirsResult]:
-    """One look at each log, whatever the number of directories; ``wanted`` None: all of them."""
+    """The answer by directory. One look at each log, whatever the number of directories; ``wanted`` None: all of them."""
     manager = broker.logs
     found: dict[DirectoryState, dict[str, list[DescribeLogDirsPartition]]] = {root: {} for root in manager.roots}
     logs = manager.logs.values() if wanted is None else (manager.logs.get(name) for name in wanted)  # type: ignore[call-overload]  # a TopicPartition is such a tuple

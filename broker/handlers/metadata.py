@@ -97,7 +97,7 @@ class MetadataHandler:
         return [encode_response(response, topics, version)]
 
     def _brokers(self) -> object:
-        """As a value: a change of a broker, or of what is known of the leaders, makes it another one."""
+        """The brokers as a value: a change of a broker, or of what is known of the leaders, makes it another one."""
         return list(self._broker.image.brokers.values()), self._broker.replicas.lost_leaders()
 
     def _administrator(self, reachable: "dict[int, BrokerView]") -> int:

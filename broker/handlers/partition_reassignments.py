@@ -73,7 +73,7 @@ def _result(told: controller_pb2.AlterPartitionReassignmentsResponse.Partition) 
 def _ongoing(
     broker: BrokerContext, body: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[TopicView, list[OngoingPartitionReassignment]]]:
-    """By topic, of those that were asked for (null: of all); what is not there has no reassignment."""
+    """Reassignments under way by topic, of those that were asked for (null: of all); what is not there has no reassignment."""
     topics = broker.image.topics_by_name
     if body.topics is None:
         asked: Iterable[tuple[str, Iterable[int]]] = ((name, topic.partitions) for name, topic in topics.items())

@@ -99,7 +99,7 @@ class NodeMetrics:
         self.registry.add(LOOP_METRICS, at_once(lambda: host.loop_watch))
 
     def watch_quorum(self, node: QuorumNode) -> None:
-        """Once it is started."""
+        """Adds the quorum's metrics, once it is started."""
         self.registry.add(quorum_metrics.METRICS, at_once(node.observed))
 
     def watch_controller(self, controller: Controller, node: QuorumNode, loader: MetadataLoader) -> None:

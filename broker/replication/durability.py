@@ -53,7 +53,7 @@ class Durability:
         self._sync_later.sync(sync, synced)
 
     def retry(self) -> None:
-        """From time to time: what could not be synced for want of room or descriptors may be by now."""
+        """Tries again from time to time: what could not be synced for want of room or descriptors may be by now."""
         stuck, self._stuck = self._stuck, {}
         for log in stuck:
             if log.abandoned:

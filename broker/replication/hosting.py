@@ -14,7 +14,8 @@ Key = tuple[bytes, int]
 
 
 class HostingQueue:
-    """Asked for one after another in the order of their first mention, each as the metadata has it by then."""
+    """Replicas in a queue, asked for one after another in the order of their first mention, each as the metadata has it by
+    then."""
 
     def __init__(self, timers: LoopTimers, host: Callable[[Key, bool], int]) -> None:
         """``host`` gives a replica its role and says what that cost; its second argument is what `add` was told."""

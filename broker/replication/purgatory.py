@@ -113,7 +113,8 @@ class OffsetWaiters(deque[tuple[int, Waiter, int]]):
     __slots__ = ()
 
     def wait_for(self, offset: int, waiter: Waiter, place: int) -> None:
-        """Forgets those that timed out or whose connection went, so that a partition that gets nowhere gathers none."""
+        """Adds one. Forgets those that timed out or whose connection went, so that a partition that gets nowhere gathers
+        none."""
         while self and self[0][1].done:
             self.popleft()
         self.append((offset, waiter, place))

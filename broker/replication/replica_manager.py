@@ -181,7 +181,7 @@ class ReplicaManager:
             self._apply_configs(delta, image)
 
     def _take_on(self, replicas: list[Replica]) -> None:
-        """At once, unless they are many; one that waits goes on waiting, and is then what the image says."""
+        """Hosts replicas at once, unless they are many; one that waits goes on waiting, and is then what the image says."""
         unknown = sum(replica.key not in self.partitions for replica in replicas)
         many = self._started and unknown * CREATION_COST + len(replicas) * ROLE_COST > TURN_COST
         for replica in replicas:
@@ -368,7 +368,7 @@ class ReplicaManager:
             self.healing.found(partition, error)
 
     def damaged(self, name: TopicPartition, damage: DamagedLogError) -> None:
-        """The scrub found it."""
+        """Damage that the scrub found."""
         partition = self.partitions.get((name.topic, name.partition))
         if partition is not None:
             self.healing.found(partition, damage)

@@ -2,8 +2,8 @@
 
 
 class Traffic:
-    """Plain integers. Each is added to once a batch or an answer, never once a record: 110 ns for the two of a produced batch,
-    which takes 10 us without its sockets."""
+    """Counts, as plain integers. Each is added to once a batch or an answer, never once a record: 110 ns for the two of a
+    produced batch, which takes 10 us without its sockets."""
 
     __slots__ = (
         "bytes_in",

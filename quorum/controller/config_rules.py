@@ -32,7 +32,8 @@ class SettingRules:
 
 
 def _check_kept(name: str, value: Value) -> None:
-    """Not among what a node reads: a topic that was given it by an earlier version must not stop one."""
+    """Refuses what the controller does not let in any more. It is not among what a node reads: a topic that was given it by
+    an earlier version must not stop one."""
     if name == "remote.storage.enable" and value:
         raise SettingError(f"{name}=true: there is no tiered storage, all segments stay here; write false")
 

@@ -74,12 +74,12 @@ class Controller:
 
     @property
     def requests_waiting(self) -> int:
-        """That came before it was active, or while a transaction is appended."""
+        """How many requests wait: they came before it was active, or while a transaction is appended."""
         return len(self._early)
 
     @property
     def responses_waiting(self) -> int:
-        """For the commit of what was decided."""
+        """How many answers wait for the commit of what was decided."""
         return len(self._waiting)
 
     # --- leadership ---------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Controller:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def who_cannot_read(self, level: int, leaving: int) -> str | None:
-        """For the quorum, which is about to write kraft.version ``level``: who keeps it from that, among those whose registration
+        """Who keeps the quorum from writing kraft.version ``level``, among those whose registration
         is not committed yet, too. Raises KafkaError (NOT_CONTROLLER) while this is not the active one."""
         if self._leadership is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the controller is not active yet: ask again in a moment")

@@ -36,7 +36,7 @@ class Knocker:
             transport.abort()
 
     async def wait(self) -> None:
-        """Until every door was answered at, or too long not."""
+        """Waits until every door was answered at, or too long not."""
         if self._running:
             await asyncio.wait(list(self._running))
 

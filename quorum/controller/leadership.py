@@ -49,7 +49,7 @@ class ReplayError(Exception):
 
 
 class Leadership:
-    """Whoever made it ends it, be it for what it says of itself."""
+    """One leadership, from election to end. Whoever made it ends it, be it for what it says of itself."""
 
     def __init__(
         self,

@@ -135,8 +135,8 @@ class BrokerLiveness:
             self._knock_at(suspect)
 
     def _knock_at(self, suspect: Suspect) -> None:
-        """Now and then until it is heard from, or not suspected any more. Not where it is fenced: it may be starting, and
-        opens its door last."""
+        """Knocks at a suspect's door now and then, until it is heard from or not suspected any more. Not where it is
+        fenced: it may be starting, and opens its door last."""
         leadership = suspect.leadership
         broker = leadership.state.image.brokers.get(suspect.broker_id)
         if self._knock is None or broker is None or broker.fenced or not broker.endpoints or not self._is_open(suspect):

@@ -40,7 +40,7 @@ class PartitionCounts:
         return self
 
     def _told(self) -> Generator[None, None, None]:
-        """While a snapshot that was taken over is told in pieces: what is counted then would be told, too."""
+        """Waits while a snapshot that was taken over is told in pieces: what is counted then would be told, too."""
         while self._loader.published_offset != self._loader.image.offset:
             yield
 

@@ -22,7 +22,7 @@ _SERIES_PAUSE_MS = 10
 
 
 class Upkeep:
-    """For the length of one leadership."""
+    """What nobody asks for, for the length of one leadership."""
 
     def __init__(
         self, leadership: Leadership, timers: LoopTimers, counters: ControllerCounters, is_busy: Callable[[], bool]

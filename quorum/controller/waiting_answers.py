@@ -15,7 +15,7 @@ class _Waiting(NamedTuple):
 
 
 class WaitingAnswers:
-    """In the order of their offsets, which is that of the decisions."""
+    """Answers in the order of their offsets, which is that of the decisions."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()

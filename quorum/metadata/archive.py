@@ -32,7 +32,7 @@ class RawBatch(NamedTuple):
     data: memoryview
 
     def decoded(self) -> CommittedBatch:
-        """For `ottla.quorum.metadata.history`."""
+        """The batch as `ottla.quorum.metadata.history` takes it."""
         return next(committed_batches(bytes(self.data), self.header.base_offset))
 
 
@@ -49,11 +49,11 @@ class Archive(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Exclusive."""
+        """Where the log ends, exclusive."""
         ...
 
     def batches(self) -> Iterator[RawBatch]:
-        """From ``first_offset`` on. Raises ArchiveError, KafkaError, OSError."""
+        """The batches from ``first_offset`` on. Raises ArchiveError, KafkaError, OSError."""
         ...
 
 
@@ -101,7 +101,8 @@ class DirectoryArchive:
                     yield RawBatch(header, data)
 
     def _scan(self, base: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Where the last segment breaks off the log ends: that was just being written, or a crash tore it."""
+        """A segment's batches. Where the last segment breaks off the log ends: that was just being written, or a crash tore
+        it."""
         path = f"{self._directory}/{base:020d}.log"
         file = self._disk.open(path, writable=False)
         try:

@@ -91,7 +91,7 @@ class MetadataImage:
                 yield
 
     def entries(self, family: RecordFamily[K, V]) -> dict[K, V]:
-        """Those of a record family."""
+        """The entries of a record family."""
         entries: dict[K, V] = getattr(self, family.attribute)
         return entries
 

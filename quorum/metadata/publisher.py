@@ -22,7 +22,8 @@ _logger = logging.getLogger(__name__)
 
 
 class MetadataPublisher(Protocol):
-    """Acts on what changed. Called on the loop, one commit after another; a snapshot comes in pieces."""
+    """Somebody who acts on what changed in the metadata. Called on the loop, one commit after another; a snapshot comes in
+    pieces."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """``image`` already is the new one. An exception is logged and keeps nobody else from being told."""
@@ -85,7 +86,7 @@ class MetadataLoader:
         return self._store.unsynced
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
-        """For one that does not act on topics. Tells it everything else at once, and from then on each change, after those who
+        """Adds one that does not act on topics. Tells it everything else at once, and from then on each change, after those who
         were added before it."""
         self._tell(publisher, next(differences(MetadataImage(), self.image)))
         self.follow(publisher)

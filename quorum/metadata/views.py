@@ -54,7 +54,7 @@ class BrokerView(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Of the first listener for clients."""
+        """The host of the first listener for clients."""
         return self.endpoints[0].host if self.endpoints else ""
 
     @property
@@ -75,7 +75,7 @@ class BrokerView(msgspec.Struct, frozen=True):
 
     @property
     def standing(self) -> str:
-        """In words."""
+        """How it stands, in words."""
         if self.fenced:
             return "fenced"
         return "shutting down" if self.in_controlled_shutdown else "in service"
@@ -112,7 +112,8 @@ class PartitionView(msgspec.Struct, frozen=True, gc=False, array_like=True):
     directories: tuple[bytes, ...] = ()
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Where that broker keeps its replica. Partitions from before directories were known have it unassigned."""
+        """The directory in which that broker keeps its replica. Partitions from before directories were known have it
+        unassigned."""
         if not self.directories:
             return DIRECTORY_UNASSIGNED
         return self.directories[self.replicas.index(broker_id)]

@@ -115,7 +115,7 @@ def become_candidate(state: RaftState) -> None:
 
 
 def new_tally(state: RaftState) -> Tally:
-    """With its own vote in it."""
+    """A new tally, with the node's own vote in it."""
     tally = Tally(state.voters.latest.ids(), {})
     tally.record(state.key.id, True)
     return tally
@@ -151,7 +151,7 @@ def _missing_voters(state: RaftState) -> tuple[KRaftVersion | Voters, ...]:
 
 
 def append_control(state: RaftState, epoch: int, mark: int, *records: LeaderChange | KRaftVersion | Voters) -> None:
-    """One batch, in force at once."""
+    """Appends one control batch, in force at once."""
     offset = state.log.end
     state.emit(AppendControl(offset, epoch, records, mark))
     state.log.append(epoch, offset, offset + len(records), mark)

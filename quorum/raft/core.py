@@ -96,7 +96,7 @@ class RaftCore:
         self.state = RaftState(settings, key, endpoint, rng, log, voters, election)
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
-        """``now_ms``: the monotonic clock, milliseconds."""
+        """Takes an event, and says what is to be done. ``now_ms``: the monotonic clock, milliseconds."""
         state = self.state
         state.now_ms = now_ms
         _HANDLERS[type(event)](state, event)
@@ -180,7 +180,7 @@ def _take_the_lead(state: RaftState) -> None:
 
 
 def _ticked(state: RaftState, event: Any) -> None:
-    """Earliest first; what expires may arm or disarm the others."""
+    """Expires what is due, earliest first; what expires may arm or disarm the others."""
     for _ in range(len(Timer)):
         due = [(deadline, timer) for timer, deadline in state.timers.items() if deadline <= state.now_ms]
         if not due:

@@ -6,7 +6,8 @@ from ottla.quorum.raft.voters import ReplicaKey
 
 
 class ElectionState(msgspec.Struct, frozen=True):
-    """Epoch 0 without leader and vote is the primordial state: what a missing file means."""
+    """What a replica promised, and whom it follows. Epoch 0 without leader and vote is the primordial state: what a missing
+    file means."""
 
     epoch: int = 0
     leader_id: int | None = None

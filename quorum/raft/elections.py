@@ -19,7 +19,7 @@ CANDIDATE_BACKOFF_MS = 25  # doubled with each candidacy in a row: rivals must d
 
 
 def handle_vote_request(state: RaftState, event: RequestReceived) -> None:
-    """In the order of kraft.md 1.5; the epoch is followed even when the receiver turns out not to be meant."""
+    """Answers in the order of kraft.md 1.5; the epoch is followed even when the receiver turns out not to be meant."""
     request = event.request
     assert isinstance(request, VoteRequest)
     error = _refusal(state, request)

@@ -25,7 +25,7 @@ class TimerExpired(msgspec.Struct, frozen=True):
 
 
 class RequestReceived(msgspec.Struct, frozen=True):
-    """``token`` is the shell's: it comes back in the Respond instruction, which may come much later."""
+    """Somebody asks. ``token`` is the shell's: it comes back in the Respond instruction, which may come much later."""
 
     request: Request
     token: Any

@@ -36,7 +36,7 @@ class LogSummary(msgspec.Struct):
 
     @property
     def last_mark(self) -> int:
-        """0: not known."""
+        """The mark of the last epoch; 0: not known."""
         return self.marks.get(self.last_epoch, 0)
 
     def epoch_below(self, end_offset: int) -> int:

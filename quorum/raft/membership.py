@@ -70,7 +70,7 @@ def handle_update(state: RaftState, event: RequestReceived) -> None:
 
 
 def handle_upgrade(state: RaftState, event: UpgradeRequested) -> None:
-    """From kraft.version 0 to 1: the voters stay who they are. Done already: nothing is written."""
+    """Raises kraft.version from 0 to 1: the voters stay who they are. Done already: nothing is written."""
     _change(state, event, lambda leader: _with_directories(state, leader), validate_only=event.validate_only)
 
 
@@ -209,7 +209,7 @@ def _known(state: RaftState, role: Leader) -> VoterSet:
 
 
 def append_voters(state: RaftState, role: Leader, voters: VoterSet, token: Any) -> None:
-    """In force at once."""
+    """Appends a voter set, which is in force at once."""
     offset = state.log.end
     records: tuple[KRaftVersion | Voters, ...] = (Voters(voters),)
     if rules.must_write_kraft_version(state.voters.latest_offset):

@@ -12,7 +12,7 @@ from ottla.runtime.errors import ErrorCode
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """``receiver`` is the replica that is meant (None: whoever listens there)."""
+    """What one replica asks another. ``receiver`` is the replica that is meant (None: whoever listens there)."""
 
     cluster_id: str
     epoch: int
@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """``leader_id`` None: not known in ``epoch``."""
+    """What every answer tells of its sender. ``leader_id`` None: not known in ``epoch``."""
 
     error: ErrorCode = ErrorCode.NONE
     epoch: int
@@ -30,7 +30,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VoteRequest(Request, frozen=True, kw_only=True):
-    """``last`` is the end of the candidate's *durable* log and the epoch there. A pre-vote (KIP-996) asks without an epoch change."""
+    """Asks for a vote. ``last`` is the end of the candidate's *durable* log and the epoch there. A pre-vote (KIP-996) asks
+    without an epoch change."""
 
     last: OffsetAndEpoch
     pre_vote: bool
@@ -47,7 +48,7 @@ class BeginQuorumEpochRequest(Request, frozen=True, kw_only=True):
 
 
 class BeginQuorumEpochResponse(Response, frozen=True, kw_only=True):
-    """``voter``: who answers where the voter listens."""
+    """Answers the announcement. ``voter``: who answers where the voter listens."""
 
     voter: ReplicaKey | None = None
 
@@ -99,7 +100,8 @@ class FetchRequest(Request, frozen=True, kw_only=True):
 
 
 class FetchResponse(Response, frozen=True, kw_only=True):
-    """``high_watermark`` -1: not known (yet). At most one of ``diverging``, ``snapshot`` and ``records`` says something."""
+    """What a fetch is answered. ``high_watermark`` -1: not known (yet). At most one of ``diverging``, ``snapshot`` and
+    ``records`` says something."""
 
     high_watermark: int = -1
     log_start: int = 0
@@ -117,8 +119,8 @@ class FetchSnapshotRequest(Request, frozen=True, kw_only=True):
 
 
 class FetchSnapshotResponse(Response, frozen=True, kw_only=True):
-    """``checksum`` (CRC-32C) and ``size`` (bytes) are the whole snapshot's; ``voters`` those in force at its end; ``mark`` of its epoch
-    (see LogSummary)."""
+    """A piece of a snapshot. ``checksum`` (CRC-32C) and ``size`` (bytes) are the whole snapshot's; ``voters`` those in
+    force at its end; ``mark`` of its epoch (see LogSummary)."""
 
     snapshot: OffsetAndEpoch | None = None
     position: int = 0
@@ -140,7 +142,8 @@ class AddVoterRequest(Request, frozen=True, kw_only=True):
 
 
 class RemoveVoterRequest(Request, frozen=True, kw_only=True):
-    """``asked_before``: what came of an earlier asking is not known; so who is no voter any more was removed."""
+    """From an administrator: take ``voter``'s vote away. ``asked_before``: what came of an earlier asking is not known; so
+    who is no voter any more was removed."""
 
     voter: ReplicaKey
     asked_before: bool = False
@@ -153,7 +156,8 @@ class UpdateVoterRequest(Request, frozen=True, kw_only=True):
 
 
 class VoterChangeResponse(Response, frozen=True, kw_only=True):
-    """``try_again``: what is in the way goes away by itself. ``undecided``: the change may have been made."""
+    """What came of a change of voters. ``try_again``: what is in the way goes away by itself. ``undecided``: the change may
+    have been made."""
 
     message: str = ""
     try_again: bool = False

@@ -16,7 +16,8 @@ FIRST_BOOTSTRAP_ID = -2  # and downwards, as in Kafka: no node has such an id
 
 
 class Distance(IntEnum):
-    """A rack is where what fails together stands, and mostly one switch (Kafka's broker.rack, KIP-36 and KIP-392)."""
+    """How near a source is. A rack is where what fails together stands, and mostly one switch (Kafka's broker.rack, KIP-36
+    and KIP-392)."""
 
     SAME_HOST = 0
     SAME_RACK = 1
@@ -24,7 +25,8 @@ class Distance(IntEnum):
 
 
 class Standing(IntEnum):
-    """The leader serves observers while no follower does, so that its cost does not grow with the brokers."""
+    """Whether a source is a follower, or the leader, who serves observers while no follower does, so that its cost does not
+    grow with the brokers."""
 
     FOLLOWER = 0
     LEADER = 1
@@ -76,7 +78,7 @@ def handle_rack_mates(state: RaftState, event: RackMatesLearned) -> None:
 
 
 def _may_stay(state: RaftState, source: Voter) -> bool:
-    """Where it fetched before, unless somebody better may be asked."""
+    """Whether it may go on where it fetched before: not if somebody better may be asked."""
     if not _is_usable(state, source):
         return False
     rank = _rank(state, source)
@@ -86,7 +88,8 @@ def _may_stay(state: RaftState, source: Voter) -> bool:
 
 
 def _rank(state: RaftState, voter: Voter) -> tuple[Standing, Distance]:
-    """Low is good. Who does not keep count of failures (`note_outcome`) has to try the bootstrap servers with the others."""
+    """How good a source is: low is good. Who does not keep count of failures (`note_outcome`) has to try the bootstrap
+    servers with the others."""
     if voter.key.id < 0 and state.settings.fetch_from_any_voter:
         return Standing.UNKNOWN, Distance.ELSEWHERE
     standing = Standing.LEADER if voter.key.id == state.known_leader_id else Standing.FOLLOWER

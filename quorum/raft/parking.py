@@ -49,7 +49,7 @@ def has_news(state: RaftState, request: FetchRequest) -> bool:
 
 
 def answer(state: RaftState, request: FetchRequest, token: Any) -> None:
-    """With what there is from the fetch offset on, be it nothing."""
+    """Answers a fetch with what there is from the fetch offset on, be it nothing."""
     judged = may_judge(state, request)
     known = rules.told_high_watermark(exposed_high_watermark(state), judged)
     fields = {"high_watermark": known, "log_start": state.log.start, **state.response_fields()}
@@ -62,7 +62,7 @@ def answer(state: RaftState, request: FetchRequest, token: Any) -> None:
 
 
 def park(state: RaftState, request: FetchRequest, token: Any) -> None:
-    """One fetch a replica: when a second one comes, nobody waits for the first."""
+    """Parks a fetch, one a replica: when a second one comes, nobody waits for the first."""
     older = state.parked.pop(request.sender, None)
     if older is not None:
         answer(state, older.request, older.token)

@@ -39,8 +39,8 @@ def _refusal(state: RaftState, request: FetchRequest) -> ErrorCode:
 
 
 def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> ErrorCode:
-    """FENCED: the asker is behind. UNKNOWN: we are. NOT_LEADER: neither, and still the wrong door (kraft.md 1.4).
-    DUPLICATE_VOTER: there is another replica with this node id.
+    """Why a leader's business is refused here. FENCED: the asker is behind. UNKNOWN: we are. NOT_LEADER: neither, and still
+    the wrong door (kraft.md 1.4). DUPLICATE_VOTER: there is another replica with this node id.
 
     Followers of the epoch take observers, but not voters: theirs are acknowledgements, which only the leader counts."""
     if rules.is_fenced(epoch, state.epoch):
@@ -111,7 +111,8 @@ def _note_progress(state: RaftState, progress: Progress, request: FetchRequest) 
 
 
 def note_contact(state: RaftState, role: Leader, voter_id: int) -> None:
-    """Check-quorum: each majority heard from gives the leader another 1.5 fetch timeouts (kraft.md 1.7)."""
+    """Notes that a voter was heard from. Check-quorum: each majority heard from gives the leader another 1.5 fetch timeouts
+    (kraft.md 1.7)."""
     role.heard_from[voter_id] = True
     if rules.has_quorum(len(role.heard_from), len(state.voters.latest), state.is_voter):
         role.heard_from.clear()

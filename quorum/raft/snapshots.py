@@ -28,7 +28,7 @@ def handle_fetch_snapshot(state: RaftState, event: RequestReceived) -> None:
 
 
 def wanted_snapshot(state: RaftState) -> None:
-    """One piece at a time, from where the last one ended, also after the connection broke."""
+    """Asks for a snapshot, one piece at a time, from where the last one ended, also after the connection broke."""
     role = state.role
     if not isinstance(role, Follower) or role.download is None or role.download.installing:
         return

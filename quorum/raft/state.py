@@ -183,7 +183,8 @@ class RaftState:
         self.arm_earlier(Timer.RETRY, self.settings.retry_backoff_ms)
 
     def pause(self, peer: int, request: Request) -> None:
-        """Longer each time: who is no voter where one is expected stays that until somebody does something about it."""
+        """Leaves somebody alone, longer each time: who is no voter where one is expected stays that until somebody does
+        something about it."""
         key = (peer, type(request).__name__)
         self.pauses[key] = self.longer_pause(self.pauses.get(key), self.settings.fetch_timeout_ms // 2)
         self.arm_earlier(Timer.RETRY, self.pauses[key].until_ms - self.now_ms)

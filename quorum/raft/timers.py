@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Timer(StrEnum):
-    """One deadline each; a replica has at most one of a kind."""
+    """What a replica waits for, a deadline each; a replica has at most one of a kind."""
 
     ELECTION = "election"  # unattached, prospective, candidate, resigned: act when nobody leads
     FETCH = "fetch"  # follower: nothing heard from the leader

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class RoleName(StrEnum):
-    """As the classes in ``roles`` are called. Observers are Unattached or Followers outside the voter set."""
+    """The roles, as the classes in ``roles`` are called. Observers are Unattached or Followers outside the voter set."""
 
     UNATTACHED = "Unattached"
     PROSPECTIVE = "Prospective"

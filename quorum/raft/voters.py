@@ -49,7 +49,7 @@ class VoterSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> "VoterSet":
-        """Sorts. Raises ValueError when a node id occurs twice."""
+        """The set of these voters, sorted. Raises ValueError when a node id occurs twice."""
         ordered = tuple(sorted(voters, key=lambda voter: voter.key.id))
         if len({voter.key.id for voter in ordered}) != len(ordered):
             raise ValueError("a node id occurs twice in the voter set")
@@ -110,7 +110,7 @@ class VoterHistory(msgspec.Struct):
 
     @property
     def kraft_version(self) -> int:
-        """See `kraft_version_at`; of the whole log."""
+        """`kraft_version_at` the end of the log."""
         return VOTERS_IN_LOG if self.entries else self._formatted_version
 
     def kraft_version_at(self, end_offset: int) -> int:

@@ -19,7 +19,7 @@ KNOWN_FIRST_MESSAGE_S = 30.0
 
 
 class DoorLimits(NamedTuple):
-    """Connections at once. Each takes three descriptors: its socket, and both ends of the one inside."""
+    """How many connections there may be at once. Each takes three descriptors: its socket, and both ends of the one inside."""
 
     in_all: int = 2000
     per_address: int = 1000
@@ -58,14 +58,14 @@ class Admission(Generic[V]):
         return goes
 
     def _oldest(self, address: str, otherwise: V) -> V:
-        """It leaves with this."""
+        """The stranger of an address that came first; it leaves with this."""
         oldest = next(iter(self._unknown.get(address, ())), otherwise)
         if oldest is not otherwise:
             self.leave(oldest, address)
         return oldest
 
     def know(self, visitor: V, address: str) -> None:
-        """It has shown where it belongs."""
+        """A visitor has shown that it belongs here."""
         if _take(self._unknown, visitor, address):
             self._known.setdefault(address, {})[visitor] = None
 
@@ -75,7 +75,7 @@ class Admission(Generic[V]):
             self._unknown.setdefault(address, {})[visitor] = None
 
     def leave(self, visitor: V, address: str) -> None:
-        """It is gone. Twice does nothing."""
+        """A visitor is gone. Twice does nothing."""
         if _take(self._unknown, visitor, address) or _take(self._known, visitor, address):
             self._count -= 1
 

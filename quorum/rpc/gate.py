@@ -81,7 +81,8 @@ class Gate:
                 os.unlink(name)  # the connection keeps its name
 
     def complain(self, visitor: "Visitor", reason: str, kind: str) -> None:
-        """The same of the same address is said the first time, the second, the fourth and so on."""
+        """Logs what is wrong with a visitor. The same of the same address is said the first time, the second, the fourth
+        and so on."""
         key = (visitor.host, kind)
         if len(self._complaints) >= _COMPLAINTS_MAX:
             self._complaints.clear()
@@ -172,7 +173,7 @@ class Visitor(_Pipe):
     # --- what the server inside says ----------------------------------------------------------------------------------
 
     def known(self) -> None:
-        """It belongs to this cluster: its messages may be large, and it need not make room."""
+        """The visitor belongs to this cluster: its messages may be large, and it need not make room."""
         self._is_known = True
         self._gate.admission.know(self, self.host)
         self._arm(KNOWN_FIRST_MESSAGE_S)
@@ -183,7 +184,7 @@ class Visitor(_Pipe):
         self._disarm()
 
     def ended(self) -> None:
-        """Its stream is over: with the next one it begins anew."""
+        """The visitor's stream is over: with the next one it begins anew."""
         self._is_known = False
         self._gate.admission.forget(self, self.host)
         self._arm(self._gate.knock_s)

@@ -47,7 +47,7 @@ class Session:
 
     @property
     def is_full(self) -> bool:
-        """As many requests wait for their reply as may: do not read on before ``on_room``."""
+        """Whether as many requests wait for their reply as may: do not read on before ``on_room``."""
         return self._outstanding >= OUTSTANDING_MAX
 
     def receive(self, data: bytes) -> bool:

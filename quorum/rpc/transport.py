@@ -36,7 +36,7 @@ class Conversation(Protocol):
     """A service's side of one connection, for those who must know when it ends."""
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """As `Handler`."""
+        """Handles a request, as a `Handler` does."""
         ...
 
     def ended(self) -> None:

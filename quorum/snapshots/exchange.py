@@ -25,7 +25,8 @@ _logger = logging.getLogger(__name__)
 
 
 class SnapshotExchange:
-    """Without ``files`` nothing is given, and the core asks for nothing."""
+    """Gives pieces of snapshots, and takes in those that are fetched. Without ``files`` nothing is given, and the core asks
+    for nothing."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class SnapshotExchange:
         self._delivery.restart_at(latest)
 
     def _keeps(self, applied: OffsetAndEpoch, log: LogSummary) -> bool:
-        """Raises LogStartError."""
+        """Whether the image goes on with this log. Raises LogStartError."""
         decided = fit(applied, log)
         if decided is Fit.REFUSE:
             raise LogStartError(f"the metadata log begins at {log.start} and no snapshot has what lies before")
@@ -70,15 +71,16 @@ class SnapshotExchange:
             self._files.discard_beyond(offset)
 
     def after_cut(self, log: LogSummary) -> None:
-        """It was, and is ``log`` now. Whoever has what is gone begins anew, over turns of the loop as with a received snapshot. A crash
-        until then is nothing: the next start finds what the image is. Raises LogStartError."""
+        """The log was cut, and is ``log`` now. Whoever has what is gone begins anew, over turns of the loop as with a
+        received snapshot. A crash until then is nothing: the next start finds what the image is. Raises LogStartError."""
         stands = self._delivery.applied if self._untold is None else self._untold
         if not self._keeps(stands, log):
             _tell_of_rebuild(stands, log)
             self._give_listener(log.snapshot or BEGINNING)
 
     def give(self, instruction: ReadSnapshotAndRespond, is_over: Callable[[], bool]) -> None:
-        """On a thread: nobody may have read the file of late. Once ``is_over``, there is nobody to answer."""
+        """Answers with a piece, read on a thread: nobody may have read the file of late. Once ``is_over``, there is nobody
+        to answer."""
 
         def done(reading: "asyncio.Future[FetchSnapshotResponse]") -> None:
             if not is_over() and not reading.cancelled():
@@ -112,7 +114,8 @@ class SnapshotExchange:
             self._telling = asyncio.get_running_loop().create_task(self._tell_latest(), name="snapshot")
 
     async def _tell_latest(self) -> None:
-        """Another may arrive meanwhile, and its predecessor's file goes: then only the later one counts."""
+        """Tells of the latest that was received. Another may arrive meanwhile, and its predecessor's file goes: then only
+        the later one counts."""
         try:
             while (snapshot := self._untold) is not None:
                 try:

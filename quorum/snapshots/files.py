@@ -28,8 +28,8 @@ _logger = logging.getLogger(__name__)
 
 
 class SnapshotDescription(msgspec.Struct, frozen=True):
-    """``checksum`` is CRC-32C over ``size`` bytes; ``voters`` None when only the configuration ever named them; ``mark`` of its epoch
-    (see LogSummary), 0 where that is not known."""
+    """What is said of a snapshot beside its bytes. ``checksum`` is CRC-32C over ``size`` bytes; ``voters`` None when only
+    the configuration ever named them; ``mark`` of its epoch (see LogSummary), 0 where that is not known."""
 
     size: int
     checksum: int
@@ -75,7 +75,7 @@ class SnapshotFiles:
         return self._at(f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}")
 
     def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """On any thread; FileNotFoundError when it was removed meanwhile."""
+        """Bytes of a snapshot. On any thread; FileNotFoundError when it was removed meanwhile."""
         file = self._disk.open(self.path(snapshot), writable=False)
         try:
             return file.read_at(max_bytes, position)
@@ -95,7 +95,7 @@ class SnapshotFiles:
         return self._at(_TAKING)
 
     def discard_taken(self) -> None:
-        """On any thread."""
+        """Removes what was copied and is not wanted. On any thread."""
         self._remove(self.taking_path + _LOCK)
         self._remove(self.taking_path)
 
@@ -106,12 +106,12 @@ class SnapshotFiles:
         return SnapshotDescription(size, checksum)
 
     def freeze_taken(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
-        """From here on it survives a crash; it counts once it is told to `add`. On a thread."""
+        """Makes the copy durable: from here on it survives a crash; it counts once it is told to `add`. On a thread."""
         self._freeze(self.taking_path, snapshot, description)
         self._remove(self.taking_path + _LOCK)
 
     def add(self, snapshot: OffsetAndEpoch, description: SnapshotDescription) -> None:
-        """There is another one."""
+        """Counts another snapshot."""
         self._descriptions[snapshot] = description
 
     # --- receiving one ------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class SnapshotFiles:
             self._disk.sync_directory(self._directory)
 
     def remove_files(self, snapshot: OffsetAndEpoch) -> None:
-        """The description last: what is left after a crash in between is known for a remainder."""
+        """Removes a snapshot, the description last: what is left after a crash in between is known for a remainder."""
         path = self.path(snapshot)
         for name in (path, path + _LOCK, path + _DESCRIPTION):
             self._remove(name)

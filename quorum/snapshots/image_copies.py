@@ -15,7 +15,8 @@ class ImageSnapshots:
         self._open_store = open_store
 
     def copy_to(self, path: str) -> OffsetAndEpoch | None:
-        """Where the copy stands, read from the copy itself: the store moved on meanwhile. None: nothing was stored yet."""
+        """Copies the store; answers where the copy stands, read from the copy itself: the store moved on meanwhile. None:
+        nothing was stored yet."""
         self._store.copy_to(path)
         copy = self._open_store(path)
         try:

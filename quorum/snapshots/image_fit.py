@@ -25,7 +25,7 @@ class Fit(Enum):
 
 
 def fit(applied: OffsetAndEpoch, log: LogSummary) -> Fit:
-    """``applied``: where the image ends, and the epoch of the last record in it."""
+    """What becomes of an image. ``applied``: where it ends, and the epoch of the last record in it."""
     if log.start <= applied.offset <= log.end and (
         applied == BEGINNING or log.epoch_below(applied.offset) == applied.epoch
     ):

@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SnapshotSource(Protocol):
-    """The state machine's side."""
+    """What snapshots are taken of: the application's side."""
 
     def copy_to(self, path: str) -> OffsetAndEpoch | None:
         """Writes what it stands for to a new file and says where in the log that is (None: nowhere yet; nothing is kept).
@@ -126,14 +126,15 @@ class SnapshotTaker:
         )
 
     def _is_news(self, snapshot: OffsetAndEpoch) -> bool:
-        """Also: whether it is of this log. The log may have been cut, and written anew, while the copy was made."""
+        """Whether it is newer than what there is, and of this log. The log may have been cut, and written anew, while the
+        copy was made."""
         latest, state = self._files.latest, self._state
         behind = latest is not None and snapshot <= latest
         committed = state.log.start <= snapshot.offset <= state.high_watermark
         return not behind and committed and state.log.epoch_below(snapshot.offset) == snapshot.epoch
 
     def _voters_at(self, offset: int) -> VoterSet | None:
-        """None while only the configuration names them."""
+        """The voters in force there; None while only the configuration names them."""
         voters = self._state.voters
         return voters.at(offset) if any(start < offset for start, _ in voters.entries) else None
 

@@ -92,7 +92,7 @@ class AlterPartitionQueue(ControllerErrand):
         return outcome is not Outcome.RETRY
 
     def _count(self, proposal: Proposal, error: int) -> None:
-        """By what the controller says, although the metadata log may have said it before."""
+        """Counts by what the controller says, although the metadata log may have said it before."""
         if error:
             self.failures += 1
         elif isinstance(proposal.state, PendingShrink):

@@ -33,7 +33,7 @@ class OfflineReplicas:
         return iter(self._names)
 
     def note(self, key: Key, topic: str, error: Exception, *, is_new: bool, has_log: bool) -> None:
-        """It could not be hosted. Said once."""
+        """A replica could not be hosted. Said once."""
         self._new[key] = is_new
         if key in self._names:
             return
@@ -43,7 +43,7 @@ class OfflineReplicas:
             self._tell(*key, DIRECTORY_LOST)
 
     def forget(self, key: Key) -> None:
-        """It is hosted, or not to be hosted any more."""
+        """A replica is hosted, or not to be hosted any more."""
         self._new.pop(key, None)
         name = self._names.pop(key, None)
         if name is not None:

@@ -46,7 +46,7 @@ def _take_out(state: ControllerState, broker_id: int) -> Step:
 
 
 def _bring_back(state: ControllerState) -> Step:
-    """For all of them in one sweep; whoever comes in the middle of it is in the next one."""
+    """Leaders for all brokers that are back, in one sweep; whoever comes in the middle of it is in the next one."""
     broker_ids = state.returning[0]
     step = lead_the_leaderless(state, broker_ids)
     if step.is_last:

@@ -29,7 +29,7 @@ class Decision(Generic[R]):
 
 
 def code_and_message(error: KafkaError) -> tuple[int, str]:
-    """As responses carry them."""
+    """An error as responses carry it."""
     return int(error.code), error.message or error.code.name
 
 

@@ -52,7 +52,7 @@ def _needy(state: ControllerState, election: Election) -> Iterator[tuple[str, in
 
 
 def _named(request: rpc.ElectLeadersRequest) -> Iterable[tuple[str, int]]:
-    """Each once: a second election would cost a leader epoch more."""
+    """The partitions that are named, each once: a second election would cost a leader epoch more."""
     return dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partitions)
 
 

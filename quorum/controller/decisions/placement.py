@@ -76,7 +76,7 @@ class _Rack:
         return broker_id if broker_id is not None else self._fenced.next()
 
     def begin(self) -> None:
-        """Another partition."""
+        """Goes on to another partition."""
         self._unfenced.begin()
         self._fenced.begin()
 
@@ -101,7 +101,7 @@ class _Racks:
         self._placed = 0
 
     def next(self, replication_factor: int) -> list[int]:
-        """One partition."""
+        """The replicas of one partition."""
         leader, leader_rack = self._leader()
         replicas = [leader]
         position = self._start

@@ -28,7 +28,7 @@ _BESIDE_FAMILIES: Mapping[str, RecordLevel] = {
 
 
 def record_levels() -> dict[str, RecordLevel]:
-    """Of every kind of record: those of the record families stand in their table."""
+    """The levels of every kind of record: those of the record families stand in their table."""
     return {**{name: kind.level for name, (_, kind) in KINDS.items()}, **_BESIDE_FAMILIES}
 
 

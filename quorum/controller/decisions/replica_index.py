@@ -51,7 +51,7 @@ class ReplicaIndex:
         return self._unpreferred
 
     def unpreferred(self) -> Iterator[tuple[PartitionKey, PartitionView]]:
-        """Those partitions. Costs a look at each of their topics."""
+        """The partitions whose leader is not the first replica. Costs a look at each of their topics."""
         for topic_id in self.unpreferred_topics():
             for index, partition in self._image.topics_by_id[topic_id].partitions.items():
                 if partition.leader != partition.replicas[0]:

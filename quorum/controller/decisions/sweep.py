@@ -63,7 +63,7 @@ class Sweep:
 
 
 def _partitions(image: MetadataImage, topics: Iterable[bytes]) -> Iterator[PartitionKey]:
-    """Those there are when the topic's turn comes. One that is created later is told of as a change."""
+    """A topic's partitions, as there are when its turn comes. One that is created later is told of as a change."""
     for topic_id in topics:
         topic = image.topics_by_id.get(topic_id)
         for index in list(topic.partitions) if topic is not None else ():

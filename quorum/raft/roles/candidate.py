@@ -8,7 +8,7 @@ from ottla.quorum.raft.voters import ReplicaKey
 
 
 class Candidate(msgspec.Struct):
-    """A rejected candidate stays one until its timer expires: that is the back-off."""
+    """Who stands for election. A rejected candidate stays one until its timer expires: that is the back-off."""
 
     epoch: int
     tally: Tally

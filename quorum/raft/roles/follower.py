@@ -23,8 +23,8 @@ class Download(msgspec.Struct):
 
 
 class Follower(msgspec.Struct):
-    """``has_fetched``: a fetch of this follower succeeded, so a leader exists and pre-votes are refused, unless
-    ``leader_suspected``: the leader said good-bye, disowned the epoch, or its stream broke."""
+    """Who follows the epoch's leader. ``has_fetched``: a fetch of this follower succeeded, so a leader exists and pre-votes
+    are refused, unless ``leader_suspected``: the leader said good-bye, disowned the epoch, or its stream broke."""
 
     epoch: int
     leader_id: int

@@ -27,7 +27,7 @@ class VoterChange(msgspec.Struct):
 
 
 class Leader(msgspec.Struct):
-    """``epoch_start`` is the log end when elected; the first record of the epoch lies there."""
+    """Who leads the epoch. ``epoch_start`` is the log end when elected; the first record of the epoch lies there."""
 
     epoch: int
     leader_id: int  # itself

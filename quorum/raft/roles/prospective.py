@@ -9,7 +9,8 @@ from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 
 
 class Prospective(msgspec.Struct):
-    """Same epoch, leader and vote as before: becoming prospective promises nothing and is not persisted."""
+    """Who asks whether it would be elected. Same epoch, leader and vote as before: becoming prospective promises nothing
+    and is not persisted."""
 
     epoch: int
     tally: Tally

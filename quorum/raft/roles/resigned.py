@@ -7,8 +7,9 @@ from ottla.quorum.raft.voters import ReplicaKey
 
 
 class Resigned(msgspec.Struct):
-    """Also how a leader comes back after a crash: it may have lost records it appended but had not synced, and must not
-    give their (offset, epoch) names to others. ``unacknowledged``: voters that have not confirmed EndQuorumEpoch."""
+    """Who led this epoch and leads no more. Also how a leader comes back after a crash: it may have lost records it
+    appended but had not synced, and must not give their (offset, epoch) names to others. ``unacknowledged``: voters that
+    have not confirmed EndQuorumEpoch."""
 
     epoch: int
     leader_id: int  # itself

@@ -8,7 +8,8 @@ from ottla.quorum.raft.voters import ReplicaKey
 
 
 class Unattached(msgspec.Struct):
-    """``leader_id`` may be known while its endpoint is not; ``voted`` is the vote cast in this epoch."""
+    """Who follows nobody yet. ``leader_id`` may be known while its endpoint is not; ``voted`` is the vote cast in this
+    epoch."""
 
     epoch: int
     leader_id: int | None = None
