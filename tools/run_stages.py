@@ -88,6 +88,11 @@ class Lane:
         self._waiting = list(stages)
         self._running: Stage | None = None
 
+    @property
+    def at(self) -> str:
+        """The stage that runs."""
+        return self._running.name if self._running else ""
+
     def goes_on(self) -> bool:
         """Looks after the stage that runs, and begins the next; False when all are through."""
         if self._running and self._running.has_ended():
@@ -102,12 +107,22 @@ class Lane:
 def run(lanes: list[list[Stage]], interrupted: Event) -> None:
     """Until every lane is through, or ``interrupted``."""
     left = [Lane(lane) for lane in lanes]
+    began = time.monotonic()
     while left and not interrupted.is_set():
         left = [lane for lane in left if lane.goes_on()]
+        show(f"{time.monotonic() - began:.0f} s: {', '.join(filter(None, (lane.at for lane in left)))}")
         time.sleep(POLL_S)
+    show("")
+
+
+def show(what: str) -> None:
+    """On a terminal, in one line that the next one takes the place of."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{what}", end="", flush=True)
 
 
 def tell(stage: Stage) -> None:
+    show("")
     if stage.result != "ok":
         print(f"--- {stage.name} FAILED ---\n{stage.output()}--- end of {stage.name} ---")
     print(stage.line(), flush=True)
