@@ -32,8 +32,6 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-_OFFSET = Struct(">q")
-_LENGTH = Struct(">i")
 _LENGTH_AND_COUNT = Struct(">8xi45xi").unpack_from
 
 assert HEADER.size == HEADER_BYTES
@@ -137,9 +135,3 @@ def holds_records(batches: bytes) -> bool:
             return True
         at += LOG_OVERHEAD + length
     return not end
-
-
-def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Writes what the leader decides, in place; neither field is covered by the CRC."""
-    _OFFSET.pack_into(buffer, position, base_offset)
-    _LENGTH.pack_into(buffer, position + 12, leader_epoch)

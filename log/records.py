@@ -30,6 +30,9 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """What one batch may inflate to when nobody says otherwise."""
 
+RECORD_BYTES_MIN = 7
+"""No record is smaller, whatever it lacks."""
+
 _CRC = Struct(">I")
 _CONTROL_KEY = Struct(">hh")
 _END_MARKER = Struct(">hi")

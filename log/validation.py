@@ -27,7 +27,14 @@ from ottla.log.batch import (
 from ottla.log.compression import GZIP, LZ4, NONE, ZSTD, DecompressionError, codec_of_setting, compress, inflate
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.record_check import RecordWalk
-from ottla.log.records import DECOMPRESSED_BYTES_MAX, RecordError, assemble_batch, records_block, reseal
+from ottla.log.records import (
+    DECOMPRESSED_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    RecordError,
+    assemble_batch,
+    records_block,
+    reseal,
+)
 from ottla.runtime.disk import Buffer
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -38,7 +45,6 @@ _MAKE = BatchHeader._make
 _ATTRIBUTES_AT = 22  # their low byte
 _COUNT_AT = 57
 _COUNT = Struct(">i")
-_RECORD_BYTES_MIN = 7
 _HEAVY_BYTES = 32 << 10
 _HEAVY_COMPRESSED_BYTES = 16 << 10
 _HEAVY_RECORDS = 512
@@ -81,7 +87,7 @@ def validate_client_batch(  # noqa: C901 -- flat: every batch comes through here
         or (attributes & TRANSACTIONAL and header.producer_id < 0)
     ):
         _refuse_header(header)
-    if attributes & layout.COMPRESSION_MASK == NONE and count * _RECORD_BYTES_MIN > size - HEADER_BYTES:
+    if attributes & layout.COMPRESSION_MASK == NONE and count * RECORD_BYTES_MIN > size - HEADER_BYTES:
         raise RecordError(f"{count} records cannot be in {size - HEADER_BYTES} bytes")
     walk = _look_inside(view, header, config, inflated_bytes_max) if looks_inside(attributes, config) else None
     if attributes & LOG_APPEND_TIME:
@@ -114,7 +120,7 @@ def _look_inside(view: Buffer, header: BatchHeader, config: LogConfig, inflated_
     count = header.records_count
     if codec != NONE and count > COMPRESSED_RECORDS_MAX:
         message = f"{count} compressed records, {COMPRESSED_RECORDS_MAX} are the most in one batch"
-        impossible = count * _RECORD_BYTES_MIN > DECOMPRESSED_BYTES_MAX
+        impossible = count * RECORD_BYTES_MIN > DECOMPRESSED_BYTES_MAX
         raise RecordError(message, code=ErrorCode.INVALID_RECORD if impossible else ErrorCode.MESSAGE_TOO_LARGE)
     no_time = _NO_TIMESTAMP - header.base_timestamp
     walk = RecordWalk(count, keys_required=config.compacted, no_time=no_time)

@@ -15,8 +15,8 @@ from ottla.log.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, LOG_OVERH
 from ottla.log.compaction.job import CleaningJob, Pace
 from ottla.log.compaction.pieces import FIELDS, LENGTH_MIN, UNLIKE, Pieces, out_of_place
 from ottla.log.compaction.transactions import TransactionTracker
-from ottla.log.compaction.walk import ALIVE, RECORD_BYTES_MIN, TOMBSTONE, note_keys
-from ottla.log.records import DECOMPRESSED_BYTES_MAX, read_end_marker, records_block
+from ottla.log.compaction.walk import ALIVE, TOMBSTONE, note_keys
+from ottla.log.records import DECOMPRESSED_BYTES_MAX, RECORD_BYTES_MIN, read_end_marker, records_block
 from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError

@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ottla.log.config import FOREVER, LogConfig
+from ottla.log.segments.layout import RELATIVE_OFFSET_MAX
 
 GROUP_BYTES_MAX = 3 << 29
 """Rewriting can make batches larger by a little; positions must stay below 2 GiB."""
-_RELATIVE_OFFSET_MAX = 2**31 - 1
 
 Key = TypeVar("Key")
 
@@ -110,7 +110,7 @@ def group_segments(segments: Sequence[SegmentInfo], segment_bytes: int, index_by
             groups
             and size <= min(segment_bytes, GROUP_BYTES_MAX)
             and max(index_size, time_index_size) <= index_bytes
-            and segment.next_offset - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX
+            and segment.next_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
         )
         if fits:
             groups[-1].append(segment)

@@ -8,7 +8,7 @@ All raise RecordError when the bytes are not ``count`` records: such a batch is 
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ottla.log.records import RecordError, read_varint
+from ottla.log.records import RECORD_BYTES_MIN, RecordError, read_varint
 
 if TYPE_CHECKING:
     from ottla.log.compaction.mapping import KeyMap
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 DEAD, ALIVE, TOMBSTONE = 0, 1, 2
 """What becomes of a record: dropped, kept, kept while the delete horizon lies ahead."""
 
-RECORD_BYTES_MIN = 7
 KEY_BYTES_MAX = 32
 DIGEST_BYTES = 40  # longer than any key kept as it is, so the two kinds cannot meet
 _SHIFT_END = 35  # a length is an int32: five bytes

@@ -5,7 +5,7 @@ the file and the line; a file that is not there is an empty checkpoint.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.log.epochs import EpochEntries
@@ -25,25 +25,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 class CheckpointError(Exception):
     """A checkpoint file that does not say what its format demands; the message names the file and the line."""
-
-
-class OffsetCheckpoint:
-    """One of the four ``*-checkpoint`` files at the root of a log directory, as Kafka reads and writes it.
-
-    Ours say besides whose the offsets are: `ottla.log.directories.owned_offsets`.
-    """
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self._path = path
-
-    def read(self) -> dict[TopicPartition, int]:
-        """Raises CheckpointError when the file is not whole."""
-        return dict(row for _, row in offset_rows(self._disk, self._path))
-
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
-        self._disk.write_atomically(self._path, table(rows, len(offsets)))
 
 
 def offset_rows(disk: Disk, path: str) -> Iterator[tuple[int, tuple[TopicPartition, int]]]:

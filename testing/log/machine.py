@@ -12,7 +12,7 @@ from ottla.log.compaction.cleaner import clean
 from ottla.log.compaction.manager import CleanerSettings, LogCleaner
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties, OffsetCheckpoint
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
@@ -20,6 +20,7 @@ from ottla.log.tools.verify import verify
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 
 PARTITION = TopicPartition("flights", 0)
 TOPIC_ID = bytes(range(16))

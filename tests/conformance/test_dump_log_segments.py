@@ -17,7 +17,7 @@ from ottla.log.compaction.cleaner import CleaningJob, clean
 from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.compaction.swap import swap_files
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import MetaProperties, OffsetCheckpoint, PartitionMetadata, write_epochs
+from ottla.log.directories.checkpoints import MetaProperties, PartitionMetadata, write_epochs
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.producers.snapshot import decode, encode
@@ -30,6 +30,7 @@ from ottla.quorum.control_records import control_batch
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, LeaderChange, Voters
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.runtime.real_disk import RealDisk
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 from ottla.testing.ports import free_port_block
 
 KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")

@@ -14,7 +14,6 @@ from ottla.log.directories.checkpoints import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     MetaProperties,
-    OffsetCheckpoint,
 )
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import DamagedLogError
@@ -24,6 +23,7 @@ from ottla.log.records import Record, decode_records, encode_batch
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 
 PARTITION = TopicPartition("flights", 0)
 DIRECTORY = "/data/flights-0"

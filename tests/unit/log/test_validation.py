@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.log.batch import HEADER, LOG_APPEND_TIME, BatchHeader, CorruptBatchError, check_crc, read_header, stamp
+from ottla.log.batch import HEADER, LOG_APPEND_TIME, BatchHeader, CorruptBatchError, check_crc, read_header
 from ottla.log.compression import DecompressionError, compress
 from ottla.log.config import LogConfig
 from ottla.log.records import (
@@ -361,9 +361,8 @@ def test_a_prepared_batch_is_checked_and_in_the_topics_codec() -> None:
 
 
 def placed(base_offset: int, leader_epoch: int = 0) -> bytearray:
-    batch = encode_batch(RECORDS)
-    stamp(batch, 0, base_offset, leader_epoch)
-    return batch
+    records = [record._replace(offset=base_offset + record.offset) for record in RECORDS]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=leader_epoch)
 
 
 def bases(found: list[tuple[int, BatchHeader]]) -> list[int]:

@@ -8,7 +8,6 @@ from ottla.log.directories.checkpoints import (
     CheckpointError,
     CleanShutdown,
     MetaProperties,
-    OffsetCheckpoint,
     PartitionMetadata,
     read_epochs,
     write_epochs,
@@ -16,6 +15,7 @@ from ottla.log.directories.checkpoints import (
 from ottla.log.names import TopicPartition
 from ottla.runtime.identifiers import id_from_text
 from ottla.runtime.real_disk import RealDisk
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 
 DISK = RealDisk()
 

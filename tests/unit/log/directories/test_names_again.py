@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.directories import checkpoints
-from ottla.log.directories.checkpoints import OffsetCheckpoint, PartitionMetadata
+from ottla.log.directories.checkpoints import PartitionMetadata
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.directories.moves import begin_move, finish_move
 from ottla.log.directories.owned_offsets import read_owned
@@ -17,6 +17,7 @@ from ottla.log.names import TopicPartition
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.work_later import OnDone, Work, at_once
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 from tests.unit.log.conftest import NOW_MS, MakeBatch, OpenLog
 
 NAME = TopicPartition("flights", 0)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from ottla.log.directories.checkpoints import CheckpointError, OffsetCheckpoint
+from ottla.log.directories.checkpoints import CheckpointError
 from ottla.log.directories.owned_offsets import OwnedOffsets, claim, owned_table, read_owned
 from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
 from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 
 PATH = "/data/recovery-point-offset-checkpoint"
 OLD, NEW = bytes(range(16)), bytes(range(1, 17))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.directories.checkpoints import MetaProperties, OffsetCheckpoint, PartitionMetadata, write_epochs
+from ottla.log.directories.checkpoints import MetaProperties, PartitionMetadata, write_epochs
 from ottla.log.names import TopicPartition
 from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import ControlType, EndMarker, Record, control_key, encode_batch, end_marker_batch, value_batch
@@ -31,6 +31,7 @@ from ottla.log.tools.dump import (
 from ottla.log.tools.verify import Finding, verify, verify_root
 from ottla.runtime.identifiers import id_to_text
 from ottla.runtime.real_disk import RealDisk
+from ottla.testing.log.offset_checkpoint import OffsetCheckpoint
 
 DISK = RealDisk()
 TOPIC_ID = bytes(range(16))
