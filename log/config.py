@@ -6,7 +6,10 @@ FOREVER = 2**63 - 1
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes in bytes, times in milliseconds; -1 means no limit where Kafka says so."""
+    """The settings of a topic that concern its logs.
+
+    Sizes in bytes, times in milliseconds; -1 means no limit where Kafka says so.
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000

@@ -255,7 +255,7 @@ class DurableLog(LogState):
         self._directory_unsynced = self._directory_unsynced or created
 
     def distrust_names(self) -> None:
-        """After a kill: whatever the last process created may be in the kernel's memory only."""
+        """Takes no name for durable, after a kill: whatever the last process created may be in the kernel's memory only."""
         self._topic_id_unsynced = self.topic_id is not None
         self.names_changed(created=True)
         self.note_must_sync()

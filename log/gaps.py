@@ -11,7 +11,7 @@ MARKER = "ottla.gaps"
 
 
 def allow(log: DurableLog) -> None:
-    """From now on the log may have gaps. OSError passes through."""
+    """Lets the log have gaps, from now on and for good. OSError passes through."""
     if log.gaps_marked:
         return
     log.disk.open(f"{log.directory}/{MARKER}", create=True).close()

@@ -82,7 +82,7 @@ class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):
         return log
 
     def make_whole(self) -> None:
-        """For whoever takes a role with this log, and must know where it ends: reads it anew if an operation ended half-way.
+        """Reads the log anew if an operation ended half-way, for whoever takes a role with it and must know where it ends.
 
         Raises StorageError when that does not work yet.
         """

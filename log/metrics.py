@@ -17,7 +17,7 @@ LOGS_A_SLICE = 200
 
 
 class LogTotals:
-    """One pass over the logs. ``shown`` are those that have series of their own."""
+    """What one pass over the logs found. ``shown`` are those that have series of their own."""
 
     def __init__(self, manager: LogManager, cleaner: LogCleaner | None, syncs: "SyncLater", now_ms: int) -> None:
         self.manager = manager

@@ -16,7 +16,7 @@ _NULL = 1  # -1, zig-zag: no key, no value
 
 
 class RecordWalk:
-    """Fed with the bytes of a batch's records, in pieces; `finish` when there are no more.
+    """A look at each record of a batch. Fed with the bytes of a batch's records, in pieces; `finish` when there are no more.
 
     ``index`` is the number of records seen, ``least`` and ``largest`` are their timestamp deltas; ``no_time`` is the delta of those
     that have no time, and never the least. All raise RecordError, which names the record.

@@ -216,7 +216,7 @@ def _note_epochs(log: DurableLog, segment: Segment) -> None:
 
 
 def _clean_end(log: DurableLog) -> tuple[int, int]:
-    """As `_scan`, after a clean shutdown: only if the last segment is not whole after all, it is scanned."""
+    """Where a log that was closed ends, said as `_scan` says it. Only if the last segment is not whole after all, it is scanned."""
     try:
         end = log.active.load_tail(gaps_allowed=log.gaps_allowed)
         return end, end

@@ -10,7 +10,7 @@ from ottla.log.errors import StorageError
 
 
 def ended_half_way(log: DurableLog, error: OSError) -> StorageError:
-    """To be raised: something was changed, and then ``error`` came. The log is read anew, now or when it is used next."""
+    """The error to raise: something was changed, and then ``error`` came. The log is read anew, now or when it is used next."""
     failure = log.root.failed(error)
     if not log.half_done and log.root.failure is None:
         log.half_done = True
@@ -19,7 +19,10 @@ def ended_half_way(log: DurableLog, error: OSError) -> StorageError:
 
 
 def refuse(log: DurableLog) -> None:
-    """For whoever uses a log that is `half_done`. Raises StorageError in any case: the log may end elsewhere than he knew."""
+    """Refuses a log that is `half_done`, and tries to mend it.
+
+    Raises StorageError in any case: the log may end elsewhere than its user knew.
+    """
     reopen(log)
     raise StorageError(f"{log.partition}: an operation ended half-way; the log is read anew")
 

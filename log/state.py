@@ -113,7 +113,7 @@ class LogState:
         return crc32(f"{self.partition}@{base_offset}".encode()) % jitter if jitter > 0 else 0
 
     def set_roll_time(self, first_ms: int | None = None) -> None:
-        """From when on the active segment is too old to take more: ``segment.ms`` after its first batch, less the jitter."""
+        """Says from when on the active segment is too old to take more: ``segment.ms`` after its first batch, less the jitter."""
         segment = self.active
         if not segment.size:
             segment.roll_after_ms = FOREVER

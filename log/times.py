@@ -30,7 +30,10 @@ _LIARS_MAX = 100
 
 
 class Unclear(msgspec.Struct, frozen=True):
-    """The records of a batch are not what its header says. ``is_size``: or there are too many bytes of them to look at here."""
+    """What a look finds where the records are not what their header says.
+
+    ``is_size``: or where there are too many bytes of them to look at here.
+    """
 
     is_size: bool = False
 

@@ -47,7 +47,7 @@ def remove_cleaned(disk: Disk, directory: str) -> None:
 
 
 def _aborted_transactions(disk: Disk, directory: str) -> list[AbortedTransaction]:
-    """Of all segments, the active one too: a transaction's marker may lie far behind its data."""
+    """The aborted transactions of all segments, the active one too: a transaction's marker may lie far behind its data."""
     found: list[AbortedTransaction] = []
     for name in disk.list_directory(directory):
         if name.endswith(TRANSACTION_INDEX_SUFFIX):

@@ -37,7 +37,10 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CleaningResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Cleaned up to ``end_offset`` (the next ``first_dirty``); nothing may be replaced when it is the old one."""
+    """What a cleaning came to: cleaned up to ``end_offset`` (the next ``first_dirty``).
+
+    Nothing may be replaced when it is the old one.
+    """
 
     end_offset: int
     cleaned: list[CleanedSegment]

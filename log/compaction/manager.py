@@ -58,7 +58,7 @@ class CleanableLog(Protocol):
 
 
 class CleanerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``log.cleaner.*``; bytes, ``io_bytes_per_second`` 0 for no limit (divided among the workers)."""
+    """The cleaner's settings, ``log.cleaner.*``: bytes, ``io_bytes_per_second`` 0 for no limit (divided among the workers)."""
 
     threads: int = 1
     dedupe_buffer_bytes: int = 128 << 20
@@ -77,7 +77,10 @@ class CleaningTask(msgspec.Struct):
 
 
 class LogCleaner:
-    """``uncleanable`` names damaged logs and the damage: they wait for an operator, or for the replica to be healed."""
+    """Says what is cleaned next, and takes in what was.
+
+    ``uncleanable`` names damaged logs and the damage: they wait for an operator, or for the replica to be healed.
+    """
 
     def __init__(self, disk: Disk, settings: CleanerSettings, cleaned: CleanedOffsets) -> None:
         self._disk = disk
@@ -92,7 +95,7 @@ class LogCleaner:
         self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
 
     def configure(self, settings: CleanerSettings) -> None:
-        """For the tasks from now on."""
+        """Takes settings that hold for the tasks from now on."""
         self._settings = settings
 
     @property

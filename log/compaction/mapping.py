@@ -36,7 +36,10 @@ class DirtySection(NamedTuple):
 
 
 class KeyMap:
-    """Filled batch by batch; `full` is asked before each. Memory is bounded by ``buffer_bytes`` (about)."""
+    """Each key with its last occurrence.
+
+    Filled batch by batch; `full` is asked before each. Memory is bounded by ``buffer_bytes`` (about).
+    """
 
     def __init__(self, buffer_bytes: int) -> None:
         self.capacity = max(buffer_bytes // ENTRY_BYTES, 1)
@@ -59,7 +62,7 @@ class KeyMap:
 
 
 class Mapping:
-    """Fills a map until the dirty part ends, or the map is full."""
+    """The pass itself: fills a map until the dirty part ends, or the map is full."""
 
     def __init__(self, disk: Disk, job: CleaningJob, aborted: list[AbortedTransaction], pace: Pace) -> None:
         self._disk = disk

@@ -17,7 +17,10 @@ from ottla.runtime.disk import Disk
 
 
 class CleanedOffsets:
-    """Read and dropped on the loop, recorded on a thread. Files are written one at a time, each as the table is by then."""
+    """The checkpoints of all directories.
+
+    Read and dropped on the loop, recorded on a thread. Files are written one at a time, each as the table is by then.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -47,7 +50,7 @@ class CleanedOffsets:
         self._write(root)
 
     def forget(self, root: str, keys: Iterable[TopicIdPartition]) -> None:
-        """Nothing of these logs is clean, durably. OSError passes through."""
+        """Makes nothing of these logs count as clean, durably. OSError passes through."""
         for key in keys:
             self.drop(root, key)
         self.write_dropped(root)
@@ -69,7 +72,7 @@ class CleanedOffsets:
         return bool(self._gone.get(root))
 
     def write_dropped(self, root: str) -> None:
-        """On any thread. OSError passes through."""
+        """Writes the files without what was dropped, on any thread. OSError passes through."""
         if self.has_dropped(root):
             self._write(root)
 

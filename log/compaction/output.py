@@ -30,7 +30,10 @@ class CleanedSegment(msgspec.Struct, frozen=True):
 
 
 class SegmentWriter:
-    """Writes in pieces of a megabyte; indexes as the log itself would have made them. `finish` makes it durable."""
+    """A cleaned segment on its way to the disk, in pieces of a megabyte.
+
+    Indexes as the log itself would have made them. `finish` makes it durable.
+    """
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int) -> None:
         self._disk = disk

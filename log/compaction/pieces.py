@@ -34,7 +34,9 @@ assert MAGIC == 2
 
 
 class Pieces:
-    """``for piece in pieces``: bytes that begin with a batch. The loop's body tells in ``used`` how many it went over, and in
+    """A segment's bytes, as both passes go over them.
+
+    ``for piece in pieces``: bytes that begin with a batch. The loop's body tells in ``used`` how many it went over, and in
     ``next_offset`` the offset after them.
 
     Both passes have to agree about which batches are of the dirty part, and go by offsets that no CRC vouches for, or none that was
@@ -68,7 +70,7 @@ class Pieces:
             self._file.close()
 
     def _size_of_first(self, piece: bytes, asked: int) -> int:
-        """Of a batch that is larger than the piece."""
+        """The size of the first batch, which is larger than the piece."""
         size = read_header(piece).size_bytes
         if size <= asked or self.position + size > self.size:
             raise CorruptBatchError(

@@ -41,7 +41,10 @@ class LogFacts(NamedTuple):
 
 
 class DirtyRange(NamedTuple):
-    """Offsets from ``first_dirty`` up to ``first_uncleanable`` may be cleaned; ``ratio`` is their share of all clean and dirty bytes."""
+    """What of a log may be cleaned: offsets from ``first_dirty`` up to ``first_uncleanable``.
+
+    ``ratio`` is their share of all clean and dirty bytes.
+    """
 
     first_dirty: int
     first_uncleanable: int

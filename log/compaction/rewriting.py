@@ -31,7 +31,7 @@ _WITHOUT_TOMBSTONES = bytes.maketrans(bytes([TOMBSTONE]), bytes([DEAD]))
 
 
 class Rewriting:
-    """``read_bytes`` counts what was gone over."""
+    """The pass itself. ``read_bytes`` counts what was gone over."""
 
     def __init__(
         self,

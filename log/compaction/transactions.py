@@ -10,7 +10,10 @@ from ottla.log.segments.transactions import AbortedTransaction
 
 
 class TransactionTracker:
-    """``aborted`` holds every aborted transaction whose data or marker may be met, in any order."""
+    """Tells of each batch whether its transaction was aborted.
+
+    ``aborted`` holds every aborted transaction whose data or marker may be met, in any order.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)

@@ -25,7 +25,10 @@ NICENESS = 10
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Exactly one is set. ``damage``: the log cannot be cleaned until it is healed; ``failure``: worth another try."""
+    """How a worker ended: exactly one is set.
+
+    ``damage``: the log cannot be cleaned until it is healed; ``failure``: worth another try.
+    """
 
     result: CleaningResult | None = None
     damage: str | None = None

@@ -42,7 +42,10 @@ def read_epochs(disk: Disk, directory: str) -> EpochEntries:
 
 
 def write_epochs(disk: Disk, directory: str, entries: EpochEntries, *, durable: bool = True) -> None:
-    """Not ``durable``: after a crash the file may be the old one, the new one or torn."""
+    """Writes the partition's ``leader-epoch-checkpoint``.
+
+    Not ``durable``: after a crash the file may be the old one, the new one or torn.
+    """
     path = f"{directory}/{LEADER_EPOCHS}"
     data = table((f"{epoch} {start_offset}" for epoch, start_offset in entries), len(entries))
     if durable:

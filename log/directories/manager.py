@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes and milliseconds. Below ``free_bytes_floor`` a directory takes no more data; 0 turns that off."""
+    """What a manager is told of its node. Below ``free_bytes_floor`` a directory takes no more data; 0 turns that off."""
 
     cluster_id: str
     node_id: int
@@ -174,7 +174,7 @@ class LogManager:
         CleanShutdown.write(self.disk, root.path, broker_epoch)
 
     def add(self, log: Log) -> None:
-        """It is the partition's log from here on."""
+        """Makes this the partition's log."""
         self.logs[log.partition] = log
         log.root.partitions += 1
 
@@ -295,7 +295,10 @@ class LogManager:
         return log
 
     def make_way(self, root: DirectoryState, key: TopicIdPartition) -> None:
-        """Before a log of that key begins in a directory: see `RootCheckpoints.make_way`. Raises StorageError."""
+        """Clears a directory of what is written about a log of that key, before one begins: see `RootCheckpoints.make_way`.
+
+        Raises StorageError.
+        """
         try:
             self.checkpoints.make_way(root, key)
         except OSError as error:

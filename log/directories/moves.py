@@ -114,7 +114,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
 
 
 def mark(disk: Disk, source: str, copy: str, target: str) -> None:
-    """From here on the copy is the log. OSError passes through."""
+    """Decides the move: from here on the copy is the log. OSError passes through."""
     disk.write_atomically(f"{source}/{MARK}", f"{copy}\n{target}\n".encode())
 
 
@@ -124,7 +124,7 @@ def unmark(disk: Disk, source: str) -> None:
 
 
 def settle(disk: Disk, directories: Sequence[str]) -> None:
-    """At start: ends the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn."""
+    """Ends, at a start, the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn."""
     partitions: dict[TopicPartition, list[str]] = {}
     moving = False
     for root in directories:

@@ -35,14 +35,14 @@ class Position(NamedTuple):
 
 
 class ReadPositions(NamedTuple):
-    """As a directory's last process saved them."""
+    """Positions as a directory's last process saved them."""
 
     start_offsets: OwnedOffsets
     high_watermarks: OwnedOffsets
     recovery_points: OwnedOffsets
 
     def of(self, partition: TopicPartition, topic_id: bytes | None) -> Position:
-        """Nothing of what was said of another topic of that name, or of who knows which."""
+        """What was said of this topic's log: nothing of what was said of another topic of that name, or of who knows which."""
         if topic_id is None:
             return Position()
         key = TopicIdPartition(partition, topic_id)
@@ -53,7 +53,7 @@ _FILES = (LOG_START_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS)
 
 
 class RootCheckpoints:
-    """Of all directories of a broker. ``logs`` are the manager's, as they are at the time."""
+    """The checkpoints of all directories of a broker. ``logs`` are the manager's, as they are at the time."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RootCheckpoints:
         self.cleaned = CleanedOffsets(disk)
 
     def claim(self, root: DirectoryState) -> None:
-        """After a clean stop of an older node, before its mark is taken: what it wrote is of the logs that lie there."""
+        """Says whose an older node's offsets are: after its clean stop, before the mark is taken, they are of the logs that lie there."""
         topic_ids: dict[TopicPartition, bytes] = {}
         for partition, path in roots.find(self._disk, root.path).partitions.items():
             topic_id = roots.read_topic_id(self._disk, path)
@@ -138,7 +138,7 @@ class RootCheckpoints:
         return True
 
     def save_at_close(self, root: DirectoryState, logs: Sequence[Log]) -> None:
-        """Now, and all of ``logs`` is durable."""
+        """Writes all files now; all of ``logs`` is durable."""
         assert root.recovery_points is not None
         assert root.start_offsets is not None
         root.recovery_points.replace({log.key: log.log_end_offset for log in logs})
@@ -152,7 +152,7 @@ class RootCheckpoints:
             root.failed(error)
 
     def _save_points(self, root: DirectoryState) -> None:
-        """Nothing while the last ones are being written: the next time will do."""
+        """Writes points and starts, later. Nothing while the last ones are being written: the next time will do."""
         points, start_offsets = root.recovery_points, root.start_offsets
         if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
             return
@@ -166,8 +166,9 @@ class RootCheckpoints:
         start_offsets.replace_later(_start_offsets(self._logs_of(root)), self._write_later, on_done)
 
     def _lower_points(self, root: DirectoryState, offsets: Mapping[TopicIdPartition, int]) -> None:
-        """Before truncations: these logs' points go down to their offsets, the others stay as they were saved.
+        """Lowers what is saved, before truncations.
 
+        These logs' points go down to their offsets, the others stay as they were saved.
         Nothing of these logs is clean any more: what is lay below the saved recovery point.
         """
         self._before_truncation(offsets)
@@ -197,5 +198,5 @@ def _kept(root: DirectoryState) -> list[SavedOffsets]:
 
 
 def _start_offsets(logs: Sequence[Log]) -> OwnedOffsets:
-    """Where it is not the first segment's base offset."""
+    """The log starts that are not the first segment's base offset."""
     return {log.key: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset}

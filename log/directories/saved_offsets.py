@@ -7,7 +7,7 @@ from ottla.runtime.work_later import Later, OnDone
 
 
 class SavedOffsets:
-    """``saved``: what the file has for sure. ``awaited``: what was given to be written since; the file may have either."""
+    """One file. ``saved``: what it has for sure. ``awaited``: what was given to be written since; the file may have either."""
 
     __slots__ = ("_files", "_path", "_under_way", "awaited", "saved")
 

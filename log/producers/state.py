@@ -38,7 +38,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStateManager:
-    """Producers of one partition. `first_unstable_offset` is an attribute: it is read on every fetch."""
+    """The producers of one partition. `first_unstable_offset` is an attribute: it is read on every fetch."""
 
     __slots__ = ("_entries", "_open", "_unreplicated", "first_unstable_offset")
 
@@ -53,7 +53,7 @@ class ProducerStateManager:
         return list(self._entries)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """For DescribeProducers and tests; not to be changed."""
+        """One producer's entry, for DescribeProducers and tests; not to be changed."""
         return self._entries.get(producer_id)
 
     def last_records(self) -> dict[int, tuple[int, int]]:

@@ -16,6 +16,8 @@ NOT_NEEDED = 0
 
 
 class _Verification(msgspec.Struct, gc=False):
+    """What one guard stands for."""
+
     guard: int
     epoch: int
     lowest_sequence: int
@@ -24,7 +26,10 @@ class _Verification(msgspec.Struct, gc=False):
 
 
 class VerificationGuards:
-    """Guards are numbers, never given twice. Call `verify` right before the append, on the thread that appends."""
+    """The guards of one partition: numbers, never given twice.
+
+    Call `verify` right before the append, on the thread that appends.
+    """
 
     __slots__ = ("_last_guard", "_producers", "_verifications")
 

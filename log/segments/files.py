@@ -36,7 +36,9 @@ UNKNOWN = -2  # the largest timestamp of a segment found on disk: its time index
 
 
 class SegmentFiles:
-    """``size`` is the segment's length in bytes as far as it is valid; ``max_timestamp`` the largest in it, -1 for none.
+    """One segment's files.
+
+    ``size`` is the segment's length in bytes as far as it is valid; ``max_timestamp`` the largest in it, -1 for none.
 
     ``size_limit`` says how large it may become, 0 once an index is full.
     """
@@ -100,7 +102,7 @@ class SegmentFiles:
         self._offset_index, self._time_index = index, times
 
     def _create_log(self) -> None:
-        """Last, for it is what makes a segment: indexes without it are swept up at the next start."""
+        """Creates the ``.log``: last, for it is what makes a segment: indexes without it are swept up at the next start."""
         file = self.handle.create()
         try:
             if file.size():
@@ -178,7 +180,7 @@ class SegmentFiles:
             self._offset_index = self._time_index = None
 
     def rebuild_indexes(self) -> None:
-        """From the batches themselves; up to the first damaged header, where there is one."""
+        """Makes both anew from the batches themselves, up to the first damaged header, where there is one."""
         self.clear_indexes()
         try:
             lowest = self.base_offset

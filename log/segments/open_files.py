@@ -73,7 +73,7 @@ class CachedFile:
 
 
 class OpenFiles:
-    """At most ``capacity`` files open at once, but for pinned ones. ``count`` is how many are open."""
+    """The files that are open: at most ``capacity`` at once, but for pinned ones. ``count`` is how many are open."""
 
     __slots__ = (
         "_capacity_max",

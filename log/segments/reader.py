@@ -25,7 +25,7 @@ _OFFSET = Struct(">q")
 
 
 class SegmentReader(SegmentFiles):
-    """What is read of a segment. Every method raises DamagedLogError where the batches are not what was written."""
+    """A segment as it is read. Every method raises DamagedLogError where the batches are not what was written."""
 
     __slots__ = ("_checked_end", "_checked_start", "_found_size", "_trusted_from")
 

@@ -15,7 +15,7 @@ NOTHING = -1
 
 
 class SegmentScrub:
-    """Call `step` until it says that it is over; then ``suspect`` and ``index_is_wrong`` are the result.
+    """One reading of a segment. Call `step` until it says that it is over; then ``suspect`` and ``index_is_wrong`` are the result.
 
     ``suspect`` is the offset where something seems to be damaged, `NOTHING` if all is well; ``following`` the offset after the
     segment; ``bytes_read`` is what the last step read. In a ``dense`` log no offset may be missing.

@@ -25,7 +25,7 @@ class Expectation(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """``size`` bytes are sound; the next offset and the leader epoch after them."""
+    """What was found: ``size`` bytes are sound; the next offset and the leader epoch after them."""
 
     size: int
     next_offset: int

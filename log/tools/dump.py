@@ -83,14 +83,14 @@ class RecordRow(Row, frozen=True, kw_only=True):
 
 
 class OffsetIndexRow(Row, frozen=True):
-    """``offset`` is the last of the batch at ``position``."""
+    """An entry of an offset index: ``offset`` is the last of the batch at ``position``."""
 
     offset: int
     position: int
 
 
 class TimeIndexRow(Row, frozen=True):
-    """Up to ``offset`` no record is later than ``timestamp``."""
+    """An entry of a time index: up to ``offset`` no record is later than ``timestamp``."""
 
     timestamp: int
     offset: int
@@ -119,12 +119,14 @@ class ProducerRow(Row, frozen=True):
 
 
 class EpochRow(Row, frozen=True):
+    """A leader epoch, and where it began."""
+
     epoch: int
     start_offset: int
 
 
 class CheckpointRow(Row, frozen=True):
-    """``topic_id``: whose the offset is; empty where the file does not say."""
+    """A row of an offset checkpoint. ``topic_id``: whose the offset is; empty where the file does not say."""
 
     topic: str
     partition: int
