@@ -7,6 +7,9 @@ from collections.abc import Generator
 from ottla.broker.network.request import RequestContext
 from ottla.runtime.disk import Buffer
 
+HELD_BYTES = 64 << 10
+"""What one that goes on holds, roughly: a client that asks for many at once is not read (`answers.py`)."""
+
 logger = logging.getLogger(__name__)
 
 Pieces = Generator[None, None, list[Buffer]]
@@ -23,6 +26,7 @@ class LongAnswers:
         if _is_done(request, pieces):
             return
         self._waiting[request] = pieces
+        request.connection.hold(HELD_BYTES)
         request.on_close(lambda: self._forget(request))
         if len(self._waiting) == 1:
             self._plan()
@@ -47,6 +51,7 @@ class LongAnswers:
             done = True
         if done:
             self._waiting.pop(request, None)
+            request.connection.hold(-HELD_BYTES)
         if self._waiting:
             self._plan()
 

@@ -1,6 +1,9 @@
 """What all client connections of a node hold together: requests that came in part or wait for their answer, answers that nobody
 took yet. ``queued.max.request.bytes`` bounds it.
 
+Not counted, of each connection: 16 KB that are unsent or leave at the end of the turn, requests below 1 KB that wait, and what one read
+brings while it is handled.
+
 Full does not mean that nobody is served: requests that are not large are still read and answered (a quarter more is there for
 them), fetches are given smaller answers, and only who would hold more waits for room, in the order of coming. Who fills it and does
 nothing about it is closed (`server.py`).

@@ -22,8 +22,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
     unsent_bytes_max: int = 4 << 20
     """Answers that wait for an earlier request's or for this call's end, and batches kept until they are written."""
-    write_buffer_bytes: int = 64 << 10
-    """Bytes the client has not taken from us yet; above it the socket is not read, and no request that came is looked at."""
+    write_buffer_bytes: int = 16 << 10
+    """Bytes the client has not taken from us yet, beside what the kernel keeps for it. Above it they count against the node's budget, the socket is not
+    read, and no request that came is looked at."""
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):

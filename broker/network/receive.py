@@ -14,6 +14,7 @@ CHUNK_BYTES = 256 * KILOBYTE
 
 # The odd 64 KB: a frame of 1 MB of records has a header, and should not need the next class.
 CLASSES = (16 * KILOBYTE, 64 * KILOBYTE, CHUNK_BYTES, 1088 * KILOBYTE, 4160 * KILOBYTE)
+LITTLE_BYTES = 2 * KILOBYTE
 KEPT_BYTES_MAX = 16 << 20
 GROWTH = 2
 
@@ -46,6 +47,13 @@ class ReceivePool:
             self._spare_bytes -= rounded
             return spare.pop()
         return bytearray(rounded)
+
+    def take_little(self, size: int) -> OwnBuffer:
+        """A buffer for what waits a moment: of the very size if that is small, for a thousand clients may wait at once."""
+        if size > LITTLE_BYTES:
+            return self.take(size)
+        self.budget.add(size)
+        return bytearray(size)
 
     def may_take(self, size: int) -> bool:
         """While memory is short: what one read takes, or, when that is short as well, next to nothing."""
@@ -81,21 +89,23 @@ class ReceiveBuffer:
         """Where the next bytes go, up to ``given``; never empty. While memory is short nobody begins with more than a little."""
         if self._own is not None:
             end = self.end
+            if end >= self._limit:  # what was kept filled its buffer
+                self._move(self._pool.take(end - self.start + CLASSES[0]), end - self.start)
+                self._limit, end = len(self.view), self.end
             self.given = given = min(self._limit, end + CHUNK_BYTES)
             return self.view[end:given]
         space = self._pool.small if self._pool.budget.is_crowded else self.view
         self.given = len(space)
         return space
 
-    def keep(self) -> bool:
-        """Keeps ``view[start:end]`` until it is the connection's turn again. False: there is no room to read before that."""
+    def keep(self) -> None:
+        """Keeps ``view[start:end]`` until it is the connection's turn again."""
         remaining = self.end - self.start
         if remaining == 0:
             self._rest()
         elif self._own is None:
-            self._move(self._pool.take(remaining), remaining)
+            self._move(self._pool.take_little(remaining), remaining)
             self._limit = len(self.view)
-        return self.end < self._limit
 
     def settle(self, needed: int, *, in_any_case: bool = False) -> bool:
         """Called when no more frames can be taken: keeps ``view[start:end]`` and makes room for the next read.

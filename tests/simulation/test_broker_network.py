@@ -170,6 +170,28 @@ def test_who_fills_the_memory_and_does_nothing_is_closed_and_nobody_waits_meanwh
     assert 1 <= len(told) <= 6
 
 
+def test_what_clients_do_not_take_is_counted_but_for_a_little() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        broker = Broker(loop, ServerLimits(memory_bytes_max=50_000_000))
+        await asyncio.sleep(0.01)
+        clients = [await asyncio.open_connection("broker", 9092, limit=100) for _ in range(20)]
+        sizes = [100 + 4_000 * number for number in range(20)]
+        for size, (_, writer) in zip(sizes, clients, strict=True):
+            writer.write(b"".join(frame(each, bytes(size)) for each in range(60)))
+        await asyncio.sleep(5)
+        assert broker.server is not None
+        unsent = [connection._transport.get_write_buffer_size() for connection in broker.server._visitors]
+        assert sum(unsent) > 500_000
+        assert sum(unsent) - 20 * (16 << 10) <= broker.server.budget.used
+        for size, (reader, writer) in zip(sizes, clients, strict=True):
+            await reader.readexactly(60 * (size + 8))
+            writer.close()
+        await asyncio.sleep(1)
+        assert broker.server.budget.used == 0
+
+    simulate(program, 1)
+
+
 def test_who_says_nothing_makes_room_for_who_comes_when_descriptors_are_used_up() -> None:
     async def program(loop: SimulationLoop) -> None:
         Broker(loop, ServerLimits(descriptors_max=3))

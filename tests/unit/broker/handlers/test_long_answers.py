@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.long_answers import HELD_BYTES
 from ottla.broker.handlers.metadata import PIECE_WORK
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
@@ -86,6 +87,22 @@ def test_it_begins_anew_when_the_brokers_change_but_not_for_ever(site: Site, cha
         for topic in told.topics:
             (partition,) = topic.partitions
             assert (partition.leader_id if partition.leader_id >= 0 else None) == (1 if 1 in ids else None)
+
+    run(site, scenario)
+
+
+def test_who_asks_for_many_at_once_is_not_read_for_ever(site: Site) -> None:
+    async def scenario() -> None:
+        for _ in range(100):
+            site.send(ALL, 12)
+        assert site.connection._budget.used >= 60 * HELD_BYTES
+        assert not site.transport.reading
+        while site.connection.in_flight:
+            site.written.clear()
+            await asyncio.sleep(0)
+        site.turns.end_all()
+        assert site.connection._budget.used == 0
+        assert site.transport.reading
 
     run(site, scenario)
 

@@ -132,13 +132,16 @@ def test_answers_that_are_not_taken_count() -> None:
     assert house.budget.used == 0
 
 
-@pytest.mark.parametrize(("key", "counted"), [(PARK, 8 * 20_000), (PRODUCE, 0)])
-def test_a_large_request_that_waits_counts_decoded_unless_it_is_written(key: int, counted: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "size", "counted"),
+    [(PARK, 20_000, 8 * 20_000), (PARK, 2_000, 8 * 2_000), (PARK, 1_000, 0), (PRODUCE, 20_000, 0)],
+)
+def test_a_request_that_waits_counts_decoded_unless_it_is_small_or_written(key: int, size: int, counted: int) -> None:
     """A Produce that waits for acknowledgements left its records in the log."""
     house = House()
     peer = house.peer()
     header = len(frame(key)) - 4
-    peer.receive(frame(key, bytes(20_000 - header)))
+    peer.receive(frame(key, bytes(size - header)))
     assert house.budget.used == counted
     peer.parked[0].respond([b""])
     assert house.budget.used == 0
@@ -157,3 +160,19 @@ def test_who_is_to_blame_when_memory_is_short() -> None:
     assert peer.connection.stuck_at() == first
     peer.receive(b"x")
     assert peer.connection.stuck_at() != first, "it goes on"
+
+
+def test_small_requests_that_wait_by_the_hundred_count() -> None:
+    house = House()
+    peers = [house.peer() for _ in range(10)]
+    for peer in peers:
+        peer.receive(b"".join(frame(PARK, bytes(2_000)) for _ in range(200)))
+    assert house.budget.is_full
+    for peer in peers:
+        peer.connection.connection_lost(None)
+    assert house.budget.used == 0
+
+
+def test_no_connection_keeps_more_unsent_than_is_counted() -> None:
+    house = House()
+    assert house.peer().transport.high == 16 << 10
