@@ -3,8 +3,9 @@
 import asyncio
 
 import msgspec
+import pytest
 
-from ottla.broker.handlers.fetching import fetch_read
+from ottla.broker.handlers.fetching import fetch, fetch_read
 from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
@@ -267,5 +268,31 @@ def test_answers_are_small_while_clients_hold_all_the_memory_there_is() -> None:
         budget.add(-1)
         assert 1 <= len(offsets(short.records)) <= 4
         assert len(offsets((await client.fetch(0)).records)) == 20
+
+    run(scenario)
+
+
+def test_one_answer_holds_what_a_turn_of_the_loop_may_read_and_the_next_ones_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "ANSWER_BYTES", 2_500)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), partitions=4)
+        client = await cluster.client()
+        for index in range(4):
+            await client.produce(bytes(1_000), acks=1, index=index)
+        client.send("Fetch", 13, fetch_request([(index, 0) for index in range(4)], session_epoch=0, min_bytes=1))
+        opened = await client.receive("Fetch", 13, FetchResponse)
+        first = [each.partition_index for each in opened.responses[0].partitions if each.records]
+        assert first == [0, 1]
+        body = fetch_request([(0, 1), (1, 1)], session_id=opened.session_id, session_epoch=1)
+        client.send("Fetch", 13, body)
+        second = await client.receive("Fetch", 13, FetchResponse)
+        assert [each.partition_index for each in second.responses[0].partitions if each.records] == [2, 3]
+        body = fetch_request([(index, 0) for index in range(4)], session_epoch=-1, min_bytes=4_000)
+        client.send("Fetch", 13, body)
+        all_at_once = await client.receive("Fetch", 13, FetchResponse)
+        assert sum(len(each.records or b"") for each in all_at_once.responses[0].partitions) > 4_000
 
     run(scenario)
