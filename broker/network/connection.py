@@ -32,6 +32,9 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 _FRAME_BYTES_MIN = _HEADER.size
 FRAMES_PER_TURN = 64
 """Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
+ANONYMOUS = "User:ANONYMOUS"
+"""Who did not say who it is, by Kafka's name."""
+PLAINTEXT = "PLAINTEXT"
 LARGE_BYTES = 16 << 10
 """What a request or the answers of a connection may hold while memory is short."""
 COUNTED_BYTES = 1 << 10
@@ -72,8 +75,11 @@ class Connection(asyncio.BufferedProtocol):
         "counters",
         "deliver",
         "hold",
+        "host",
         "listener_name",
         "peer",
+        "principal",
+        "security_protocol",
     )
 
     def __init__(
@@ -90,6 +96,10 @@ class Connection(asyncio.BufferedProtocol):
         self.counters = counters or ListenerCounters(listener_name)
         self.listener_name = listener_name
         self.peer = "a client"
+        # Who is at the other end, as authorizers and quotas ask: known by the time the first request comes.
+        self.principal = ANONYMOUS
+        self.host = ""
+        self.security_protocol = PLAINTEXT
         self.active = True  # read since the idle sweep looked last
         self.comes_first = False  # another broker is at the other end
         self._is_put_off = False
@@ -123,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         address = transport.get_extra_info("peername")
         if address:
+            self.host = address[0]
             self.peer = f"{address[0]}:{address[1]}"
         if self._on_made is not None:
             self._on_made(self)

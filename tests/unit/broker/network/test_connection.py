@@ -428,3 +428,10 @@ def test_a_broken_pipe_in_one_write_costs_nobody_else_the_answer(peer: Peer, cap
     assert peer.transport.aborted
     assert "our mistake" in caplog.text
     assert other.answers == [(0, b"x")]
+
+
+def test_a_request_knows_who_sent_it(peer: Peer) -> None:
+    peer.receive(frame(PARK))
+    sender = peer.parked[0].connection
+    assert (sender.principal, sender.host) == ("User:ANONYMOUS", "10.0.0.1")
+    assert (sender.listener_name, sender.security_protocol) == ("PLAINTEXT", "PLAINTEXT")
