@@ -83,6 +83,10 @@ class Run:
     async def create_topic(self, name: str, partitions: int, **settings: str) -> None:
         """A topic that lives as long as the run: at rest its replicas, three, are compared. ``settings`` with "_" for "."."""
         await create_topic(self.client(), name, partitions, 3, **settings)
+        self.keep(name)
+
+    def keep(self, name: str) -> None:
+        """A topic, however it was made, that lives as long as the run."""
         self._topics[name] = None
 
     def produce(self, history: History, interval_s: float, batch: int = 1) -> SimulatedProducer:

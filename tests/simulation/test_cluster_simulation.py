@@ -29,6 +29,8 @@ LEAST_A_SEED = {
     "names used again": 1,
     "records deleted": 1,
     "bursts": 2,
+    "counted in ledgers": 10,
+    "loaded by ledgers": 0.5,
     "unregistered": 0.05,
     "failed operations": 0.15,
     "ended for their disks": 0.05,
