@@ -13,6 +13,7 @@ from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.internal_topics import InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
+from ottla.broker.links.leader import leaders
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
@@ -79,7 +80,9 @@ class Broker:
             start_cleaner,
         )
         wakes = WakeQueue(asyncio.get_running_loop())
-        self.replicas = ReplicaManager(config, self.storage, timers, channel, host.rng, wakes, host.sync_later)
+        self.replicas = ReplicaManager(
+            config, self.storage, timers, channel, host.rng, wakes, host.sync_later, leaders(config, timers)
+        )
         self._scrubbing = Scrubbing(self.storage.manager.logs, ScrubSettings.of(config), timers, self.replicas.damaged)
         self.lifecycle = BrokerLifecycle(
             _registration(config, identity, host, self.storage),

@@ -17,6 +17,7 @@ from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetchers import Fetchers
+from ottla.broker.replication.following.leader import OpenLeader
 from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
 from ottla.broker.replication.joining import consider_shrink, retry_joins
 from ottla.broker.replication.listeners import TopicListener, TopicListeners
@@ -79,6 +80,7 @@ class ReplicaManager:
         rng: Random,
         wakes: WakeQueue,
         sync_later: SyncLater,
+        open_leader: OpenLeader,
     ) -> None:
         self.node_id = config.node_id
         self.broker_epoch = -1  # set by the lifecycle when the broker is registered
@@ -98,7 +100,7 @@ class ReplicaManager:
         self._durability = durability = Durability(sync_later)
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
         self._services = PartitionServices(self.node_id, wakes, durability, timers.now_ms, self._propose)
-        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic)
+        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic, open_leader)
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._listeners = TopicListeners()
         self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)

@@ -29,6 +29,5 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True):
                 partition_bytes=config.integer("replica.fetch.max.bytes"),
                 response_bytes=config.integer("replica.fetch.response.max.bytes"),
                 backoff_ms=config.integer("replica.fetch.backoff.ms"),
-                stall_ms=min(config.integer("replica.socket.timeout.ms"), 5_000),
             ),
         )

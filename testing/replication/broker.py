@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Protocol
 
 from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce
 from ottla.broker.handlers.fetching import fetch
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
+from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
-from ottla.broker.network.routing import RouteTable
+from ottla.broker.links.leader import leaders
 from ottla.broker.network.server import NetworkServer
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -108,19 +110,22 @@ class Broker:
         timers = LoopTimers(loop)
         self.image = MetadataImage()
         logs = Logs(host, lambda: self.lost_directory)
-        self.manager = ReplicaManager(config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later)
+        self.manager = ReplicaManager(
+            config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later, leaders(config, timers)
+        )
         cold_reads = ColdReads()
         broker = broker_context(
             config,
             host=host,
             timers=timers,
             image=self.image,
+            quorum=SimpleNamespace(kraft_version=0),
             replicas=self.manager,
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
         )
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
-        routes = RouteTable([route for module in modules for route in module.routes(broker)])
+        routes = client_routes(broker, tuple(module.routes for module in modules))
         self.network = NetworkServer()
         await self.network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
         await self.network.start()

@@ -31,6 +31,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import describe_topic_partitions, metadata
+from ottla.broker.links.leader import leaders
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.server import Server
@@ -186,9 +187,8 @@ def replica_manager() -> ReplicaManager:
     """Of a broker that is assigned nothing."""
     nothing: Any = SimpleNamespace(call_back=lambda *args: None)
     loop = asyncio.get_running_loop()
-    return ReplicaManager(
-        ServerConfig(NODE, "benchmark"), nothing, LoopTimers(loop), nothing, Random(1), WakeQueue(loop), SyncLater()
-    )
+    config, timers, wakes = ServerConfig(NODE, "benchmark"), LoopTimers(loop), WakeQueue(loop)
+    return ReplicaManager(config, nothing, timers, nothing, Random(1), wakes, SyncLater(), leaders(config, timers))
 
 
 async def installing(home: Path, image: str, partitions: int) -> None:

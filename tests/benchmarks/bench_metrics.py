@@ -82,7 +82,7 @@ def broker(directory: str, partitions: int) -> tuple[ReplicaManager, Logs, Conne
     config, timers, logs = ServerConfig(SETTINGS), LoopTimers(loop), Logs(host, directory)
     nobody: Any = None
     store: Any = logs
-    replicas = ReplicaManager(config, store, timers, nobody, host.rng, WakeQueue(loop), host.sync_later)
+    replicas = ReplicaManager(config, store, timers, nobody, host.rng, WakeQueue(loop), host.sync_later, nobody)
     delta, image = MetadataDelta(), MetadataImage()
     image.apply(pb.MetadataRecord(topic=pb.Topic(name=TOPIC, topic_id=TOPIC_ID)), delta)
     for index in range(partitions):

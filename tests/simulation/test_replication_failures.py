@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.links.connection import LinkConnection
+from ottla.broker.links.leader import LinkedLeader
 from ottla.broker.replication.decisions.follower import FetchState
 from ottla.broker.replication.deleting import delete_records
-from ottla.broker.replication.following.leader_link import LeaderLink
 from ottla.log.log import Log
 from ottla.testing.replication.broker import TOPIC_ID, Broker
 from ottla.testing.replication.cluster import Cluster, run
@@ -71,16 +72,16 @@ def test_an_answer_that_was_half_written_is_gone_on_with_when_there_is_room() ->
 def test_what_fails_for_one_partition_leaves_the_link_and_the_others_alone(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    links: list[LeaderLink] = []
+    links: list[LinkConnection] = []
     broken = True
-    append, connected = Log.append_as_follower, LeaderLink.connection_made
+    append, connected = Log.append_as_follower, LinkConnection.connection_made
 
     def fail(log: Log, *arguments: Any) -> Any:
         if broken and log.partition.partition == 1:
             raise error
         return append(log, *arguments)
 
-    def note(link: LeaderLink, *arguments: Any) -> None:
+    def note(link: LinkConnection, *arguments: Any) -> None:
         links.append(link)
         connected(link, *arguments)
 
@@ -98,7 +99,7 @@ def test_what_fails_for_one_partition_leaves_the_link_and_the_others_alone(
         await cluster.until(lambda: cluster.brokers[2].log(1).log_end_offset == 1, 2)
 
     monkeypatch.setattr(Log, "append_as_follower", fail)
-    monkeypatch.setattr(LeaderLink, "connection_made", note)
+    monkeypatch.setattr(LinkConnection, "connection_made", note)
     caplog.set_level(logging.WARNING)
     run(scenario)
 
@@ -142,7 +143,17 @@ def test_settings_that_one_replica_cannot_take_are_taken_by_the_others(monkeypat
     run(scenario)
 
 
-def test_a_leader_that_moves_while_it_is_asked_for_its_offsets_is_asked_again() -> None:
+def test_a_leader_that_moves_while_it_is_asked_for_its_offsets_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_offsets, asked = LinkedLeader.find_offsets, 0
+
+    def find(*arguments: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:  # the first question is on its way for as long as it takes
+            find_offsets(*arguments)
+
+    monkeypatch.setattr(LinkedLeader, "find_offsets", find)
+
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(2, isr=(1,))
         follower = cluster.brokers[2]

@@ -7,7 +7,8 @@ the leader that we have the records.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -29,22 +30,15 @@ from ottla.broker.replication.decisions.follower_session import FollowerSession,
 from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.durability import Durability
-from ottla.broker.replication.following.leader_link import LeaderLink
-from ottla.broker.replication.following.leader_offsets import find_offsets
+from ottla.broker.replication.following.leader import FetchRequest, OpenLeader
 from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.wire.apis import FETCH
-from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.fetch_client_fast import encode_fetch_request, walk_fetch_response
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.seldom import is_told
-from ottla.runtime.timers import LoopTimers, Timer
+from ottla.runtime.timers import LoopTimers
 
-FETCH_VERSION = 17
-FIRST_BACKOFF_MS = 20
-CONNECT_TIMEOUT_MS = 2_000
 TOLD_LOG_START: Final = 4
 """Where a `FetchPartition` has the follower's log start."""
 
@@ -63,7 +57,6 @@ class FetcherSettings(msgspec.Struct, frozen=True, kw_only=True):
     partition_bytes: int = 1 << 20
     response_bytes: int = 10 << 20
     backoff_ms: int = 1_000
-    stall_ms: int = 5_000
 
 
 class LeaderFetcher:
@@ -79,9 +72,9 @@ class LeaderFetcher:
         traffic: Traffic,
         truncations: Truncations,
         lost: Lately,
+        open_leader: OpenLeader,
     ) -> None:
         self.leader_id = leader_id
-        self.address: tuple[str, int] | None = None  # not known yet
         self._settings = settings
         self._timers = timers
         self._durability = durability
@@ -91,11 +84,7 @@ class LeaderFetcher:
         self._lost = lost
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
-        self._link: LeaderLink | None = None
-        self._up = False
-        self._connecting: asyncio.Task[None] | None = None
-        self._retry: Timer | None = None
-        self._backoff_ms = FIRST_BACKOFF_MS
+        self._leader = open_leader(leader_id, self._on_up, self._on_lost)
         self._in_flight = 0
         self._sending = self._taking = False
         self._closed = False
@@ -119,76 +108,37 @@ class LeaderFetcher:
 
     def move(self, address: tuple[str, int] | None) -> None:
         """The leader is to be reached at ``address`` from now on; None: nobody knows where it is."""
-        if address == self.address:
-            return
-        self.address = address
-        self._drop_link()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        self._backoff_ms = FIRST_BACKOFF_MS
-        self._send_soon()
+        if self._leader.move(address):
+            self._begin_anew()
+            self._send_soon()
 
     def notice_end(self) -> None:
         """Knows that the leader closed the connection before the loop comes to it."""
-        if self._up and self._link is not None and self._link.has_ended():
+        if self._leader.has_ended():
             self._lost.note(self.leader_id, self._timers.now_ms())
 
     def close(self) -> None:
         self._closed = True
-        self._drop_link()
-        if self._retry is not None:
-            self._retry.cancel()
+        self._leader.close()
 
     # Connection.
 
-    def _connect(self) -> None:
-        self._retry = None
-        if self._closed or self._link is not None or not self._followed or self.address is None:
-            return
-        name = f"broker-{self._settings.node_id}-fetcher"
-        link = LeaderLink(name, self._timers, self._settings.stall_ms, self._on_up, self._on_lost)
-        self._link = link
-        self._connecting = asyncio.get_running_loop().create_task(self._open(link, *self.address))
-
-    async def _open(self, link: LeaderLink, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                await loop.create_connection(lambda: link, host, port)
-        except (OSError, TimeoutError) as error:
-            if not link.closed:
-                link.close()
-                self._on_lost(str(error) or "no answer", by_leader=False)
-
     def _on_up(self) -> None:
-        self._up = True
         self._lost.forget(self.leader_id)
         logger.info("Following %d partitions of broker %d", len(self._followed), self.leader_id)
         self._send_soon()
 
-    def _on_lost(self, reason: str, by_leader: bool) -> None:
+    def _on_lost(self, by_leader: bool) -> None:
         if by_leader:
             self._lost.note(self.leader_id, self._timers.now_ms())
-        level = logging.INFO if self._up else logging.DEBUG
-        logger.log(level, "Broker %d, a leader, is out of reach: %s", self.leader_id, reason)
-        self._drop_link()
-        if not self._closed:
-            self._retry = self._timers.call_later_ms(self._backoff_ms, self._connect)
-            self._backoff_ms = min(2 * self._backoff_ms, self._settings.backoff_ms)
+        self._begin_anew()
 
-    def _drop_link(self) -> None:
-        link, self._link = self._link, None
-        self._up = self._taking = False
+    def _begin_anew(self) -> None:
+        """Nothing comes any more of what the leader was asked."""
+        self._taking = False
         self._in_flight = 0
         self._session.reset()
-        if link is not None:
-            link.close()
-        if self._connecting is not None and self._connecting is not _current_task():
-            self._connecting.cancel()
-        self._connecting = None
-        if not self._closed:
-            self._ask_again_for_offsets()
+        self._ask_again_for_offsets()
 
     def _ask_again_for_offsets(self) -> None:
         """Whoever was looking for the leader's offsets over the link that is gone will not be answered."""
@@ -226,17 +176,18 @@ class LeaderFetcher:
 
     def _send(self) -> None:
         self._sending = False
-        if self._link is None:
-            if self._retry is None:
-                self._connect()
+        if self._closed:
             return
-        if not self._up or not self._session.partitions or self._in_flight >= IN_FLIGHT_MAX or self._taking:
+        if not self._leader.is_up:
+            self._leader.connect()
+            return
+        if not self._session.partitions or self._in_flight >= IN_FLIGHT_MAX or self._taking:
             return
         if self._in_flight and not (self._session.is_incremental and self._session.has_changes):
             return
-        self._request(self._link)
+        self._request()
 
-    def _request(self, link: LeaderLink) -> None:
+    def _request(self) -> None:
         wait_ms = self._settings.max_wait_ms if self._session.may_wait else 0
         plan = self._session.next_request()
         number = self._session.number
@@ -246,31 +197,35 @@ class LeaderFetcher:
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in plan.forgotten:
             forgotten.setdefault(topic_id, []).append(index)
-        body = encode_fetch_request(
-            FETCH_VERSION,
-            list(topics.items()),
-            replica_id=self._settings.node_id,
-            replica_epoch=self._broker_epoch(),
+        request = FetchRequest(
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            partitions=list(topics.items()),
+            forgotten=list(forgotten.items()),
+            broker_epoch=self._broker_epoch(),
             max_wait_ms=wait_ms,
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_bytes,
-            session_id=plan.session_id,
-            session_epoch=plan.epoch,
-            forgotten=list(forgotten.items()),
         )
         self._in_flight += 1
-        link.request(FETCH, FETCH_VERSION, body, lambda frame, position: self._answered(number, frame, position))
+        self._leader.fetch(request, partial(self._answered, number))
 
     # Answers.
 
-    def _answered(self, number: int, frame: memoryview, position: int) -> Iterator[int]:
+    def _answered(
+        self,
+        number: int,
+        error: int,
+        session_id: int,
+        topics: Sequence[tuple[bytes, Sequence[FetchedPartition]]],
+    ) -> Iterator[int]:
         """Takes an answer in, one partition a step. Between two steps anything may become of those that follow; each is looked at in its own."""
         self._in_flight -= 1
-        _, error, session_id, topics, _ = walk_fetch_response(frame, position, FETCH_VERSION)
         alive = self._session.answered(error, session_id)
         if error and alive:
-            raise WireError(f"the leader answered with error {error}")
-        self._backoff_ms = FIRST_BACKOFF_MS
+            self._leader.break_off(f"it answered a Fetch with error {error}")
+            return
+        self._leader.worked()
         self._taking = True  # what the next request says of those that are not taken in yet would be old
         for topic_id, partitions in topics:
             for answer in partitions:
@@ -431,14 +386,7 @@ class LeaderFetcher:
             instruction = follower.offsets_found(*offsets, log.log_end_offset, log.high_watermark)
             self._perform(key, partition, follower, instruction)
 
-        if self._link is None or not self._up:
+        if self._leader.may_find_offsets:
+            self._leader.find_offsets(partition.topic, partition.index, follower.leader_epoch, found)
+        else:
             self._delay(key, partition, follower, follower.delay())
-            return
-        find_offsets(self._link, self._settings.node_id, partition.topic, partition.index, follower.leader_epoch, found)
-
-
-def _current_task() -> asyncio.Task[object] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

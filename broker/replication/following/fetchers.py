@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetcher import FetcherSettings, LeaderFetcher
+from ottla.broker.replication.following.leader import OpenLeader
 from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
@@ -24,12 +25,14 @@ class Fetchers:
         durability: Durability,
         broker_epoch: Callable[[], int],
         traffic: Traffic,
+        open_leader: OpenLeader,
     ) -> None:
         self._settings = settings
         self._timers = timers
         self._durability = durability
         self._broker_epoch = broker_epoch
         self._traffic = traffic
+        self._open_leader = open_leader
         self._truncations = Truncations(timers, durability)
         self._lost = Lately(LOST_MS)
         self._by_leader: dict[int, LeaderFetcher] = {}
@@ -48,6 +51,7 @@ class Fetchers:
                 self._traffic,
                 self._truncations,
                 self._lost,
+                self._open_leader,
             )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)

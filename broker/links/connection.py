@@ -1,6 +1,6 @@
-"""A follower's connection to a leader: Kafka requests out, answers in, in order.
+"""A connection to another broker: Kafka requests out, answers in, in order.
 
-The loop's clients wait for what is taken in here, so a link is read once a turn, `TURN_BYTES` at most, and goes on with a large answer in the
+The loop's clients wait for what is taken in here, so a connection is read once a turn, `TURN_BYTES` at most, and goes on with a large answer in the
 next turn when it took in as much of it.
 """
 
@@ -24,7 +24,7 @@ ANSWER_BYTES_MAX = 512 << 20
 LOOKS = 5
 """How often a stall is looked for within its time: it is noticed at most a fifth late."""
 
-CLOSED = "the leader closed the connection"
+CLOSED = "the other end closed the connection"
 
 _SIZE = Struct(">i")
 
@@ -35,9 +35,9 @@ many bytes each had; then the frame is gone when it ends."""
 logger = logging.getLogger(__name__)
 
 
-class LeaderLink(asyncio.BufferedProtocol):
+class LinkConnection(asyncio.BufferedProtocol):
     """``on_up`` and ``on_lost`` are each called once; after ``close`` neither is. ``on_lost`` is told why, and whether it was
-    the leader that closed the connection. ``stall_ms``: an owed answer of which not a byte came for so long breaks it."""
+    the other end that closed the connection. ``stall_ms``: an owed answer of which not a byte came for so long breaks it."""
 
     __slots__ = (
         "_answers",
@@ -89,9 +89,14 @@ class LeaderLink(asyncio.BufferedProtocol):
         self._watchdog: Timer | None = None
         self.closed = False
 
+    @property
+    def owed(self) -> int:
+        """Requests without an answer."""
+        return len(self._answers)
+
     def request(self, key: int, version: int, body: bytes, on_answer: OnAnswer) -> None:
-        """Sends a request; its answer comes after those of the requests before. Only while the link is up."""
-        assert self._transport is not None, "requests go out once the link is up"
+        """Sends a request; its answer comes after those of the requests before. Only while the connection is up."""
+        assert self._transport is not None, "requests go out once the connection is made"
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = encode_request_header(key, version, correlation_id, self._client_id)
         self._answers.append((key, version, correlation_id, on_answer))
@@ -100,7 +105,7 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._watch()
 
     def has_ended(self) -> bool:
-        """Whether the leader closed the connection, also when the loop has not come to read of it yet."""
+        """Whether the other end closed the connection, also when the loop has not come to read of it yet."""
         return self.closed or (self._poll is not None and bool(self._poll.poll(0)))
 
     def close(self) -> None:
@@ -111,6 +116,12 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._watchdog.cancel()
         if self._transport is not None:
             self._transport.abort()
+
+    def break_off(self, reason: str, *, by_peer: bool = False) -> None:
+        """Ends the connection, and tells."""
+        if not self.closed:
+            self.close()
+            self._on_lost(reason, by_peer)
 
     # What the loop calls.
 
@@ -143,11 +154,11 @@ class LeaderLink(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def eof_received(self) -> None:
-        """A turn before `connection_lost`: whoever asks for the leader now is to hear that there is none."""
-        self._break(CLOSED, by_leader=True)
+        """A turn before `connection_lost`: whoever asks for the other broker now is to hear that it is gone."""
+        self.break_off(CLOSED, by_peer=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._break(str(exc) if exc is not None else CLOSED, by_leader=True)
+        self.break_off(str(exc) if exc is not None else CLOSED, by_peer=True)
 
     # Frames.
 
@@ -166,10 +177,10 @@ class LeaderLink(asyncio.BufferedProtocol):
         try:
             return self._take_rest(TURN_BYTES) and self._take_frames()
         except WireError as error:
-            self._break(str(error))
+            self.break_off(str(error))
         except Exception:
             logger.exception("An answer could not be taken in, which is our mistake")
-            self._break("what it sent could not be taken in")
+            self.break_off("what it sent could not be taken in")
         return True
 
     def _take_rest(self, left: int) -> bool:
@@ -230,7 +241,7 @@ class LeaderLink(asyncio.BufferedProtocol):
         if not self._answers:
             return  # the next request watches again
         if self._silent_looks >= LOOKS - 1:
-            self._break(f"no answer for {self._stall_ms} ms")
+            self.break_off(f"no answer for {self._stall_ms} ms")
             return
         self._silent_looks += 1
         self._shrink()
@@ -242,8 +253,3 @@ class LeaderLink(asyncio.BufferedProtocol):
             self._buffer = bytearray(FIRST_BUFFER_BYTES)
             self._view = memoryview(self._buffer)
         self._large_came = False
-
-    def _break(self, reason: str, *, by_leader: bool = False) -> None:
-        if not self.closed:
-            self.close()
-            self._on_lost(reason, by_leader)

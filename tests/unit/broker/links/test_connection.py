@@ -1,10 +1,10 @@
-"""How a follower's connection ends, and what that says of the leader."""
+"""How a connection to another broker ends, and what that says of it."""
 
 import socket
 
 import pytest
 
-from ottla.broker.replication.following.leader_link import CLOSED, LeaderLink
+from ottla.broker.links.connection import CLOSED, LinkConnection
 from tests.unit.broker.fake_timers import FakeTimers
 from tests.unit.broker.network.conftest import FakeTransport
 
@@ -15,12 +15,12 @@ class Bench:
     def __init__(self, transport: FakeTransport | None = None) -> None:
         self.timers = FakeTimers()
         self.lost: list[tuple[str, bool]] = []
-        self.link = LeaderLink(
+        self.link = LinkConnection(
             "follower",
             self.timers,
             STALL_MS,
             lambda: None,
-            lambda reason, by_leader: self.lost.append((reason, by_leader)),
+            lambda reason, by_peer: self.lost.append((reason, by_peer)),
         )
         self.link.connection_made(transport or FakeTransport())
 
@@ -34,7 +34,7 @@ def test_the_end_of_the_stream_is_known_before_the_connection_is_closed() -> Non
 
 
 @pytest.mark.parametrize("error", [None, ConnectionResetError("reset")])
-def test_a_connection_that_breaks_was_closed_by_the_leader(error: Exception | None) -> None:
+def test_a_connection_that_breaks_was_closed_by_the_other_end(error: Exception | None) -> None:
     bench = Bench()
     bench.link.connection_lost(error)
     assert bench.lost == [(str(error or CLOSED), True)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.following.leader_link import TURN_BYTES, LeaderLink
+from ottla.broker.links.connection import TURN_BYTES, LinkConnection
 from ottla.broker.wire.apis import FETCH
 from ottla.runtime.timers import LoopTimers
 from tests.unit.broker.network.conftest import FakeTransport
@@ -22,7 +22,7 @@ class End:
         self.loop = asyncio.get_running_loop()
         self.lost: list[str] = []
         self.transport = FakeTransport()
-        self.link = LeaderLink(
+        self.link = LinkConnection(
             "test", LoopTimers(self.loop), 5_000, lambda: None, lambda reason, _: self.lost.append(reason)
         )
         self.link.connection_made(self.transport)
