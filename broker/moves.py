@@ -11,8 +11,9 @@ from functools import partial
 from ottla.log.directories.manager import LogManager
 from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
 from ottla.log.errors import StorageError
-from ottla.log.log import Log, SyncTicket
+from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.log.results import SyncTicket
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers, Timer

@@ -8,7 +8,8 @@ from functools import partial
 
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.names_sync import NamesSync
-from ottla.log.log import Log, SyncTicket
+from ottla.log.log import Log
+from ottla.log.results import SyncTicket
 from ottla.runtime.disk import Disk
 from ottla.runtime.sync_later import SyncLater
 from ottla.runtime.timers import LoopTimers

@@ -17,8 +17,9 @@ from ottla.log.directories.checkpoints import CleanShutdown
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import StorageError
-from ottla.log.log import Log, SyncTicket
+from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.results import SyncTicket
 from ottla.log.segments.open_files import OPEN_FILES_MAX
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import TOPIC_RESOURCE

@@ -7,48 +7,26 @@ there would find again (indexes, producers, epochs) is made durable only before 
 from ottla.log.config import FOREVER, LogConfig
 from ottla.log.directories.checkpoints import write_epochs
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.directories.names_sync import EverythingSync, NamesSync, UnsyncedNames
-from ottla.log.directories.topic_id import sync_topic_id, write_topic_id
+from ottla.log.directories.names_sync import EverythingSync
 from ottla.log.errors import StorageError
+from ottla.log.named_log import NamedLog
 from ottla.log.names import TopicPartition
 from ottla.log.producers import snapshot as producer_snapshot
+from ottla.log.results import SyncTicket
 from ottla.log.segments.open_files import CachedFile, OpenFiles
 from ottla.log.segments.segment import Segment
-from ottla.log.state import LogState
 from ottla.runtime.disk import File
 
 
-class SyncTicket:
-    """A sync to be made: when ``file`` was synced, everything below ``end_offset`` is stable; then `Log.mark_synced`.
-
-    ``names_version``: of names, not of a file; -1 for a file.
-    """
-
-    __slots__ = ("end_offset", "file", "generation", "names_version")
-
-    def __init__(self, file: File | NamesSync, end_offset: int, generation: int, names_version: int = -1) -> None:
-        self.file = file
-        self.end_offset = end_offset
-        self.generation = generation
-        self.names_version = names_version
-
-
-class DurableLog(LogState):
+class DurableLog(NamedLog):
     """A log's state, and what of it is on stable storage."""
 
     __slots__ = (
         "_aborts_unsynced",
-        "_directory_unsynced",
-        "_names_unsynced",
-        "_names_version",
         "_pinned",
-        "_shared_names",
-        "_topic_id_unsynced",
         "_unsettled",
         "abandoned",
         "cut_unsynced",
-        "must_sync",
-        "recovery_point",
         "unflushed_since_ms",
     )
 
@@ -56,21 +34,15 @@ class DurableLog(LogState):
         self, files: OpenFiles, root: DirectoryState, directory: str, partition: TopicPartition, config: LogConfig
     ) -> None:
         super().__init__(files, root, directory, partition, config)
-        self.recovery_point = 0
         self.unflushed_since_ms = -1
         self._aborts_unsynced: tuple[Segment, ...] = ()
         self._unsettled: tuple[Segment, ...] = ()
-        self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
-        self.must_sync = config.flush_before_ack
-        """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
         self.abandoned = False  # closed or renamed: errors of its files tell nothing of the disk
-        self._names_version = 0
-        self._shared_names: SyncTicket | None = None
         self.cut_unsynced = False
         """Whether the end was cut off and may come back with a power cut: then nothing may be behind it."""
         self._pinned: tuple[CachedFile, ...] = ()
 
-    # Epochs, transactions, topic id
+    # Epochs and transactions
 
     def write_epochs(self) -> None:
         """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""
@@ -82,20 +54,6 @@ class DurableLog(LogState):
         """The segment's transaction index has to be synced."""
         if segment not in self._aborts_unsynced:
             self._aborts_unsynced += (segment,)
-
-    def set_topic_id(self, topic_id: bytes) -> None:
-        """Writes ``partition.metadata``. Until it is durable the log is `must_sync`. Raises StorageError."""
-        try:
-            write_topic_id(self.disk, self.directory, topic_id)
-        except OSError as error:
-            raise self.root.failed(error) from error
-        self.topic_id = topic_id
-        self._topic_id_unsynced = True
-        self.names_changed()
-        self.note_must_sync()
-
-    def note_must_sync(self) -> None:
-        self.must_sync = self.config.flush_before_ack or self._topic_id_unsynced
 
     # Syncing
 
@@ -127,16 +85,6 @@ class DurableLog(LogState):
         file = segment.handle.file
         assert file is not None
         return SyncTicket(file, end_offset, self._generation)
-
-    def unsynced_names(self, shared: NamesSync | None = None) -> SyncTicket:
-        """A sync of the log's names; it makes no record stable. ``shared``: one of many logs, for whoever else asks too."""
-        sync = shared or NamesSync(self.disk, [self.names_to_sync()])
-        ticket = SyncTicket(sync, self.recovery_point, self._generation, self._names_version)
-        self._shared_names = ticket if shared else None
-        return ticket
-
-    def names_to_sync(self) -> UnsyncedNames:
-        return UnsyncedNames(self.directory, self._topic_id_unsynced, self._directory_unsynced)
 
     def mark_synced(self, synced: SyncTicket | int) -> None:
         """Everything below the offset is stable. A ticket from before a truncation counts for nothing; an int must not be one."""
@@ -232,33 +180,6 @@ class DurableLog(LogState):
     def unsettled(self, segments: tuple[Segment, ...]) -> None:
         """These segments' indexes were written or cut, and not synced."""
         self._unsettled += segments
-
-    def sync_names(self) -> None:
-        """Makes created and removed file names durable."""
-        if self._names_unsynced:
-            if self._topic_id_unsynced:
-                sync_topic_id(self.disk, self.directory)
-            self.disk.sync_directory(self.directory)
-            if self._directory_unsynced:
-                self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
-            self._names_synced()
-
-    def _names_synced(self) -> None:
-        self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
-        self._shared_names = None
-        self.note_must_sync()
-
-    def names_changed(self, *, created: bool = False) -> None:
-        """A file name changed; ``created``: the directory's own did."""
-        self._names_unsynced = True
-        self._names_version += 1
-        self._directory_unsynced = self._directory_unsynced or created
-
-    def distrust_names(self) -> None:
-        """Takes no name for durable, after a kill: whatever the last process created may be in the kernel's memory only."""
-        self._topic_id_unsynced = self.topic_id is not None
-        self.names_changed(created=True)
-        self.note_must_sync()
 
     def _settle_rolled(self) -> None:
         if self._names_unsynced:

@@ -1,7 +1,8 @@
 """A partition's log: what is appended, read, cut and kept. Each file holds what one user needs of it, upon what the others have:
 
     state        segments, offsets, epochs, producers, in memory
-    durable_log  what of it would survive the machine
+    named_log    the names of its files, and its topic's id, on the disk
+    durable_log  what of all that would survive the machine
     append       a leader's appends, the hot path; `follow`: a follower's, and the broker's own
     read         by offset; `times`: by time
     truncation   cutting its end; `retention`: forgetting its beginning; `compaction.cleaned`: what is cleaned comes in
@@ -14,7 +15,6 @@ from ottla.log import recovery, reopening
 from ottla.log.compaction.cleaned import CompactedLog
 from ottla.log.config import LogConfig
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.durable_log import SyncTicket
 from ottla.log.errors import StorageError
 from ottla.log.follow import FollowerLog
 from ottla.log.names import TopicPartition
@@ -24,8 +24,6 @@ from ottla.log.times import SearchableLog
 from ottla.log.truncation import CuttableLog
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
-
-__all__ = ["Log", "SyncTicket"]
 
 
 class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):

@@ -1,8 +1,10 @@
-"""What a log answers: small values, one for each append or read."""
+"""What a log answers: small values, one for each append, read or sync."""
 
 import msgspec
 
+from ottla.log.directories.names_sync import NamesSync
 from ottla.log.segments.open_files import CachedFile
+from ottla.runtime.disk import File
 
 
 class AppendInfo(msgspec.Struct, gc=False):
@@ -43,3 +45,18 @@ class TimestampAndOffset(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp: int
     leader_epoch: int
+
+
+class SyncTicket:
+    """A sync to be made: when ``file`` was synced, everything below ``end_offset`` is stable; then `Log.mark_synced`.
+
+    ``names_version``: of names, not of a file; -1 for a file.
+    """
+
+    __slots__ = ("end_offset", "file", "generation", "names_version")
+
+    def __init__(self, file: File | NamesSync, end_offset: int, generation: int, names_version: int = -1) -> None:
+        self.file = file
+        self.end_offset = end_offset
+        self.generation = generation
+        self.names_version = names_version

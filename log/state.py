@@ -39,6 +39,7 @@ class LogState:
         "partition",
         "places",
         "producers",
+        "recovery_point",
         "root",
         "segments",
         "topic_id",
@@ -60,6 +61,7 @@ class LogState:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
+        self.recovery_point = 0  # below it everything is on stable storage
         self.set_epochs(())
         self._epochs_changed = False
         self.producers = ProducerStateManager()

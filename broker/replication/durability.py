@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.log.errors import StorageError
-from ottla.log.log import Log, SyncTicket
+from ottla.log.log import Log
+from ottla.log.results import SyncTicket
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.sync_later import SyncLater
 
