@@ -6,8 +6,7 @@ lost is synced before, or with, the first record that counts (`ottla.log.directo
 
 from ottla.log.config import LogConfig
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.directories.names_sync import NamesSync, UnsyncedNames
-from ottla.log.directories.topic_id import sync_topic_id, write_topic_id
+from ottla.log.directories.names_sync import NamesSync, UnsyncedNames, sync_topic_id, write_topic_id
 from ottla.log.names import TopicPartition
 from ottla.log.results import SyncTicket
 from ottla.log.segments.open_files import OpenFiles

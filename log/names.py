@@ -1,6 +1,10 @@
-"""What a partition is called."""
+"""What a partition is called, and what a topic may be called."""
 
+import re
 from typing import NamedTuple
+
+TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class TopicPartition(NamedTuple):
@@ -23,3 +27,8 @@ class TopicIdPartition(NamedTuple):
 
     partition: TopicPartition
     topic_id: bytes  # NO_TOPIC_ID: unknown
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Kafka's Topic.validate: letters, digits, dot, underscore and dash; not ``.`` or ``..``, which are no names for a directory."""
+    return len(name) <= TOPIC_NAME_LENGTH_MAX and name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.decisions.lately import NOBODY
-from ottla.log.topic_names import is_valid_topic_name
+from ottla.log.names import is_valid_topic_name
 from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode
 

@@ -4,7 +4,7 @@ import logging
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.internal_topics import internal_topic
-from ottla.log.topic_names import is_valid_topic_name
+from ottla.log.names import is_valid_topic_name
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 

@@ -7,8 +7,9 @@ the first acknowledgement of a new log waits for this.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.log.directories.topic_id import sync_topic_id
+from ottla.log.directories.checkpoints import PARTITION_METADATA
 from ottla.runtime.disk import Disk
+from ottla.runtime.identifiers import id_to_text
 
 ALL_AT_ONCE = 16
 """From so many directories on, one sync of the file system costs less than one of each."""
@@ -61,3 +62,26 @@ class NamesSync:
 
 def _parent(directory: str) -> str:
     return directory.rpartition("/")[0] or "."
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """Writes ``partition.metadata`` without waiting for the disk: creating 10,000 partitions must not cost 20,000 syncs.
+
+    It is synced with the first data that is. A torn one is from a crash before that, and its directory is taken for a stray.
+    OSError passes through.
+    """
+    file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
+    try:
+        file.truncate(0)
+        file.write_at([f"version: 0\ntopic_id: {id_to_text(topic_id)}".encode("ascii")], 0)
+    finally:
+        file.close()
+
+
+def sync_topic_id(disk: Disk, directory: str) -> None:
+    """OSError passes through."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA}")
+    try:
+        file.sync()
+    finally:
+        file.close()

@@ -1,6 +1,6 @@
 """Topics are created, deleted and given more partitions (kraft.md 2.7). One bad topic does not spoil its request."""
 
-from ottla.log.topic_names import TOPIC_NAME_LENGTH_MAX, is_valid_topic_name
+from ottla.log.names import TOPIC_NAME_LENGTH_MAX, is_valid_topic_name
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.assignments import check_by_hand, new_partitions, placed
