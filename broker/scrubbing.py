@@ -7,6 +7,7 @@ reading is done on a thread, a piece at a time; what it suspects is looked at ag
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,7 @@ from ottla.log.segments.scrub import NOTHING, SegmentScrub
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
+from ottla.runtime.turns import on_thread
 
 PIECE_BYTES = 256 << 10
 RECHECK_BYTES = 1 << 20
@@ -109,16 +111,7 @@ class Scrubbing:
         try:
             over = False
             while not over:
-                over = await self._step(scrub)
+                over = await on_thread(partial(scrub.step, PIECE_BYTES))
                 await asyncio.sleep(scrub.bytes_read / self._settings.bytes_per_second)
         finally:
             scrub.close()
-
-    @staticmethod
-    async def _step(scrub: SegmentScrub) -> bool:
-        step = asyncio.get_running_loop().run_in_executor(None, scrub.step, PIECE_BYTES)
-        try:
-            return await asyncio.shield(step)
-        except asyncio.CancelledError:
-            await asyncio.wait([step])  # the thread has the file
-            raise
