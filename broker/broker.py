@@ -34,6 +34,7 @@ from ottla.quorum.node import QuorumNode
 from ottla.quorum.rpc.transport import RpcTransport
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
+from ottla.runtime.settings.security import PROTOCOL_MAP, protocol_of
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 from ottla.runtime.turns import over_turns
@@ -124,9 +125,11 @@ class Broker:
     async def bind(self) -> None:
         """Takes the client ports; raises SettingError when one is taken. Nobody is served before `start` has gone through."""
         routes = client_routes(self.context)
+        protocols = self._config.string(PROTOCOL_MAP)
         for listener in self._config.client_listeners:
             with naming(listener):
-                await self.network.bind(listener.name, listener.host, listener.port, routes)
+                protocol = protocol_of(listener.name, protocols)
+                await self.network.bind(listener.name, listener.host, listener.port, routes, protocol)
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""

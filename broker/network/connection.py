@@ -15,6 +15,7 @@ from typing import cast
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ConnectionLimits
+from ottla.broker.network.principal import ANONYMOUS
 from ottla.broker.network.reading import BOUND, STARVED, TURN, Reading
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
@@ -24,6 +25,7 @@ from ottla.broker.wire.apis import APIS, PRODUCE
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import read_request_header
 from ottla.broker.wire.primitives import skip_tags
+from ottla.runtime.settings.security import PLAINTEXT
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +34,6 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 _FRAME_BYTES_MIN = _HEADER.size
 FRAMES_PER_TURN = 64
 """Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
-ANONYMOUS = "User:ANONYMOUS"
-"""Who did not say who it is, by Kafka's name."""
-PLAINTEXT = "PLAINTEXT"
 LARGE_BYTES = 16 << 10
 """What a request or the answers of a connection may hold while memory is short."""
 COUNTED_BYTES = 1 << 10
@@ -92,14 +91,17 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: "Callable[[Connection], None] | None" = None,
         counters: ListenerCounters | None = None,
         turn: Turn | None = None,
+        security_protocol: str = PLAINTEXT,
     ) -> None:
         self.counters = counters or ListenerCounters(listener_name)
         self.listener_name = listener_name
         self.peer = "a client"
         # Who is at the other end, as authorizers and quotas ask: known by the time the first request comes.
-        self.principal = ANONYMOUS
+        self.principal = (
+            ANONYMOUS  # until there is SASL; it does not change when a client says anew who it is (KIP-368)
+        )
         self.host = ""
-        self.security_protocol = PLAINTEXT
+        self.security_protocol = security_protocol
         self.active = True  # read since the idle sweep looked last
         self.comes_first = False  # another broker is at the other end
         self._is_put_off = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.broker.network.principal import Principal
 from ottla.broker.network.response_errors import errors_in
 from ottla.broker.wire.apis import APIS
 from ottla.broker.wire.codec import encoder
@@ -60,6 +61,25 @@ class RequestContext:
         """What the log calls it."""
         name = APIS[self.api_key].name if self.api_key in APIS else self.api_key
         return f"{name} v{self.version} of {self.connection.peer} ({self.client_id})"
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.connection.principal
+
+    @property
+    def client_host(self) -> str:
+        """From which address."""
+        return self.connection.host
+
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        """Of the listener."""
+        return self.connection.security_protocol
 
     @property
     def answered(self) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from ottla.broker.network.times import RequestTimes
 from ottla.broker.network.turn import Turn
 from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.seldom import Seldom
+from ottla.runtime.settings.security import PLAINTEXT
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,9 @@ class NetworkServer:
     def connection_count(self) -> int:
         return self._admission.count
 
-    async def bind(self, name: str, host: str, port: int, routes: RouteTable) -> int:
+    async def bind(
+        self, name: str, host: str, port: int, routes: RouteTable, security_protocol: str = PLAINTEXT
+    ) -> int:
         """Takes the address; clients are refused until ``start``. Returns the port (of interest when 0 was asked).
 
         Requests are timed if the loop is watched. Raises OSError when the address is taken or not ours.
@@ -78,7 +82,7 @@ class NetworkServer:
         self.tables[routes] = None
         if self._turn.loop_watch.is_on:
             routes.time(self.times)
-        welcome = partial(self._welcome, counters, routes)
+        welcome = partial(self._welcome, partial(self._new_connection, counters, routes, security_protocol), counters)
         self._acceptors += ((each, welcome) for each in acceptors)
         return acceptors[0].port
 
@@ -113,7 +117,11 @@ class NetworkServer:
     # Who comes.
 
     def _welcome(
-        self, counters: ListenerCounters, routes: RouteTable, client: socket.socket, address: tuple[str, int]
+        self,
+        new_connection: Callable[[], Connection],
+        counters: ListenerCounters,
+        client: socket.socket,
+        address: tuple[str, int],
     ) -> None:
         if not self._turn.loop_watch.is_open:
             self._turn.loop_watch.begin()
@@ -128,9 +136,9 @@ class NetworkServer:
             self._refusals.warn("Closed the connection from %s:%s: %s", host, address[1], refusal)
             client.close()
             return
-        self._let_in(self._new_connection(counters, routes), client, host)
+        self._let_in(new_connection(), client, host)
 
-    def _new_connection(self, counters: ListenerCounters, routes: RouteTable) -> Connection:
+    def _new_connection(self, counters: ListenerCounters, routes: RouteTable, security_protocol: str) -> Connection:
         connection = Connection(
             routes,
             self._pool,
@@ -140,6 +148,7 @@ class NetworkServer:
             on_lost=self._forget,
             counters=counters,
             turn=self._turn,
+            security_protocol=security_protocol,
         )
         connection.comes_first = counters.listener == self.limits.protected_listener
         return connection

@@ -88,6 +88,11 @@ def _shown(name: str, text: str) -> str:
 # Listeners.
 
 
+def protocol_of(listener: str, protocol_map: str) -> str:
+    """A listener's security protocol, by the value of `PROTOCOL_MAP`; one that is not in it has the protocol's own name."""
+    return _protocols({PROTOCOL_MAP: protocol_map})[0].get(listener, listener if listener in _PROTOCOLS else PLAINTEXT)
+
+
 class _Use(NamedTuple):
     """A listener's name where it stands: the setting, and the entry in it."""
 

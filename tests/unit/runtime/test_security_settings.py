@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.settings.definitions import SettingError, server_settings
-from ottla.runtime.settings.security import missing_promise
+from ottla.runtime.settings.security import missing_promise, protocol_of
 from ottla.runtime.settings.server import ServerConfig
 
 NODE = {
@@ -136,3 +136,17 @@ def test_brokers_do_not_replicate_over_another_listener_than_the_one_that_was_as
     assert refusal({"inter.broker.listener.name": "INSIDE"}) == [
         "inter.broker.listener.name=INSIDE: write one that is advertised: PLAINTEXT"
     ]
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol"),
+    [
+        ("INSIDE", "SASL_SSL"),
+        ("OUTSIDE", "SSL"),
+        ("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
+        ("SSL", "PLAINTEXT"),
+        ("NEW", "PLAINTEXT"),
+    ],
+)
+def test_a_listeners_protocol_is_the_maps_or_its_own_name(listener: str, protocol: str) -> None:
+    assert protocol_of(listener, "inside:SASL_SSL, OUTSIDE:ssl,SSL:PLAINTEXT") == protocol

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.network.connection import FRAMES_PER_TURN
 from ottla.broker.network.limits import ConnectionLimits
+from ottla.broker.network.principal import Principal
 from ottla.broker.network.receive import CHUNK_BYTES
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses
@@ -430,8 +431,13 @@ def test_a_broken_pipe_in_one_write_costs_nobody_else_the_answer(peer: Peer, cap
     assert other.answers == [(0, b"x")]
 
 
-def test_a_request_knows_who_sent_it(peer: Peer) -> None:
-    peer.receive(frame(PARK))
-    sender = peer.parked[0].connection
-    assert (sender.principal, sender.host) == ("User:ANONYMOUS", "10.0.0.1")
-    assert (sender.listener_name, sender.security_protocol) == ("PLAINTEXT", "PLAINTEXT")
+def test_a_request_knows_whose_it_is_and_how_it_came(peer: Peer) -> None:
+    peer.receive(frame(PARK, client_id="reports"))
+    request = peer.parked[0]
+    assert str(request.principal) == "User:ANONYMOUS"
+    assert request.client_host == "10.0.0.1"
+    assert (request.listener_name, request.security_protocol) == ("PLAINTEXT", "PLAINTEXT")
+    assert request.client_id == "reports"
+    assert request.told() == "Fetch v4 of 10.0.0.1:5000 (reports)"
+    peer.connection.principal = Principal("User", "alice")
+    assert str(request.principal) == "User:alice"
