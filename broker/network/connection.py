@@ -16,7 +16,7 @@ from ottla.broker.network.answers import Answers
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.principal import ANONYMOUS
-from ottla.broker.network.reading import BOUND, STARVED, TURN, Reading
+from ottla.broker.network.reading import HELD, MUTED, STARVED, TURN, Reading
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
@@ -58,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "_inbox",
         "_is_put_off",
         "_loop_watch",
+        "_muted_until_s",
         "_on_lost",
         "_on_made",
         "_queue",
@@ -68,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_targets",
         "_transport",
         "_turn",
+        "_unmuting",
         "_write_buffer_bytes",
         "active",
         "comes_first",
@@ -121,6 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queue = answers.queue
         self.deliver = answers.deliver  # what requests call: no way round
         self.hold = answers.hold
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._muted_until_s = 0.0
         self._received_s = 0.0  # when the last bytes came
         self._closed = False
         self._client_id: str | None = None
@@ -198,6 +202,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._closed
 
     @property
+    def is_muted(self) -> bool:
+        """Its silence is our doing."""
+        return self._unmuting is not None
+
+    @property
     def memory_is_short(self) -> bool:
         """Whether a large answer can wait for better times."""
         return self._budget.is_full
@@ -218,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         self._reading.lift(STARVED)
-        if in_any_case and not self._reading.stopped & BOUND:
+        if in_any_case and not self._reading.stopped & HELD:
             self._inbox.settle(self._needed(), in_any_case=True)
             self._reading.go_on()
         else:
@@ -237,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_put_off = False
         if self._closed:
             return
-        if not reading.stopped & BOUND:
+        if not reading.stopped & HELD:
             self._handle_frames()
         reading.go_on()
 
@@ -250,6 +259,26 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_put_off:
             self._is_put_off = True
             self._turn.again(self)
+
+    def mute(self, ms: int) -> None:
+        """For so long nothing of the client is taken: no bytes, and no request that came already. Answers leave. Of two the later end counts."""
+        if ms <= 0 or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + ms / 1000
+        if self._unmuting is not None:
+            if self._muted_until_s >= end_s:
+                return
+            self._unmuting.cancel()
+        self._muted_until_s = end_s
+        self._reading.stop(MUTED)
+        self._unmuting = loop.call_at(end_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._reading.lift(MUTED)
+        self.active = True  # its silence was our doing: its idle time begins now
+        self.resume_soon()
 
     def count_error(self, api_key: int, code: int) -> None:
         """A client is told this error."""
@@ -290,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         left = FRAMES_PER_TURN
         unseen = False  # whether there are whole frames, perhaps
         answers.is_gathering = True
-        while end - start >= 4 and not reading.stopped & BOUND:
+        while end - start >= 4 and not reading.stopped & HELD:
             if not left or answers.out_bytes > self._write_buffer_bytes:
                 self.resume_soon()
                 unseen = True
@@ -309,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_frame(frame)
         answers.flush_large()
         inbox.start = end if self._closed else start
-        if unseen or reading.stopped & BOUND:
+        if unseen or reading.stopped & HELD:
             inbox.keep()
         elif inbox.settle(needed):
             if reading.stopped & STARVED:
@@ -401,6 +430,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_requests(self) -> None:
         self._closed = True
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
         self._answers.drop()
 
 

@@ -13,6 +13,10 @@ BOUND = 2
 """What waits on this connection is at a bound, or it is closed: no request is taken either."""
 STARVED = 4
 """The node's memory is short: nothing more of a request may come."""
+MUTED = 8
+"""It is to be quiet for a while (a quota): no request is taken either."""
+HELD = BOUND | MUTED
+"""While one of them stands no request is taken, though it came."""
 
 
 class Reading:

@@ -240,7 +240,7 @@ class NetworkServer:
             connection.trim()
             if connection.closed:
                 connection.abort()  # it had a sweep's time to take its last answers
-            elif connection.in_flight:
+            elif connection.in_flight or connection.is_muted:
                 continue
             elif 0 <= idle_seconds <= visitor.quiet_sweeps * seconds:
                 connection.close()
