@@ -12,6 +12,7 @@ from ottla.broker.network.response_errors import errors_in
 from ottla.broker.wire.apis import APIS
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.throttle import throttled
 from ottla.runtime.disk import Buffer
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class RequestContext:
         "correlation_id",
         "response",
         "response_bytes",
+        "throttle_time_ms",
         "version",
     )
 
@@ -55,6 +57,7 @@ class RequestContext:
         self._tagged = tagged
         self.response: list[Buffer] | None = None
         self.response_bytes = 0
+        self.throttle_time_ms = 0
         self._close_callback: Callable[[], None] | None = None
 
     def told(self) -> str:
@@ -85,6 +88,11 @@ class RequestContext:
     def answered(self) -> bool:
         return self.response is not None
 
+    def throttle(self, ms: int) -> None:
+        """A quota is exceeded. The answer leaves when it is there and says so, whoever makes it, and from then on the connection is
+        muted for as long (KIP-219). Of several the longest counts."""
+        self.throttle_time_ms = max(self.throttle_time_ms, ms)
+
     def respond(self, buffers: list[Buffer]) -> None:
         """Sends the body. The buffers (of bytes) are written without a copy and must never change afterwards.
 
@@ -92,6 +100,8 @@ class RequestContext:
         """
         if self.response is not None:
             raise RuntimeError(f"request {self.correlation_id} of API {self.api_key} was answered twice")
+        if self.throttle_time_ms:
+            buffers = throttled(self.api_key, self.version, buffers, self.throttle_time_ms)
         tagged = self._tagged
         pack = _TAGGED_HEADER if tagged else _HEADER
         response: list[Buffer]
@@ -107,6 +117,8 @@ class RequestContext:
         self.response = response
         self.response_bytes = size + len(header)
         self.connection.deliver(self, response)
+        if self.throttle_time_ms:
+            self.connection.mute(self.throttle_time_ms)
 
     def respond_message(self, message: msgspec.Struct) -> None:
         """Encodes the response for the request's version and sends it.
@@ -136,6 +148,8 @@ class RequestContext:
             raise RuntimeError(f"request {self.correlation_id} of API {self.api_key} was answered twice")
         self.response = []
         self.connection.deliver(self, [])
+        if self.throttle_time_ms:
+            self.connection.mute(self.throttle_time_ms)
 
     def fail_connection(self, reason: str) -> None:
         """Closes the connection with one log line; the requests that wait on it are dropped."""

@@ -12,9 +12,11 @@ from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.network.server import NetworkServer
+from ottla.broker.wire.codec import decoder
+from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
-from tests.unit.broker.network.conftest import ECHO, PARK, Peer, frame, responses
+from tests.unit.broker.network.conftest import ECHO, PARK, PRODUCE, Peer, frame, responses
 
 Program = Callable[[], Awaitable[None]]
 
@@ -26,6 +28,11 @@ def run(program: Program) -> None:
         await program()
 
     simulate(main, 1)
+
+
+def throttle_time(body: bytes) -> int:
+    answer, _ = decoder(FetchResponse, 4)(memoryview(body), 0)
+    return answer.throttle_time_ms
 
 
 async def passes(peer: Peer, ms: int) -> None:
@@ -168,6 +175,51 @@ def test_a_muted_connection_may_be_closed_and_its_end_comes_to_nothing() -> None
             peer.connection.mute(100)
             await passes(peer, 201)
             assert not peer.connection.is_muted
+
+    run(program)
+
+
+def test_a_throttled_request_says_so_in_its_answer_and_mutes_its_connection_from_then_on() -> None:
+    async def program() -> None:
+        peer = Peer()
+        peer.receive(frame(PARK, correlation_id=1) + frame(PARK, correlation_id=2))
+        first, second = peer.parked
+        first.throttle(100)
+        first.throttle(50)  # of two quotas the longer time counts
+        assert peer.transport.reading
+        second.respond_message(FetchResponse())
+        assert peer.transport.reading
+        first.respond_message(FetchResponse())
+        assert not peer.transport.reading
+        bodies = dict(peer.answers)
+        assert [throttle_time(bodies[number]) for number in (1, 2)] == [100, 0]
+        await passes(peer, 99)
+        assert not peer.transport.reading
+        await passes(peer, 2)
+        assert peer.transport.reading
+
+    run(program)
+
+
+def test_a_throttled_request_without_an_answer_mutes_too() -> None:
+    async def program() -> None:
+        peer = Peer()
+        peer.receive(frame(PRODUCE))
+        peer.parked[0].throttle(100)
+        peer.parked[0].no_response()
+        assert not peer.transport.reading
+
+    run(program)
+
+
+def test_a_throttled_request_whose_client_left_does_no_harm() -> None:
+    async def program() -> None:
+        peer = Peer()
+        peer.receive(frame(PARK))
+        peer.parked[0].throttle(100)
+        peer.connection.abort()
+        peer.parked[0].respond_message(FetchResponse())
+        assert not peer.connection.is_muted
 
     run(program)
 
