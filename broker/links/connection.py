@@ -141,8 +141,6 @@ class LinkConnection(asyncio.BufferedProtocol):
         return self._view[self._end : self._given]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if not self._loop_watch.is_open:
-            self._loop_watch.begin()
         self._silent_looks = 0
         self._end += nbytes
         was_filled = self._end == self._given
@@ -174,6 +172,8 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def _take_in(self) -> bool:
         """False: so much was taken in that the rest of it waits for the next turn."""
+        if not self._loop_watch.is_open:
+            self._loop_watch.begin()
         try:
             return self._take_rest(TURN_BYTES) and self._take_frames()
         except WireError as error:
