@@ -3,7 +3,7 @@
 A turn is what the loop does between two waits for the network: it handles what was received, then timers, then what was put off by
 `call_soon`. Nobody tells a program when uvloop begins one or ends it. So the entrances of work (clients' and leaders' bytes, timers,
 the quorum's events) each call `begin` unless a turn is open, and `begin` has the turn's end called with what is put off. That is a
-flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 0.9 us (docs/benchmarks.md).
+flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 1 us (docs/benchmarks.md).
 
 What has no such entrance (tasks that wake each other), or comes behind the end, shows by a timer that is late: from 0.05 s on, and
 0.05 s too short at most. A turn over `LATE_S` is logged with what it was doing, as a thread saw it (`stack_watch.py`).

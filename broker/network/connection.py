@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self.hold = answers.hold
         self._unmuting: asyncio.TimerHandle | None = None
         self._muted_until_s = 0.0
-        self._received_s = 0.0  # when the last bytes came
+        self._received_s = 0.0  # when the last bytes came, or the first of those that were put off
         self._closed = False
         self._client_id: str | None = None
         self._learn_client(-1, b"")
@@ -156,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         watch = self._loop_watch
         if not watch.is_open:
             watch.begin()
-        self._received_s = watch.began_s
+        if not self._is_put_off:
+            self._received_s = watch.began_s
         if self.comes_first or not self._turn.is_over():
             self._handle_frames()
         else:

@@ -110,6 +110,14 @@ def test_what_a_closed_connection_owed_is_not_counted(timing: Timing) -> None:
     assert not timing.peer.connection._answers.times.waiting
 
 
+def test_a_request_that_is_put_off_waits_in_the_queue_since_it_was_read(timing: Timing) -> None:
+    timing.receive(frame(ECHO, correlation_id=1), after_s=0.100)  # the turn is over: it is put off
+    timing.now_s += 0.050
+    timing.receive(frame(ECHO, correlation_id=2)[:10])  # more came, in the next turn
+    timing.end_turn()
+    assert timing.ms("Metadata") == phases(queue=150, total=150)
+
+
 def test_a_followers_fetch_has_a_name_of_its_own(timing: Timing) -> None:
     timing.receive(frame(PARK, correlation_id=1) + frame(PARK, correlation_id=2))
     first, second = timing.peer.parked
@@ -155,22 +163,22 @@ def test_a_rare_request_is_always_timed() -> None:
     assert taken(sampling, [0.01 * n for n in range(100)]) == [(n, 1) for n in range(1, 101)]
 
 
-@pytest.mark.parametrize("each_second", [2_000, 5_000, 10_000])
-def test_of_many_requests_about_a_thousand_a_second_are_timed_and_count_for_those_between(each_second: int) -> None:
+@pytest.mark.parametrize("each_second", [500, 2_000, 5_000])
+def test_of_many_requests_about_250_a_second_are_timed_and_count_for_those_between(each_second: int) -> None:
     sampling = Sampling(Phases.empty(), 0, 1)
-    found = taken(sampling, [1 + n / each_second for n in range(20 * each_second)])
-    assert len(found) == pytest.approx(20 * 1000, rel=0.2)
-    assert sum(weight for _, weight in found) == pytest.approx(20 * each_second, abs=STEP_MAX)
+    found = taken(sampling, [1 + n / each_second for n in range(60 * each_second)])
+    assert len(found) == pytest.approx(60 * 250, rel=0.25)
+    assert sum(weight for _, weight in found) == pytest.approx(60 * each_second, abs=STEP_MAX)
 
 
-def test_of_very_many_requests_one_in_sixteen_is_timed() -> None:
+def test_of_very_many_requests_one_in_32_is_timed() -> None:
     sampling = Sampling(Phases.empty(), 0, 1)
     found = taken(sampling, [1 + n / 1_000_000 for n in range(160_000)])
-    assert len(found) == pytest.approx(10_000, rel=0.03)
+    assert len(found) == pytest.approx(5_000, rel=0.05)
     assert {weight for _, weight in found} == set(range(1, STEP_MAX + 1))
 
 
-@pytest.mark.parametrize("rhythm", [2, 4, 5, 8, 16, 64])
+@pytest.mark.parametrize("rhythm", [2, 4, 5, 8, 16, 32])
 def test_a_client_with_a_rhythm_is_timed_at_every_beat_alike(rhythm: int) -> None:
     sampling = Sampling(Phases.empty(), 0, 1)
     count = 320_000
@@ -183,8 +191,8 @@ def test_a_client_with_a_rhythm_is_timed_at_every_beat_alike(rhythm: int) -> Non
 def test_after_a_crowd_the_rare_ones_are_all_timed_again() -> None:
     sampling = Sampling(Phases.empty(), 0, 1)
     crowd = [1 + 0.000_01 * n for n in range(1000)]
-    found = taken(sampling, crowd + [2 + 0.1 * n for n in range(100)])
-    assert [weight for number, weight in found if number > 1000 + 2 * STEP_MAX] == [1] * (100 - 2 * STEP_MAX)
+    found = taken(sampling, crowd + [2 + 0.1 * n for n in range(200)])
+    assert [weight for number, weight in found if number > 1000 + 2 * STEP_MAX] == [1] * (200 - 2 * STEP_MAX)
 
 
 # A server.
