@@ -20,6 +20,7 @@ from ottla.runtime.stack_watch import StackWatch
 
 INTERVAL_S = 0.05
 LATE_S = 0.1
+UNSEEN = "what no other thread could see: a call that let none run, or the process was stopped"
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +149,8 @@ class LoopWatch:
             for turn_page in self.at_page_turns:
                 turn_page()
             self._page_turns_s = now_s + PAGE_S
+            if self.turns.longest_s <= LATE_S:
+                self._stalls.forget()
         self._wait()
 
     # Turns that are late.
@@ -162,4 +165,4 @@ class LoopWatch:
             return
         seen = self._stacks.seen(self.clock() - held_s) if self._stacks is not None else None
         words = "A turn of the event loop took %d ms; it was in %s"
-        self._stalls.warn(words, round(held_s * 1000), seen or "a call that let no other thread look")
+        self._stalls.warn(words, round(held_s * 1000), seen or UNSEEN)

@@ -12,6 +12,11 @@ LATE_S = 0.05
 """From then on the stack is looked at: at least twice in a turn that is worth a line in the log."""
 _LOOKS_MAX = 400
 _FRAMES_MAX = 8
+_LOOPS = ("/asyncio/runners.py", "/asyncio/base_events.py", "/selectors.py")
+
+
+NOTHING = "no code of ours: the machine did not run this process, or not for long"
+"""The thread was where it waits for the next turn."""
 
 
 class Told(Protocol):
@@ -61,6 +66,8 @@ class StackWatch:
 
 def place(frame: FrameType) -> str:
     """The innermost line and our own lines that led to it, the innermost first; and whose request it is about, if it is about one."""
+    if frame.f_code.co_filename.endswith(_LOOPS):
+        return NOTHING
     lines: list[str] = []
     about = ""
     for each in _outwards(frame):

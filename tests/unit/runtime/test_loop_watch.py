@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import re
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +15,7 @@ from ottla.runtime.loop_watch import INTERVAL_S, LATE_S, LoopWatch
 from ottla.runtime.recent import PAGE_S, PAGES
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
+from ottla.runtime.stack_watch import NOTHING, place
 from ottla.runtime.timers import LoopTimers
 
 HELD_S = 0.02
@@ -197,6 +200,48 @@ def test_only_long_turns_of_a_node_that_serves_are_logged(
 
     on_both_loops(program)
     assert len(caplog.records) == 2 * lines
+
+
+def test_after_a_good_minute_the_next_late_turn_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(loop: SimulationLoop) -> None:
+        clock = ManualClock()
+        watch = LoopWatch(clock, stacks=False)
+        watch.start()
+        for pages in (0, 0, 0, PAGES + 1, PAGES + 1):
+            for _ in range(pages):
+                clock.now_s += PAGE_S
+                watch._due_s = clock.now_s
+                await asyncio.sleep(2 * INTERVAL_S)
+            watch.begin()
+            clock.now_s += 0.2
+            await turn()
+        watch.stop()
+
+    simulate(program, 1)
+    told = [record.getMessage().partition(")")[0].partition("(")[2] for record in caplog.records]
+    assert told == ["", "2 times so far", "", ""]
+
+
+def test_a_thread_that_waits_for_its_next_turn_is_at_no_code_of_ours() -> None:
+    seen: list[str] = []
+
+    async def program() -> None:
+        loop_thread = threading.get_ident()
+        done = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            while not seen or seen[-1] != NOTHING:
+                seen.append(place(sys._current_frames()[loop_thread]))
+            done.get_loop().call_soon_threadsafe(done.set_result, None)
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        await asyncio.wait_for(done, 30)
+        thread.join()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(program())
+    assert seen[-1] == NOTHING
 
 
 def test_who_does_not_watch_is_not_asked_to_begin_turns() -> None:
