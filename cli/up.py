@@ -74,8 +74,9 @@ def up(
     if detach and (ephemeral or ready_file):
         raise click.UsageError("--detach: there is nobody to remove what --ephemeral or --ready-file leave behind")
     from ottla.cli import up_run
+    from ottla.cli.local_cluster import Shape
 
-    shape = up_run.Shape(*numbers)
+    shape = Shape(*numbers)
     if detach:
         up_run.run_detached(directory, shape, port, texts, wanted)
     else:

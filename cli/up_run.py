@@ -18,8 +18,6 @@ from ottla.cli.local_node import LocalNode
 from ottla.cli.up_topics import make_topics
 from ottla.cli.up_words import NewTopic, stop_command
 
-__all__ = ["Shape", "run", "run_detached", "stop_all"]
-
 STOP_TIMEOUT_S = 30.0
 
 
