@@ -37,12 +37,16 @@ def replica_rows(bootstrap: str) -> list[Row]:
     places = {each.node_id: each.listeners for each in answer.nodes}
     voters = [
         _replica(each, "leader" if each.replica_id == state.leader_id else "follower", leader_end, newest_ms)
-        for each in state.current_voters
+        for each in sorted(state.current_voters, key=_node)
     ]
-    rows = voters + [_replica(each, "observer", leader_end, newest_ms) for each in state.observers]
+    rows = voters + [_replica(each, "observer", leader_end, newest_ms) for each in sorted(state.observers, key=_node)]
     for row in rows:
         row["endpoint"] = next((str(Endpoint(each.host, each.port)) for each in places.get(row["node"], [])), None)
     return rows
+
+
+def _node(replica: ReplicaState) -> int:
+    return replica.replica_id
 
 
 def _state(answer: DescribeQuorumResponse) -> QuorumState:
