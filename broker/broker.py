@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
+from ottla.broker.coordinator.group_coordinator import GroupCoordinator
+from ottla.broker.coordinator.shard_host import Surroundings
 from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
-from ottla.broker.internal_topics import InternalTopics
+from ottla.broker.internal_topics import GROUPS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.links.leader import leaders
 from ottla.broker.listening import naming
@@ -97,6 +99,10 @@ class Broker:
         )
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
         cold_reads = ColdReads()
+        timeout_ms = config.integer("offsets.commit.timeout.ms")
+        self._groups = GroupCoordinator(
+            config, loader.image, Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
+        )
         self.context = BrokerContext(
             config=self._config,
             host=host,
@@ -108,6 +114,7 @@ class Broker:
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
             internal_topics=InternalTopics(channel, config, loader.image, timers, config.node_id),
+            groups=self._groups,
             producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
@@ -120,6 +127,7 @@ class Broker:
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
         loader.add_publisher(self.context.internal_topics)
+        loader.add_publisher(self._groups)
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -148,6 +156,8 @@ class Broker:
         await over_turns(self._loader.introduce(self.replicas))
         self.storage.set_aside_strays(self._loader.image)
         self.replicas.start()
+        self.replicas.listen(GROUPS, self._groups)
+        self._groups.start()
         self.storage.start()
         self._scrubbing.start()
         self.lifecycle.ready()

@@ -8,6 +8,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinator.group_coordinator import GroupCoordinator
     from ottla.broker.handlers.fetching.cold_reads import ColdReads
     from ottla.broker.handlers.time_searches import TimeSearches
     from ottla.broker.internal_topics import InternalTopics
@@ -37,6 +38,7 @@ class BrokerContext:
     time_searches: "TimeSearches"
     internal_topics: "InternalTopics"
     producer_ids: "ProducerIds"
+    groups: "GroupCoordinator"
     quorum_view: "QuorumView"
     logs: "LogManager"
     moves: "DirectoryMoves"

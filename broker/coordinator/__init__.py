@@ -1,0 +1,1 @@
+"""Coordinators: replicated state machines, each the keeper of one partition of an internal topic (docs/groups.md)."""

@@ -1,12 +1,9 @@
-"""FindCoordinator (10): of groups, of which there are none yet, every node says that it is itself; joining one is then refused
-(`groups.py`). Transactions and share groups have no coordinator, and the answer says so.
-
-An error here instead would be told by librdkafka to everyone with a group.id, which it demands also of those who only assign
-partitions; it would try again for ever, and its close would wait for a coordinator to commit to, for session.timeout.ms.
-"""
+"""FindCoordinator (10): which broker leads the partition that keeps a group (KIP-699: of many at once)."""
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.handlers.common import route
+from ottla.broker.internal_topics import GROUPS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -14,31 +11,48 @@ from ottla.broker.wire.messages.find_coordinator_response import Coordinator, Fi
 from ottla.runtime.errors import ErrorCode
 
 _MANY_KEYS_FROM = 4
-_GROUP = 0
+_TOPICS = {0: GROUPS}
 _NOT_SERVED = {1: "transactions", 2: "share groups"}
+_CREATION_TIMEOUT_MS = 5_000
+"""Less than clients wait for an answer: whoever comes first finds a coordinator with its first question."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: FindCoordinatorRequest) -> None:
-        many = request.version >= _MANY_KEYS_FROM
-        keys = body.coordinator_keys if many else [body.key]
-        found = [_coordinator(broker, request.connection.listener_name, body.key_type, key) for key in keys]
-        request.respond_message(FindCoordinatorResponse(coordinators=found) if many else _single(found[0]))
+        topic = _TOPICS.get(body.key_type)
+        if topic is None:
+            _tell(broker, request, body)
+        else:
+            broker.internal_topics.require(topic, lambda _: _tell(broker, request, body), _CREATION_TIMEOUT_MS)
 
     return [route("FindCoordinator", FindCoordinatorRequest, answer)]
 
 
+def _tell(broker: BrokerContext, request: RequestContext, body: FindCoordinatorRequest) -> None:
+    many = request.version >= _MANY_KEYS_FROM
+    keys = body.coordinator_keys if many else [body.key]
+    found = [_coordinator(broker, request.connection.listener_name, body.key_type, key) for key in keys]
+    request.respond_message(FindCoordinatorResponse(coordinators=found) if many else _single(found[0]))
+
+
 def _coordinator(broker: BrokerContext, listener_name: str, key_type: int, key: str) -> Coordinator:
-    if key_type == _GROUP:
-        own = broker.image.brokers.get(broker.node_id)
-        address = own.address_on(listener_name) if own is not None else None
-        if address is not None:
-            return Coordinator(key, broker.node_id, *address, ErrorCode.NONE, None)
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node is not registered yet")
-    served = _NOT_SERVED.get(key_type)
-    if served is None:
-        return _nobody(key, ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
-    return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{served} are not served by this version of Ottla yet")
+    name = _TOPICS.get(key_type)
+    if name is None:
+        served = _NOT_SERVED.get(key_type)
+        if served is None:
+            return _nobody(key, ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+        return _nobody(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{served} are not served by this version of Ottla yet"
+        )
+    topic = broker.image.topics_by_name.get(name)
+    if topic is None or not topic.partitions:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is not there yet")
+    leader_id = topic.partitions[partition_of(key, len(topic.partitions))].leader
+    leader = broker.image.brokers.get(leader_id)
+    address = leader.address_on(listener_name) if leader is not None and not leader.fenced else None
+    if address is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the partition that keeps it has no leader")
+    return Coordinator(key, leader_id, *address, ErrorCode.NONE, None)
 
 
 def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:

@@ -1,99 +1,179 @@
-"""What a client with a group.id asks its coordinator. There are no groups yet: JoinGroup (11) and ConsumerGroupHeartbeat (68) are
-refused, and so is OffsetCommit (8); OffsetFetch (9) has nothing to tell.
+"""Groups' requests: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), and what administrators ask: DescribeGroups (15),
+ListGroups (16), DeleteGroups (42). What is decided stands in `broker/coordinator`.
 
-UNSUPPORTED_VERSION is what librdkafka, the Java client, kafka-python and aiokafka all give up on at the first answer, and tell the
-application. An API that is not offered at all is not enough: aiokafka then asks for ever, and librdkafka's poll does not return.
-The others of the group (heartbeats, assignments) are only asked by members, which nobody is.
+The newer protocol (KIP-848) is not served yet: ConsumerGroupHeartbeat (68) is refused in the way that makes clients give up at the
+first answer, and tell the application. An API that is not offered at all is not enough: librdkafka's poll does not return then.
 """
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import route
+from ottla.broker.coordinator.decisions.groups.describing import described, listed
+from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
+from ottla.broker.coordinator.decisions.groups.shard import GroupShard
+from ottla.broker.handlers.common import operations, route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
-from ottla.broker.wire.messages import offset_commit_response, offset_fetch_response
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.broker.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.broker.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.broker.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
-from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
-from ottla.broker.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
-from ottla.broker.wire.messages.offset_commit_response import OffsetCommitResponse
-from ottla.broker.wire.messages.offset_fetch_request import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from ottla.broker.wire.messages.offset_fetch_response import OffsetFetchResponse
-from ottla.runtime.errors import ErrorCode
+from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest
+from ottla.broker.wire.messages.leave_group_response import LeaveGroupResponse
+from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
+from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
+from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.seldom import Seldom
 
-NOT_SERVED = "consumer groups are not served by this version of Ottla yet: assign partitions instead of subscribing"
-REFUSED = ErrorCode.UNSUPPORTED_VERSION
-NO_OFFSET = -1
-_MANY_GROUPS_FROM = 8
+NEWER_PROTOCOL = "the consumer protocol (KIP-848) is not served yet: set group.protocol=classic"
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describe
 
 logger = logging.getLogger(__name__)
+
+Body = TypeVar("Body", JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest)
+
+
+class Asking:
+    """Who sent a request of a group, as deciders know him (`Asker`)."""
+
+    __slots__ = ("_request", "version")
+
+    def __init__(self, request: RequestContext) -> None:
+        self._request = request
+        self.version = request.version
+
+    @property
+    def client_id(self) -> str:
+        return self._request.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        return "/" + self._request.connection.peer.rpartition(":")[0]
+
+    def answer(self, response: msgspec.Struct) -> None:
+        self._request.respond_message(response)
 
 
 def routes(broker: BrokerContext) -> list[Route]:
     refusals = Seldom(logger)
 
-    def tell(request: RequestContext, group: str) -> None:
-        refusals.warn("Client %.100r wants to join group %.249r: %s", request.client_id, group, NOT_SERVED)
+    def of_group(
+        ask: Callable[[GroupShard, Asking, Body], None], refuse: Callable[[Asking, Body, ErrorCode], msgspec.Struct]
+    ) -> Callable[[RequestContext, Body], None]:
+        def answer(request: RequestContext, body: Body) -> None:
+            asking = Asking(request)
+            try:
+                shard = broker.groups.shard_of(valid(body.group_id))
+            except KafkaError as error:
+                asking.answer(refuse(asking, body, error.code))
+            else:
+                ask(shard, asking, body)
 
-    def join(request: RequestContext, body: JoinGroupRequest) -> None:
-        tell(request, body.group_id)
-        request.respond_message(JoinGroupResponse(error_code=REFUSED, member_id=body.member_id))
+        return answer
 
-    def heartbeat(request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> None:
-        tell(request, body.group_id)
-        refusal = ConsumerGroupHeartbeatResponse(error_code=REFUSED, error_message=NOT_SERVED, member_id=body.member_id)
-        request.respond_message(refusal)
+    join = of_group(lambda shard, asking, body: shard.joins.join(asking, body), _join_refused)
+    sync = of_group(lambda shard, asking, body: shard.members.sync(asking, body), _sync_refused)
+    beat = of_group(lambda shard, asking, body: shard.members.heartbeat(asking, body), _heartbeat_refused)
+    leave = of_group(lambda shard, asking, body: shard.members.leave(asking, body), _leave_refused)
+
+    def describe(request: RequestContext, body: DescribeGroupsRequest) -> None:
+        told = [_described(broker, each, request.version) for each in body.groups]
+        for each in told:
+            each.authorized_operations = operations(body.include_authorized_operations, GROUP_OPERATIONS)
+        request.respond_message(DescribeGroupsResponse(groups=told))
+
+    def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
+        Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
+
+    def beat_newer(request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> None:
+        refusals.warn("Client %.100r, group %.249r: %s", request.client_id, body.group_id, NEWER_PROTOCOL)
+        error = ErrorCode.UNSUPPORTED_VERSION
+        request.respond_message(ConsumerGroupHeartbeatResponse(0, error, NEWER_PROTOCOL, body.member_id))
 
     return [
-        route("OffsetCommit", OffsetCommitRequest, _commit),
-        route("OffsetFetch", OffsetFetchRequest, _fetch),
+        route("ConsumerGroupHeartbeat", ConsumerGroupHeartbeatRequest, beat_newer),
         route("JoinGroup", JoinGroupRequest, join),
-        route("ConsumerGroupHeartbeat", ConsumerGroupHeartbeatRequest, heartbeat),
+        route("SyncGroup", SyncGroupRequest, sync),
+        route("Heartbeat", HeartbeatRequest, beat),
+        route("LeaveGroup", LeaveGroupRequest, leave),
+        route("DescribeGroups", DescribeGroupsRequest, describe),
+        route("ListGroups", ListGroupsRequest, lambda request, body: _list(broker, request, body)),
+        route("DeleteGroups", DeleteGroupsRequest, delete),
     ]
 
 
-def _commit(request: RequestContext, body: OffsetCommitRequest) -> None:
-    request.respond_message(OffsetCommitResponse(topics=[_not_committed(each) for each in body.topics]))
+def valid(group_id: str) -> str:
+    """Raises KafkaError (INVALID_GROUP_ID)."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+    return group_id
 
 
-def _not_committed(topic: OffsetCommitRequestTopic) -> offset_commit_response.OffsetCommitResponseTopic:
-    refused = [
-        offset_commit_response.OffsetCommitResponsePartition(each.partition_index, REFUSED) for each in topic.partitions
+def _join_refused(asking: Asking, body: JoinGroupRequest, error: ErrorCode) -> msgspec.Struct:
+    return join_refused(asking, body.member_id, error)
+
+
+def _sync_refused(asking: Asking, body: SyncGroupRequest, error: ErrorCode) -> msgspec.Struct:
+    return SyncGroupResponse(error_code=error)
+
+
+def _heartbeat_refused(asking: Asking, body: HeartbeatRequest, error: ErrorCode) -> msgspec.Struct:
+    return HeartbeatResponse(error_code=error)
+
+
+def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) -> msgspec.Struct:
+    return LeaveGroupResponse(error_code=error)
+
+
+def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest) -> None:
+    found = [
+        each
+        for shard in broker.groups.shards()
+        for each in listed(shard.groups(), body.states_filter, body.types_filter)
     ]
-    return offset_commit_response.OffsetCommitResponseTopic(topic.name, topic.topic_id, refused)
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.groups.is_loading else ErrorCode.NONE
+    request.respond_message(ListGroupsResponse(error_code=error, groups=found))
 
 
-def _fetch(request: RequestContext, body: OffsetFetchRequest) -> None:
-    if request.version >= _MANY_GROUPS_FROM:
-        answer = OffsetFetchResponse(groups=[_none_of_group(each) for each in body.groups])
-    else:
-        answer = OffsetFetchResponse(topics=[_none(each) for each in body.topics or ()])
-    request.respond_message(answer)
+def _described(broker: BrokerContext, group_id: str, version: int) -> DescribedGroup:
+    try:
+        shard = broker.groups.shard_of(valid(group_id))
+    except KafkaError as error:
+        return DescribedGroup(error.code, None, group_id)
+    return described(group_id, shard.find(group_id), version)
 
 
-def _none(topic: OffsetFetchRequestTopic) -> offset_fetch_response.OffsetFetchResponseTopic:
-    nothing = [
-        offset_fetch_response.OffsetFetchResponsePartition(index, NO_OFFSET) for index in topic.partition_indexes
-    ]
-    return offset_fetch_response.OffsetFetchResponseTopic(topic.name, nothing)
+class Deletion:
+    """DeleteGroups of several shards: answered when the last of them has told."""
 
+    def __init__(self, broker: BrokerContext, request: RequestContext, group_ids: list[str]) -> None:
+        self._request = request
+        self._group_ids = group_ids
+        self._told: dict[str, ErrorCode] = {}
+        by_shard: dict[GroupShard, list[str]] = {}
+        for group_id in group_ids:
+            try:
+                by_shard.setdefault(broker.groups.shard_of(valid(group_id)), []).append(group_id)
+            except KafkaError as error:
+                self._told[group_id] = error.code
+        for shard, mine in by_shard.items():
+            shard.delete(mine, self._tell)
+        if not by_shard:
+            self._tell({})
 
-def _none_of_group(group: OffsetFetchRequestGroup) -> offset_fetch_response.OffsetFetchResponseGroup:
-    return offset_fetch_response.OffsetFetchResponseGroup(
-        group.group_id, [_none_by_id(each) for each in group.topics or ()]
-    )
-
-
-def _none_by_id(topic: OffsetFetchRequestTopics) -> offset_fetch_response.OffsetFetchResponseTopics:
-    nothing = [
-        offset_fetch_response.OffsetFetchResponsePartitions(index, NO_OFFSET) for index in topic.partition_indexes
-    ]
-    return offset_fetch_response.OffsetFetchResponseTopics(topic.name, topic.topic_id, nothing)
+    def _tell(self, told: dict[str, ErrorCode]) -> None:
+        self._told.update(told)
+        if len(self._told) == len(self._group_ids):
+            results = [DeletableGroupResult(each, self._told[each]) for each in self._group_ids]
+            self._request.respond_message(DeleteGroupsResponse(results=results))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.batch import HEADER_BYTES
@@ -18,6 +18,9 @@ OnCommitted = Callable[[int], None]
 
 OnWritten = Callable[[int], None]
 """Told the offset of the first of the records."""
+
+Undo = Callable[[], None]
+"""Told that the records were not written."""
 
 RECORD_OVERHEAD_BYTES = 35
 """The most that a record has besides its key and its value: seven varints, five bytes each."""
@@ -46,7 +49,9 @@ class OwnAppend:
 class OwnAppends:
     """The appends of a leader's epoch. Those of one turn of the loop are written at its end, in as few batches as they fit in.
 
-    What is given together stands in one batch: it is written whole or not at all.
+    What is given together stands in one batch: it is written whole or not at all. When a batch cannot be written, what comes after
+    it in that turn is not written either, and then all that is not is undone, the last first: so whoever changes a state as soon
+    as it gives the records has the state that is in the log again.
     """
 
     def __init__(
@@ -60,15 +65,30 @@ class OwnAppends:
         self._under_way: dict[_Batch, None] = {}
         self._closed = False
 
-    def append(self, records: Sequence[KeyValue], on_written: OnWritten, on_done: OnCommitted) -> None:
-        """Writes (key, value) records, in this order, behind what was given before; neither callback comes before this returns.
+    def append(
+        self,
+        records: Sequence[KeyValue],
+        on_written: OnWritten,
+        on_done: OnCommitted,
+        undo: Undo | None = None,
+    ) -> None:
+        """Writes (key, value) records, in this order, behind what was given before; no callback comes before this returns.
 
-        ``on_written`` is called when they stand in the log, where they will be read by whoever loads the partition next; then, or
-        instead of it, ``on_done`` as `Partition.append_own` says, MESSAGE_TOO_LARGE when they fit in no batch.
+        ``on_written`` is called when they stand in the log, where they will be read by whoever loads the partition next, or else
+        ``undo``; then ``on_done`` as `Partition.append_own` says, MESSAGE_TOO_LARGE when they fit in no batch: who gives an ``undo``
+        asks `has_room_for` before.
         """
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._write)
-        self._waiting.append(_Entry(records, _size(records), on_written, on_done))
+        self._waiting.append(_Entry(records, _size(records), on_written, on_done, undo))
+
+    def has_room_for(self, records: Sequence[KeyValue]) -> bool:
+        """Whether they fit in one batch."""
+        return HEADER_BYTES + _size(records) <= self._partition.log.config.max_message_bytes
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self._waiting)
 
     def close(self) -> None:
         """The epoch is over: all that is not done ends with NOT_LEADER_OR_FOLLOWER, and so does what comes later."""
@@ -79,33 +99,44 @@ class OwnAppends:
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
+        batches = [_Batch(entries, self._under_way) for entries in self._gathered(waiting)]
+        for index, batch in enumerate(batches):
+            try:
+                self._write_batch(batch)
+            except KafkaError as error:
+                if error.code is ErrorCode.MESSAGE_TOO_LARGE and batch.entries[0].undo is None:
+                    batch.settle(error.code)  # it is alone in its batch, and nothing was built on it
+                    continue
+                unwritten = batches[index:]
+                for each in reversed(unwritten):
+                    each.undo()
+                for each in unwritten:
+                    each.settle(error.code)
+                break
+
+    def _gathered(self, waiting: "list[_Entry]") -> "Iterator[list[_Entry]]":
         size_max = self._partition.log.config.max_message_bytes
         entries: list[_Entry] = []
         size = HEADER_BYTES
         for entry in waiting:
             if entries and size + entry.size > size_max:
-                self._write_batch(entries)
+                yield entries
                 entries, size = [], HEADER_BYTES
             entries.append(entry)
             size += entry.size
         if entries:
-            self._write_batch(entries)
+            yield entries
 
-    def _write_batch(self, entries: "list[_Entry]") -> None:
-        batch = _Batch(entries, self._under_way)
-        try:
-            if self._closed:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader's epoch is over")
-            wall_ms = self._wall_ms()
-            encoded = _encoded(entries, wall_ms)
-            size_max = self._partition.log.config.max_message_bytes
-            if len(encoded) > size_max:
-                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
-            append = self._partition.append_own(encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed)
-        except KafkaError as error:
-            batch.settle(error.code)
-        else:
-            batch.written(append.info.first_offset)
+    def _write_batch(self, batch: "_Batch") -> None:
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader's epoch is over")
+        wall_ms = self._wall_ms()
+        encoded = _encoded(batch.entries, wall_ms)
+        size_max = self._partition.log.config.max_message_bytes
+        if len(encoded) > size_max:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
+        append = self._partition.append_own(encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed)
+        batch.written(append.info.first_offset)
 
 
 class _Entry(NamedTuple):
@@ -113,13 +144,14 @@ class _Entry(NamedTuple):
     size: int
     on_written: OnWritten
     on_done: OnCommitted
+    undo: Undo | None
 
 
 class _Batch:
     """Tells those who share a batch, each once, first that it is written."""
 
     def __init__(self, entries: list[_Entry], under_way: "dict[_Batch, None]") -> None:
-        self._entries = entries
+        self.entries = entries
         self._under_way = under_way
         self._is_written = False
         self._outcome: int | None = None
@@ -127,12 +159,17 @@ class _Batch:
 
     def written(self, first_offset: int) -> None:
         offset = first_offset
-        for entry in self._entries:
+        for entry in self.entries:
             _call(entry.on_written, offset)
             offset += len(entry.records)
         self._is_written = True
         if self._outcome is not None:  # one replica: it was committed as soon as it was written
             self.settle(self._outcome)
+
+    def undo(self) -> None:
+        for entry in reversed(self.entries):
+            if entry.undo is not None:
+                _call(entry.undo)
 
     def committed(self, error: int) -> None:
         self._outcome = error
@@ -142,7 +179,7 @@ class _Batch:
     def settle(self, error: int) -> None:
         if self in self._under_way:
             del self._under_way[self]
-            for entry in self._entries:
+            for entry in self.entries:
                 _call(entry.on_done, error)
 
 
@@ -155,9 +192,9 @@ def _encoded(entries: list[_Entry], wall_ms: int) -> bytearray:
     return encode_batch([Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(records)])
 
 
-def _call(callback: Callable[[int], None], value: int) -> None:
+def _call(callback: Callable[..., None], *values: int) -> None:
     """One that fails keeps nobody else from being told."""
     try:
-        callback(value)
+        callback(*values)
     except Exception:
         logger.exception("Who appended records failed at hearing of them, which is our mistake")

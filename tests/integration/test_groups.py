@@ -1,86 +1,191 @@
-"""Clients that subscribe, while there are no groups: told at once, and closed at once."""
+"""Consumer groups of the classic protocol, with clients that know nothing of us."""
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
-from kafka.errors import UnsupportedVersionError
 
 from ottla.testing.processes import ProcessCluster
 
-WAITED_FOR_EVER_S = 20
-"""A client that waits for a coordinator, or for its close, waits 45 s and more; one that gave up is back in milliseconds."""
+PARTITIONS, RECORDS = 4, 200
+PATIENCE_S = 60
 
 
 @pytest.fixture
 def filled(cluster: ProcessCluster, topic: str) -> str:
-    """A topic with one record."""
+    """A topic with numbered records in all its partitions."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
-    cluster.wait_for_topic(topic)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    cluster.wait_for_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(topic, b"value")
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
     assert producer.flush(60) == 0
     return topic
 
 
-def librdkafka(cluster: ProcessCluster, **settings: str) -> Consumer:
-    texts = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "group", "auto.offset.reset": "earliest"}
-    return Consumer({**texts, **{name.replace("_", "."): text for name, text in settings.items()}})
+def librdkafka(cluster: ProcessCluster, group: str, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6_000,
+        }
+        | {name.replace("_", "."): value for name, value in settings.items()}
+    )
 
 
-def in_time(action: Callable[[], object]) -> None:
-    began = time.monotonic()
-    action()
-    assert time.monotonic() - began < WAITED_FOR_EVER_S
+def read(consumer: Consumer, count: int) -> list[int]:
+    """So many records; fails when they do not come."""
+    found: list[int] = []
+    while len(found) < count:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, f"only {len(found)} of {count} records"
+        assert message.error() is None, message.error()
+        value = message.value()
+        assert value is not None
+        found.append(int(value))
+    return found
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_librdkafka_is_told_when_it_subscribes_and_closes(cluster: ProcessCluster, filled: str, protocol: str) -> None:
-    consumer = librdkafka(cluster, group_protocol=protocol)
+def in_partitions(numbers: list[int]) -> Iterator[list[int]]:
+    for partition in range(PARTITIONS):
+        yield [number for number in numbers if number % PARTITIONS == partition]
+
+
+def test_librdkafka_reads_in_a_group_and_goes_on_where_it_committed(cluster: ProcessCluster, filled: str) -> None:
+    consumer = librdkafka(cluster, filled)
     consumer.subscribe([filled])
-    message = consumer.poll(WAITED_FOR_EVER_S)
-    assert message is not None, "neither a record nor an error"
+    first = read(consumer, RECORDS // 2)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    again = librdkafka(cluster, filled)
+    again.subscribe([filled])
+    rest = read(again, RECORDS - len(first))
+    again.close()
+    assert sorted(first + rest) == list(range(RECORDS))
+    for numbers in in_partitions(first + rest):
+        assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_share_the_partitions_and_take_over_those_of_one_that_leaves(
+    cluster: ProcessCluster, filled: str, strategy: str
+) -> None:
+    members = [librdkafka(cluster, filled, partition_assignment_strategy=strategy) for _ in range(2)]
+    for each in members:
+        each.subscribe([filled])
+    while sorted(len(each.assignment()) for each in members) != [2, 2]:
+        for each in members:
+            each.poll(0.1)
+    members[0].close()
+    while len(members[1].assignment()) != PARTITIONS:
+        members[1].poll(0.1)
+    members[1].close()
+
+
+def test_a_static_member_comes_back_to_its_partitions(cluster: ProcessCluster, filled: str) -> None:
+    first = librdkafka(cluster, filled, group_instance_id="one")
+    first.subscribe([filled])
+    read(first, 1)
+    mine = first.assignment()
+    first.close()  # a static member does not leave
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    described = admin.describe_consumer_groups([filled])[filled].result(30)
+    assert [each.group_instance_id for each in described.members] == ["one"]
+    back = librdkafka(cluster, filled, group_instance_id="one")
+    back.subscribe([filled])
+    read(back, 1)
+    assert back.assignment() == mine
+    back.close()
+
+
+def test_an_administrator_sees_moves_and_deletes_a_group(cluster: ProcessCluster, filled: str) -> None:
+    consumer = librdkafka(cluster, filled)
+    consumer.subscribe([filled])
+    read(consumer, RECORDS)
+    consumer.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    states = {each.group_id: each.state for each in admin.list_consumer_groups().result(30).valid}
+    assert states[filled] is ConsumerGroupState.STABLE
+    consumer.close()
+    committed = consumer_offsets(cluster, filled)
+    assert sum(committed) == RECORDS
+    assert admin.delete_consumer_groups([filled])[filled].result(30) is None
+    assert consumer_offsets(cluster, filled) == [-1001] * PARTITIONS, "librdkafka's word for none"
+
+
+def consumer_offsets(cluster: ProcessCluster, topic: str) -> list[int]:
+    with closing(librdkafka(cluster, topic)) as consumer:
+        places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        return [each.offset for each in consumer.committed(places, PATIENCE_S)]
+
+
+def test_who_assigns_partitions_himself_commits_without_a_group(cluster: ProcessCluster, filled: str) -> None:
+    consumer = librdkafka(cluster, filled)
+    consumer.assign([TopicPartition(filled, 0, 0)])
+    read(consumer, RECORDS // PARTITIONS)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert consumer_offsets(cluster, filled)[0] == RECORDS // PARTITIONS
+
+
+def test_members_of_the_newer_protocol_are_told_at_once(cluster: ProcessCluster, filled: str) -> None:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": filled, "group.protocol": "consumer"}
+    )
+    consumer.subscribe([filled])
+    message = consumer.poll(20)
+    assert message is not None
     error = message.error()
     assert error is not None
     assert error.code() in (KafkaError.UNSUPPORTED_VERSION, KafkaError._FATAL)
-    assert "API version not supported" in error.str()
-    in_time(consumer.close)
+    consumer.close()
 
 
-@pytest.mark.parametrize("offset", [OFFSET_BEGINNING, None], ids=["from the beginning", "from what was committed"])
-def test_librdkafka_with_a_group_id_assigns_reads_and_closes(
-    cluster: ProcessCluster, filled: str, offset: int | None
-) -> None:
-    """It commits by itself when it closes, as by default, and is refused."""
-    consumer = librdkafka(cluster)
-    consumer.assign([TopicPartition(filled, 0) if offset is None else TopicPartition(filled, 0, offset)])
-    message = consumer.poll(WAITED_FOR_EVER_S)
-    assert message is not None
-    assert (message.error(), message.value()) == (None, b"value")
-    in_time(consumer.close)
+def test_kafka_python_reads_in_a_group_and_goes_on_where_it_committed(cluster: ProcessCluster, filled: str) -> None:
+    found: list[int] = []
+    for count in (RECORDS // 2, RECORDS // 2):
+        with closing(
+            KafkaConsumer(
+                filled,
+                bootstrap_servers=cluster.bootstrap_servers.split(","),
+                group_id=filled,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                consumer_timeout_ms=1000 * PATIENCE_S,
+                max_poll_records=10,
+            )
+        ) as consumer:
+            mine = [int(message.value) for _, message in zip(range(count), consumer, strict=False)]
+            consumer.commit()
+        found += mine
+    assert sorted(found) == list(range(RECORDS))
 
 
-def test_kafka_python_is_told_when_it_subscribes_and_closes(cluster: ProcessCluster, filled: str) -> None:
-    consumer = KafkaConsumer(filled, bootstrap_servers=cluster.bootstrap_servers.split(","), group_id="group")
-    with pytest.raises(UnsupportedVersionError):
-        consumer.poll(1000 * WAITED_FOR_EVER_S)
-    in_time(consumer.close)
-
-
-def test_aiokafka_is_told_when_it_subscribes_and_stops(cluster: ProcessCluster, filled: str) -> None:
-    async def run() -> None:
-        consumer = AIOKafkaConsumer(filled, bootstrap_servers=cluster.bootstrap_servers, group_id="group")
+def test_aiokafka_reads_in_a_group_and_goes_on_where_it_committed(cluster: ProcessCluster, filled: str) -> None:
+    async def run(count: int) -> list[int]:
+        consumer = AIOKafkaConsumer(
+            filled,
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=filled,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
         try:
-            with pytest.raises(AioKafkaError, match="UnsupportedVersion"):
-                await asyncio.wait_for(consumer.start(), WAITED_FOR_EVER_S)
+            found = [int((await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value) for _ in range(count)]
+            await consumer.commit()
+            return found
         finally:
-            await asyncio.wait_for(consumer.stop(), WAITED_FOR_EVER_S)
+            await consumer.stop()
 
-    asyncio.run(run())
+    found = asyncio.run(run(RECORDS // 2)) + asyncio.run(run(RECORDS // 2))
+    assert sorted(found) == list(range(RECORDS))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.handlers import find_coordinator, list_groups
+from ottla.broker.handlers import find_coordinator, groups
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.request import RequestContext
 from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
@@ -32,7 +32,7 @@ def raises(*_: object) -> None:
     raise KeyError("a mistake of ours")
 
 
-def errs(request: RequestContext, _: object) -> None:
+def errs(_broker: object, request: RequestContext, _: object) -> None:
     request.respond_message(ListGroupsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
@@ -40,7 +40,7 @@ def closes_in_silence(connection: Connection, _reason: str) -> None:
     connection.close()
 
 
-def answers_something_else(request: RequestContext, _: object) -> None:
+def answers_something_else(_broker: object, request: RequestContext, _: object) -> None:
     request.respond([b"\0" * 3])
 
 
@@ -49,8 +49,8 @@ def answers_something_else(request: RequestContext, _: object) -> None:
     [
         (find_coordinator, "_coordinator", raises, "a mistake of ours"),
         (Connection, "fail", closes_in_silence, "without a line in the log"),
-        (list_groups, "_answer", errs, "UNKNOWN_SERVER_ERROR"),
-        (list_groups, "_answer", answers_something_else, "is no ListGroupsResponse"),
+        (groups, "_list", errs, "UNKNOWN_SERVER_ERROR"),
+        (groups, "_list", answers_something_else, "is no ListGroupsResponse"),
     ],
     ids=["a handler fails", "a silent close", "an unexpected error", "an answer that is none"],
 )

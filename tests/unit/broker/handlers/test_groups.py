@@ -1,37 +1,88 @@
-"""What a client with a group.id is told while there are no groups: at once, and so that it gives up."""
+"""Groups' requests in all their versions, from the wire to the coordinator and back."""
 
-import logging
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.coordinator.placement import java_hash, partition_of
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
+from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
-from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.handlers.conftest import Site
-
-TOPIC_ID = bytes(range(16))
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_the_node_itself_is_a_groups_coordinator(site: Site, version: int) -> None:
-    response = site.ask(FindCoordinatorRequest("my-group"), version)
-    assert (response.error_code, response.node_id) == (ErrorCode.NONE, 1)
-    assert (response.host, response.port) == ("host1.plaintext", 9092)
+from ottla.broker.wire.messages.offset_delete_request import OffsetDeleteRequest
+from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.runtime.errors import ErrorCode, KafkaError
+from tests.unit.broker.coordinator.groups.group_bench import Bench
+from tests.unit.broker.handlers.conftest import Site, partition_view
 
 
-def test_a_node_that_is_not_registered_yet_is_no_coordinator(site: Site) -> None:
-    del site.image.brokers[1]
-    assert site.ask(FindCoordinatorRequest("my-group"), 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+class Groups:
+    """This node coordinates every group but those whose names say otherwise."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.is_loading = False
+
+    def shard_of(self, group_id: str) -> Any:
+        if group_id == "elsewhere":
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker does")
+        if self.is_loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a moment")
+        return self.bench.shard
+
+    def shards(self) -> Any:
+        return iter(() if self.is_loading else (self.bench.shard,))
 
 
-@pytest.mark.parametrize("version", range(4, 7))
-def test_each_group_has_its_coordinator(site: Site, version: int) -> None:
-    response = site.ask(FindCoordinatorRequest(coordinator_keys=["a", "b"]), version)
-    assert [(each.key, each.error_code, each.node_id) for each in response.coordinators] == [("a", 0, 1), ("b", 0, 1)]
+class Here:
+    """The internal topic is there."""
+
+    def require(self, name: str, on_ready: Any, timeout_ms: int) -> None:
+        on_ready(ErrorCode.NONE)
+
+
+@pytest.fixture
+def bench(site: Site) -> Bench:
+    made = Bench()
+    site.broker.groups = cast(Any, Groups(made))
+    site.broker.internal_topics = cast(Any, Here())
+    return made
+
+
+# --- finding it -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("ü", 252), ("\U0001f600", 1772899)]
+)
+def test_keys_are_hashed_as_java_does(text: str, value: int) -> None:
+    assert java_hash(text) == value & 0xFFFFFFFF
+
+
+def test_a_negative_hash_is_no_negative_partition() -> None:
+    assert partition_of("polygenelubricants", 50) == (1 << 31 & 0x7FFFFFFF) % 50 == 0
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_leader_of_its_partition_coordinates_a_group(site: Site, bench: Bench, version: int) -> None:
+    leaders = [2 if index == partition_of("g", 3) else 1 for index in range(3)]
+    partitions = [partition_view((1, 2), (1, 2), leader) for leader in leaders]
+    site.add_topic("__consumer_offsets", *partitions)
+    request = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest("g")
+    response = site.ask(request, version)
+    found = response.coordinators[0] if version >= 4 else response
+    assert (found.error_code, found.node_id, found.host) == (ErrorCode.NONE, 2, "host2.plaintext")
+
+
+def test_without_a_leader_there_is_no_coordinator(site: Site, bench: Bench) -> None:
+    site.add_topic("__consumer_offsets", partition_view((1, 2), (1,), -1))
+    assert site.ask(FindCoordinatorRequest("g"), 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("version", range(4, 7))
@@ -48,35 +99,102 @@ def test_an_unknown_kind_of_key_is_a_mistake(site: Site) -> None:
     assert site.ask(FindCoordinatorRequest("x", 9), 3).error_code == ErrorCode.INVALID_REQUEST
 
 
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+def join(site: Site, bench: Bench, version: int) -> Any:
+    request = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"m")])
+    if version >= 4:
+        refused = site.ask(request, version)
+        assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        request.member_id = refused.member_id
+    site.send(request, version)
+    bench.wait(3_000)
+    return site.received("JoinGroupResponse", version)
+
+
 @pytest.mark.parametrize("version", range(10))
-def test_joining_is_refused_for_good(site: Site, version: int, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    for _ in range(9):
-        assert site.ask(JoinGroupRequest("my-group"), version).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [record.getMessage().count("my-group") for record in caplog.records] == [1, 1, 1, 1]  # of 1, 2, 4, 8
-    assert "consumer groups are not served" in caplog.records[0].getMessage()
-    assert "8 times so far" in caplog.records[3].getMessage()
+def test_a_member_joins(site: Site, bench: Bench, version: int) -> None:
+    joined = join(site, bench, version)
+    assert (joined.error_code, joined.generation_id, joined.leader) == (ErrorCode.NONE, 1, joined.member_id)
+    assert [each.metadata for each in joined.members] == [b"m"]
+    assert bench.group.members[joined.member_id].client_host == "/10.0.0.1"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_member_is_told_its_assignment(site: Site, bench: Bench, version: int) -> None:
+    member_id = join(site, bench, 9).member_id
+    told = [SyncGroupRequestAssignment(member_id, b"all")]
+    request = SyncGroupRequest("g", 1, member_id, assignments=told)
+    if version >= 5:
+        request.protocol_type, request.protocol_name = "consumer", "range"
+    assert site.ask(request, version).assignment == b"all"
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_member_is_alive(site: Site, bench: Bench, version: int) -> None:
+    member_id = join(site, bench, 9).member_id
+    assert site.ask(HeartbeatRequest("g", 1, member_id), version).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_member_leaves(site: Site, bench: Bench, version: int) -> None:
+    member_id = join(site, bench, 9).member_id
+    request = LeaveGroupRequest("g", members=[MemberIdentity(member_id)])
+    if version < 3:
+        request = LeaveGroupRequest("g", member_id)
+    assert site.ask(request, version).error_code == ErrorCode.NONE
+    assert not bench.group.members
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_the_newer_protocols_members_are_told_why(site: Site, version: int) -> None:
-    response = site.ask(ConsumerGroupHeartbeatRequest("my-group"), version)
+def test_the_newer_protocols_members_are_told_what_to_do(site: Site, version: int) -> None:
+    response = site.ask(ConsumerGroupHeartbeatRequest("g"), version)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "consumer groups are not served" in response.error_message
+    assert "group.protocol=classic" in response.error_message
+
+
+REQUESTS = [
+    (JoinGroupRequest, 9),
+    (SyncGroupRequest, 5),
+    (HeartbeatRequest, 4),
+    (LeaveGroupRequest, 5),
+    (OffsetDeleteRequest, 0),
+]
+
+
+@pytest.mark.parametrize(("request_of", "version"), REQUESTS)
+@pytest.mark.parametrize(
+    ("group_id", "error"),
+    [
+        ("", ErrorCode.INVALID_GROUP_ID),
+        ("elsewhere", ErrorCode.NOT_COORDINATOR),
+    ],
+    ids=["no name", "another coordinator"],
+)
+def test_what_cannot_be_coordinated_here_is_refused(
+    site: Site, bench: Bench, request_of: Any, version: int, group_id: str, error: ErrorCode
+) -> None:
+    assert site.ask(request_of(group_id), version).error_code == error
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_no_offset_is_committed(site: Site, version: int) -> None:
-    place = {"topic_id": TOPIC_ID} if version >= 10 else {"name": "flights"}
-    partitions = [commit.OffsetCommitRequestPartition(index, 5) for index in range(2)]
-    topic = commit.OffsetCommitRequestTopic(partitions=partitions, **place)
-    [told] = site.ask(commit.OffsetCommitRequest("my-group", topics=[topic]), version).topics
-    assert [(each.partition_index, each.error_code) for each in told.partitions] == [(0, 35), (1, 35)]
+def test_an_offset_is_committed_and_found_again(site: Site, bench: Bench, version: int) -> None:
+    topic = commit.OffsetCommitRequestTopic("t", partitions=[commit.OffsetCommitRequestPartition(3, 55)])
+    if version >= 10:
+        topic = commit.OffsetCommitRequestTopic(topic_id=bench.topic_ids["t"], partitions=topic.partitions)
+    [told] = site.ask(commit.OffsetCommitRequest("g", topics=[topic]), version).topics
+    assert [(each.partition_index, each.error_code) for each in told.partitions] == [(3, 0)]
+    [found] = site.ask(fetch.OffsetFetchRequest("g", [fetch.OffsetFetchRequestTopic("t", [3])]), 7).topics
+    assert found.partitions[0].committed_offset == 55
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_no_offset_was_committed(site: Site, version: int) -> None:
-    asked = fetch.OffsetFetchRequest("my-group", [fetch.OffsetFetchRequestTopic("flights", [0, 1])])
+def test_an_offset_that_was_never_committed_is_none(site: Site, bench: Bench, version: int) -> None:
+    asked = fetch.OffsetFetchRequest("g", [fetch.OffsetFetchRequestTopic("t", [0, 1])])
     [told] = site.ask(asked, version).topics
     assert [(each.partition_index, each.committed_offset, each.error_code) for each in told.partitions] == [
         (0, -1, 0),
@@ -85,18 +203,80 @@ def test_no_offset_was_committed(site: Site, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(8, 11))
-def test_no_offset_of_any_group_was_committed(site: Site, version: int) -> None:
-    topic = fetch.OffsetFetchRequestTopics("" if version >= 10 else "flights", partition_indexes=[3])
+def test_offsets_of_several_groups_are_told_together(site: Site, bench: Bench, version: int) -> None:
+    topic = fetch.OffsetFetchRequestTopics("t", partition_indexes=[3])
+    if version >= 10:
+        topic = fetch.OffsetFetchRequestTopics(topic_id=bench.topic_ids["t"], partition_indexes=[3])
     groups = [
         fetch.OffsetFetchRequestGroup("a", topics=[topic]),
+        fetch.OffsetFetchRequestGroup("elsewhere", topics=[topic]),
         fetch.OffsetFetchRequestGroup("b", topics=None),
     ]
     told = site.ask(fetch.OffsetFetchRequest(groups=groups), version).groups
-    assert [(each.group_id, each.error_code, len(each.topics)) for each in told] == [("a", 0, 1), ("b", 0, 0)]
-    assert told[0].topics[0].partitions[0].committed_offset == -1
+    assert [(each.group_id, each.error_code, len(each.topics)) for each in told] == [
+        ("a", 0, 1),
+        ("elsewhere", ErrorCode.NOT_COORDINATOR, 0),
+        ("b", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_offsets_of_another_coordinator_are_refused(site: Site, bench: Bench, version: int) -> None:
+    asked = fetch.OffsetFetchRequest("elsewhere", [fetch.OffsetFetchRequestTopic("t", [0])])
+    response = site.ask(asked, version)
+    error = response.error_code if version >= 2 else response.topics[0].partitions[0].error_code
+    assert error == ErrorCode.NOT_COORDINATOR
+
+
+# --- administrators ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_there_are_no_groups(site: Site, version: int) -> None:
-    response = site.ask(ListGroupsRequest(), version)
-    assert (response.error_code, response.groups) == (ErrorCode.NONE, [])
+def test_groups_are_listed(site: Site, bench: Bench, version: int) -> None:
+    bench.stable(1)
+    request = ListGroupsRequest()
+    if version >= 4:
+        request.states_filter = ["stable"]
+    if version >= 5:
+        request.types_filter = ["Classic"]
+    [listed] = site.ask(request, version).groups
+    assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
+    assert listed.group_state == ("Stable" if version >= 4 else "")
+
+
+def test_groups_in_other_states_and_of_other_kinds_are_not_listed(site: Site, bench: Bench) -> None:
+    bench.stable(1)
+    assert site.ask(ListGroupsRequest(states_filter=["Empty"]), 5).groups == []
+    assert site.ask(ListGroupsRequest(types_filter=["consumer"]), 5).groups == []
+
+
+def test_a_list_that_is_not_whole_says_so(site: Site, bench: Bench) -> None:
+    cast(Any, site.broker.groups).is_loading = True
+    assert site.ask(ListGroupsRequest(), 5).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_groups_are_described(site: Site, bench: Bench, version: int) -> None:
+    [member_id] = bench.stable(1)
+    known, other, missing = site.ask(DescribeGroupsRequest(["g", "elsewhere", "nix"]), version).groups
+    assert (known.group_state, known.protocol_data) == ("Stable", "range")
+    assert [(each.member_id, each.member_assignment) for each in known.members] == [
+        (member_id, f"of {member_id}".encode())
+    ]
+    assert other.error_code == ErrorCode.NOT_COORDINATOR
+    assert missing.group_state == "Dead"
+    assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted(site: Site, bench: Bench, version: int) -> None:
+    ids = bench.stable(1)
+    results = site.ask(DeleteGroupsRequest(["g", "elsewhere", "nix", "g"]), version).results
+    assert [(each.group_id, each.error_code) for each in results] == [
+        ("g", ErrorCode.NON_EMPTY_GROUP),
+        ("elsewhere", ErrorCode.NOT_COORDINATOR),
+        ("nix", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    bench.leave(ids[0])
+    assert site.ask(DeleteGroupsRequest(["g"]), version).results[0].error_code == ErrorCode.NONE
+    assert bench.group is None

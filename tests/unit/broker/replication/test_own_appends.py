@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -75,6 +76,9 @@ class Bench:
                 on_done(error)
 
         self.own.append([(name.encode(), value) for value in values], written, done)
+
+    def note(self, name: str, what: str, value: int) -> None:
+        self.told.append((name, what, value))
 
     def turn(self) -> None:
         """The loop's."""
@@ -177,6 +181,22 @@ def test_a_full_disk_is_told_and_the_next_append_may_succeed(bench: Bench) -> No
     within(bench, lambda: bench.append("b", b"2"))
     bench.turn()
     assert bench.told[1:] == [("b", "written", bench.log.log_end_offset - 1)]
+
+
+def test_what_cannot_be_written_is_undone_the_last_first_before_anybody_is_told(bench: Bench) -> None:
+    bench.log.configure(LogConfig(max_message_bytes=200, min_insync_replicas=2))
+    bench.lead(EPOCH, isr=(1,))
+
+    def append(name: str) -> None:
+        written, done = partial(bench.note, name, "written"), partial(bench.note, name, "done")
+        bench.own.append([(b"k", bytes(60))], written, done, partial(bench.note, name, "undone", 0))
+
+    within(bench, *(partial(append, name) for name in ("a", "b", "c")))
+    bench.turn()
+    assert [each[:2] for each in bench.told] == [
+        *((name, "undone") for name in ("c", "b", "a")),
+        *((name, "done") for name in ("a", "b", "c")),
+    ]
 
 
 def test_a_resignation_fails_what_is_written_and_not_committed(bench: Bench) -> None:

@@ -1,0 +1,1 @@
+"""What coordinators decide: no clock, socket, file or chance of their own."""

@@ -1,0 +1,72 @@
+"""What a coordinator's decisions ask of the runtime around them."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ottla.runtime.errors import ErrorCode
+
+Done = Callable[[ErrorCode], None]
+Undo = Callable[[], None]
+
+
+class Record(NamedTuple):
+    """A record of an internal topic. Without a value it says that what its key names is gone."""
+
+    key: bytes
+    value: bytes | None
+    meaning: tuple[Any, Any | None] | None = None
+    """Key and value as messages, where they are known because the record was just made of them."""
+
+
+class Asker(Protocol):
+    """Who asked, and gets one answer."""
+
+    @property
+    def version(self) -> int:
+        """Of the request's API."""
+        ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    def answer(self, response: msgspec.Struct) -> None: ...
+
+
+class Effects(Protocol):
+    """One shard's hands. Everything that is asked for happens in the order in which it was asked."""
+
+    @property
+    def clock_ms(self) -> int:
+        """A clock that never goes back, for timeouts."""
+        ...
+
+    @property
+    def time_ms(self) -> int:
+        """The time of day, for what is written."""
+        ...
+
+    def new_id(self) -> str:
+        """A UUID that nobody has had."""
+        ...
+
+    def write(self, records: Sequence[Record], done: Done) -> None:
+        """Replays records, and appends them. ``done`` is called once: with NONE when they are committed; with an error, perhaps
+        before this returns, when they were not appended (then they are undone), or when it cannot be known whether they will be
+        committed (then this shard is about to be dropped).
+
+        Without records: when everything is committed that is in the state now.
+        """
+        ...
+
+    def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
+        """Calls back later. A reminder of the same name is replaced."""
+        ...
+
+    def forget(self, name: Hashable) -> None:
+        """There may be none of that name."""
+        ...

@@ -1,0 +1,59 @@
+"""ListGroups (16), DescribeGroups (15) and DeleteGroups (42), for the groups of one shard."""
+
+from collections.abc import Collection, Iterable
+
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
+from ottla.broker.wire.messages.list_groups_response import ListedGroup
+from ottla.runtime.errors import ErrorCode
+
+CLASSIC = "classic"
+_ERROR_FOR_NO_GROUP_FROM = 6
+_DEAD = "Dead"
+
+
+def listed(groups: Iterable[ClassicGroup], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """Those in one of the states and of one of the types; empty means all. The names' case does not matter."""
+    states, types = {each.lower() for each in states}, {each.lower() for each in types}
+    if types and CLASSIC not in types:
+        return []
+    return [
+        ListedGroup(each.id, each.protocol_type or "", each.state.value, CLASSIC)
+        for each in groups
+        if not states or each.state.value.lower() in states
+    ]
+
+
+def described(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
+    """A group that does not exist is dead; newer clients are told that there is none."""
+    if group is None:
+        dead = DescribedGroup(group_id=group_id, group_state=_DEAD)
+        if version >= _ERROR_FOR_NO_GROUP_FROM:
+            dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            dead.error_message = f"Group {group_id} not found."
+        return dead
+    is_stable = group.is_in(GroupState.STABLE)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                each.id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.metadata(group.protocol) if is_stable else b"",
+                each.assignment if is_stable else b"",
+            )
+            for each in group.members.values()
+        ],
+    )
+
+
+def delete_error(group: ClassicGroup | None) -> ErrorCode:
+    """Whether it may be deleted."""
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP

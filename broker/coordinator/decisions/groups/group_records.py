@@ -1,0 +1,98 @@
+"""The records of `__consumer_offsets` (kraft.md 5.3)."""
+
+from collections.abc import Mapping
+
+from ottla.broker.coordinator.decisions.effects import Record
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
+from ottla.broker.coordinator.decisions.groups.member import Member
+from ottla.broker.coordinator.decisions.record_format import Format
+from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
+from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
+from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
+
+_GROUP_VERSION = 3
+"""As Kafka writes it: the highest that is not flexible."""
+_OFFSET_VERSION = 4
+_OFFSET_VERSION_WITH_EXPIRY = 1
+"""The only one that has a time to expire at; it has neither leader epoch nor topic id."""
+
+FORMAT = Format(
+    {
+        1: (OffsetCommitKey, OffsetCommitValue),
+        0: (OffsetCommitKey, OffsetCommitValue),  # of Kafka 0.8, with the same fields
+        2: (GroupMetadataKey, GroupMetadataValue),
+    }
+)
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
+    """The generation, its members, and what each of them was assigned."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.since_ms,
+        members=[
+            MemberMetadata(
+                each.id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.rebalance_timeout_ms,
+                each.session_timeout_ms,
+                each.metadata(group.protocol),
+                assignments.get(each.id, b""),
+            )
+            for each in group.members.values()
+        ],
+    )
+    return FORMAT.record(GroupMetadataKey(group.id), value, _GROUP_VERSION)
+
+
+def group_tombstone(group_id: str) -> Record:
+    return FORMAT.record(GroupMetadataKey(group_id), None)
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
+    value = OffsetCommitValue(
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_time_ms,
+        committed.expire_time_ms,
+        committed.topic_id,
+    )
+    version = _OFFSET_VERSION if committed.expire_time_ms == NEVER else _OFFSET_VERSION_WITH_EXPIRY
+    return FORMAT.record(OffsetCommitKey(group_id, topic, partition), value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return FORMAT.record(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group as its record has it: stable, or empty without members."""
+    group = ClassicGroup(group_id, value.current_state_timestamp)
+    for each in value.members:
+        timeout_ms = each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout
+        member = Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            timeout_ms,
+            each.session_timeout,
+            [(value.protocol or "", each.subscription)],
+            each.assignment,
+        )
+        group.add(member, value.protocol_type)
+    if group.members:
+        group.state = GroupState.STABLE
+        group.leader_id = value.leader
+    group.protocol_type = value.protocol_type or None
+    group.generation = value.generation
+    group.protocol = value.protocol
+    return group

@@ -1,0 +1,228 @@
+"""JoinGroup (11): who may become or stay a member, and whether that needs a rebalance (kraft.md 5.2)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.broker.coordinator.decisions.effects import Asker, Effects
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.group_records import group_record
+from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, join_refused
+from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
+from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
+from ottla.runtime.errors import ErrorCode
+
+_ID_REQUIRED_FROM = 4
+_REBALANCE_TIMEOUT_FROM = 1
+_SKIP_ASSIGNMENT_FROM = 9
+_NAME_CHARACTERS_MAX = 1_000
+"""Of a client's name in its member id, which a record's key has to hold."""
+PENDING_MAX = 10_000
+"""Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
+METADATA_BYTES_MAX = 8 << 20
+"""Of one group in memory; what of it is written has to fit into one record."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Joining:
+    """One request, in the words of the rules."""
+
+    asker: Asker
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: Protocols
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    reason: str
+
+    @classmethod
+    def of(cls, asker: Asker, request: JoinGroupRequest) -> "_Joining":
+        has_timeout = asker.version >= _REBALANCE_TIMEOUT_FROM and request.rebalance_timeout_ms >= 0
+        return cls(
+            asker,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            [(each.name, each.metadata) for each in request.protocols],
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
+            request.reason or "",
+        )
+
+    @property
+    def size(self) -> int:
+        return sum(len(metadata) for _, metadata in self.protocols)
+
+    def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
+        self.asker.answer(join_refused(self.asker, self.member_id if member_id is None else member_id, error))
+
+
+class Joins:
+    """Answers at once, or when the rebalance is complete."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        settings: GroupSettings,
+        rebalance: Rebalance,
+        find: Callable[[str, bool], ClassicGroup | None],
+    ) -> None:
+        """``find(group_id, makes)``: the group; if there is none, a new one where it may be made, else None."""
+        self._effects = effects
+        self._settings = settings
+        self._rebalance = rebalance
+        self._find = find
+
+    def join(self, asker: Asker, request: JoinGroupRequest) -> None:
+        joining, settings = _Joining.of(asker, request), self._settings
+        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
+            joining.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
+            return
+        group = self._find(request.group_id, not joining.member_id)
+        if group is None:
+            joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        elif not self._has_room(group, joining.member_id):
+            if joining.member_id not in group.joining:
+                self._rebalance.remove(group, joining.member_id)
+            joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        elif group.metadata_bytes + joining.size > METADATA_BYTES_MAX:
+            joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        elif not group.supports(joining.protocol_type, joining.protocols):
+            joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif not joining.member_id:
+            self._join_unknown(group, joining)
+        else:
+            self._join_known(group, joining)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """While a rebalance is prepared those that are not back yet keep nobody out."""
+        if len(group.pending) >= PENDING_MAX and not member_id:
+            return False
+        if group.is_in(GroupState.EMPTY):
+            return True
+        if group.is_in(GroupState.PREPARING_REBALANCE):
+            return member_id in group.joining or len(group.joining) < self._settings.max_size
+        return member_id in group.members or len(group.members) < self._settings.max_size
+
+    # --- without an id ------------------------------------------------------------------------------------------------
+
+    def _join_unknown(self, group: ClassicGroup, joining: _Joining) -> None:
+        name = joining.instance_id if joining.instance_id is not None else joining.asker.client_id
+        member_id = f"{name[:_NAME_CHARACTERS_MAX]}-{self._effects.new_id()}"
+        replaced = group.static.get(joining.instance_id) if joining.instance_id is not None else None
+        if replaced is not None:
+            self._replace(group, group.members[replaced], member_id, joining)
+        elif joining.instance_id is None and joining.asker.version >= _ID_REQUIRED_FROM:
+            # It joins again with its id: a client that is gone leaves no member behind (KIP-394).
+            group.pending.add(member_id)
+            self._rebalance.await_pending(group, member_id, joining.session_timeout_ms)
+            joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        else:
+            self._add(group, member_id, joining)
+
+    def _add(self, group: ClassicGroup, member_id: str, joining: _Joining) -> None:
+        member = Member(
+            member_id,
+            joining.instance_id,
+            joining.asker.client_id,
+            joining.asker.client_host,
+            joining.rebalance_timeout_ms,
+            joining.session_timeout_ms,
+            joining.protocols,
+            is_new=True,
+        )
+        if group.is_in(GroupState.PREPARING_REBALANCE) and group.state_before is GroupState.EMPTY:
+            group.joined_meanwhile = True
+        group.add(member, joining.protocol_type)
+        group.joining[member_id] = joining.asker
+        self._rebalance.keep_new(group, member)
+        self._rebalance.go_on(group, f"member {member_id} joins{_because(joining)}")
+
+    # --- with an id ---------------------------------------------------------------------------------------------------
+
+    def _join_known(self, group: ClassicGroup, joining: _Joining) -> None:
+        member_id = joining.member_id
+        if member_id in group.pending and joining.instance_id is None:
+            self._add(group, member_id, joining)
+            return
+        error = group.error_of(member_id, joining.instance_id)
+        if error:
+            joining.refuse(error)
+            return
+        member = group.members[member_id]
+        is_changed = list(member.protocols) != list(joining.protocols)
+        if group.is_in(GroupState.COMPLETING_REBALANCE) and not is_changed:
+            joining.asker.answer(self._rebalance.joined(group, member_id, joining.asker.version))  # the answer was lost
+        elif group.is_in(GroupState.STABLE) and not is_changed and member_id != group.leader_id:
+            joining.asker.answer(self._rebalance.joined(group, member_id, joining.asker.version))
+        elif group.is_in(GroupState.EMPTY):
+            joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            # The leader joins again when what it assigns has changed, such as the partitions of a topic.
+            is_leader = member_id == group.leader_id
+            who = f"leader {member_id} joins again" if is_leader else f"member {member_id} joins again"
+            self._update(group, member, joining)
+            self._rebalance.go_on(group, who + (", with other protocols" if is_changed else "") + _because(joining))
+
+    def _update(self, group: ClassicGroup, member: Member, joining: _Joining) -> None:
+        self._rebalance.refuse(
+            group, member.id, ErrorCode.REBALANCE_IN_PROGRESS
+        )  # an answer that nobody waits for any more
+        group.change_protocols(member, joining.protocols)
+        member.session_timeout_ms = joining.session_timeout_ms
+        member.rebalance_timeout_ms = joining.rebalance_timeout_ms
+        group.joining[member.id] = joining.asker
+
+    # --- static members -----------------------------------------------------------------------------------------------
+
+    def _replace(self, group: ClassicGroup, member: Member, new_id: str, joining: _Joining) -> None:
+        """Another process of the same instance: it takes over without a rebalance if it can do what the old one could."""
+        old_id, old_leader = member.id, group.leader_id
+        before = member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms
+        self._rebalance.refuse(group, old_id, ErrorCode.FENCED_INSTANCE_ID)
+        self._rename(group, member, new_id)
+        group.change_protocols(member, joining.protocols)
+        member.session_timeout_ms = joining.session_timeout_ms
+        member.rebalance_timeout_ms = joining.rebalance_timeout_ms
+        if not group.is_in(GroupState.STABLE) or group.chosen_protocol() != group.protocol:
+            group.joining[new_id] = joining.asker
+            self._rebalance.go_on(group, f"static member {member.instance_id} is {new_id} now{_because(joining)}")
+            return
+
+        def written(error: ErrorCode) -> None:
+            if error and group.members.get(new_id) is member:
+                self._rename(group, member, old_id)
+                group.change_protocols(member, before[0])
+                member.session_timeout_ms, member.rebalance_timeout_ms = before[1:]
+            joining.asker.answer(
+                join_refused(joining.asker, new_id, error)
+                if error
+                else self._took_over(group, new_id, old_leader, joining)
+            )
+
+        assignments = {each.id: each.assignment for each in group.members.values()}
+        self._effects.write([group_record(group, assignments)], written)
+
+    def _rename(self, group: ClassicGroup, member: Member, new_id: str) -> None:
+        self._rebalance.forget_session(group, member.id)
+        group.rename(member, new_id)
+        member.expires_ms = 0
+        self._rebalance.keep(group, member)
+
+    def _took_over(
+        self, group: ClassicGroup, member_id: str, old_leader: str | None, joining: _Joining
+    ) -> JoinGroupResponse:
+        """A leader that is told of the members assigns anew, unless it is told to skip that (KIP-814); clients that cannot be
+        told so are told that the old process leads."""
+        answer = self._rebalance.joined(group, member_id, joining.asker.version)
+        if joining.asker.version >= _SKIP_ASSIGNMENT_FROM:
+            answer.skip_assignment = member_id == group.leader_id
+        else:
+            answer.members, answer.leader = [], old_leader or ""
+        return answer
+
+
+def _because(joining: _Joining) -> str:
+    return f": {joining.reason}" if joining.reason else ""

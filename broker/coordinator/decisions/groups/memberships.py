@@ -1,0 +1,143 @@
+"""SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups (kraft.md 5.2)."""
+
+from collections.abc import Callable
+
+from ottla.broker.coordinator.decisions.effects import Asker, Effects
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.group_records import group_record
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, assigned
+from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.broker.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.broker.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
+from ottla.runtime.errors import ErrorCode
+
+_MANY_LEAVE_FROM = 3
+
+Find = Callable[[str], ClassicGroup | None]
+
+
+class Memberships:
+    """What members ask once they have joined."""
+
+    def __init__(self, effects: Effects, rebalance: Rebalance, find: Find) -> None:
+        self._effects = effects
+        self._rebalance = rebalance
+        self._find = find
+
+    # --- SyncGroup ----------------------------------------------------------------------------------------------------
+
+    def sync(self, asker: Asker, request: SyncGroupRequest) -> None:
+        """Waits for the leader's assignment, which it may bring itself."""
+        group = self._find(request.group_id)
+        error = _sync_error(group, request)
+        if group is None or error:
+            asker.answer(SyncGroupResponse(error_code=error))
+            return
+        member = group.members[request.member_id]
+        if group.is_in(GroupState.STABLE):
+            self._rebalance.synced(group, member.id)
+            self._rebalance.keep(group, member)
+            asker.answer(assigned(group, member))
+            return
+        self._rebalance.refuse(group, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.syncing[member.id] = asker
+        self._rebalance.synced(group, member.id)
+        if member.id == group.leader_id:
+            self._assign(group, {each.member_id: each.assignment for each in request.assignments})
+
+    def _assign(self, group: ClassicGroup, brought: dict[str, bytes]) -> None:
+        """Nobody learns of an assignment before it is committed: another coordinator would not know of it."""
+        generation = group.generation
+        assignments = {each: brought.get(each, b"") for each in group.members}
+
+        def written(error: ErrorCode) -> None:
+            if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != generation:
+                return  # a rebalance has begun meanwhile, and has answered them
+            if error:
+                self._rebalance.refuse_syncing(group, error)
+                self._rebalance.go_on(group, f"the assignment could not be written: {error.name}")
+                return
+            for member_id, assignment in assignments.items():
+                group.members[member_id].assignment = assignment
+            group.change(GroupState.STABLE, self._effects.time_ms)
+            self._rebalance.answer_syncing(group)
+
+        self._effects.write([group_record(group, assignments)], written)
+
+    # --- Heartbeat ----------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, asker: Asker, request: HeartbeatRequest) -> None:
+        """Costs no record: liveness is known to this coordinator alone."""
+        group = self._find(request.group_id)
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            error = _member_error(group, request.member_id, request.group_instance_id, request.generation_id)
+        if group is not None and not error:
+            self._rebalance.keep(group, group.members[request.member_id])
+            if group.is_in(GroupState.PREPARING_REBALANCE):
+                error = ErrorCode.REBALANCE_IN_PROGRESS
+        asker.answer(HeartbeatResponse(error_code=error))
+
+    # --- LeaveGroup ---------------------------------------------------------------------------------------------------
+
+    def leave(self, asker: Asker, request: LeaveGroupRequest) -> None:
+        """Several members may leave with one request (KIP-345): one rebalance for all."""
+        group = self._find(request.group_id)
+        is_many = asker.version >= _MANY_LEAVE_FROM
+        leaving = request.members if is_many else [MemberIdentity(request.member_id)]
+        left = [MemberResponse(each.member_id, each.group_instance_id, self._leave(group, each)) for each in leaving]
+        gone = [each for each in left if not each.error_code]
+        if group is not None and gone:
+            reason = next((each.reason for each in leaving if each.reason), None)
+            who = f"member {gone[0].member_id or gone[0].group_instance_id} leaves"
+            more = f", and {len(gone) - 1} more" if len(gone) > 1 else ""
+            self._shrunk(group, who + more + (f": {reason}" if reason else ""))
+        if is_many:
+            asker.answer(LeaveGroupResponse(members=left))
+        else:
+            asker.answer(LeaveGroupResponse(error_code=left[0].error_code))
+
+    def _leave(self, group: ClassicGroup | None, leaving: MemberIdentity) -> ErrorCode:
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = leaving.member_id
+        if leaving.group_instance_id is not None:
+            known_id = group.static.get(leaving.group_instance_id)
+            if known_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if member_id and member_id != known_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            member_id = known_id
+        elif member_id not in group.members and member_id not in group.pending:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._rebalance.remove(group, member_id)
+        return ErrorCode.NONE
+
+    def _shrunk(self, group: ClassicGroup, reason: str) -> None:
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self._rebalance.prepare(group, reason)
+        else:
+            self._rebalance.complete_if_joined(group)
+
+
+def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = _member_error(group, request.member_id, request.group_instance_id, request.generation_id)
+    if error:
+        return error
+    is_other_type = request.protocol_type is not None and request.protocol_type != group.protocol_type
+    if is_other_type or (request.protocol_name is not None and request.protocol_name != group.protocol):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else ErrorCode.NONE
+
+
+def _member_error(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """Whether a member of that generation asks."""
+    error = group.error_of(member_id, instance_id)
+    if error:
+        return error
+    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION

@@ -1,0 +1,116 @@
+"""The committed offsets of a shard's groups: the state alone, changed by replaying records."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from ottla.broker.coordinator.decisions.effects import Undo
+from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+
+
+class Place(NamedTuple):
+    """A partition that a group reads."""
+
+    topic: str
+    partition: int
+
+
+class _Kept(NamedTuple):
+    committed: CommittedOffset
+    record_offset: int
+    """Of the record that says it: of two commits the later record counts, whenever their transactions end."""
+
+
+class OffsetStore:
+    """By group and place. What a transaction commits waits apart until its marker is read (KIP-447)."""
+
+    def __init__(self) -> None:
+        self._of_group: dict[str, dict[Place, _Kept]] = {}
+        self._open: dict[int, dict[str, dict[Place, _Kept]]] = {}
+        """By producer id, group and place."""
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def get(self, group_id: str, place: Place) -> CommittedOffset | None:
+        kept = self._of_group.get(group_id, {}).get(place)
+        return kept.committed if kept is not None else None
+
+    def of_group(self, group_id: str) -> Iterator[tuple[Place, CommittedOffset]]:
+        for place, kept in self._of_group.get(group_id, {}).items():
+            yield place, kept.committed
+
+    def group_ids(self) -> Iterator[str]:
+        """Groups with offsets, also with those that no transaction has committed yet."""
+        yield from self._of_group
+        for groups in self._open.values():
+            yield from groups
+
+    def is_open(self, group_id: str) -> bool:
+        """Whether a transaction that is not decided has offsets of it."""
+        return any(group_id in groups for groups in self._open.values())
+
+    def is_pending(self, group_id: str, place: Place) -> bool:
+        """Whether an open transaction may change it. Costs a look at every open transaction of this shard."""
+        return any(place in groups.get(group_id, ()) for groups in self._open.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of_group.values()))
+
+    def contents(self) -> tuple[object, ...]:
+        """All of it, to compare with another's."""
+        return self._of_group, self._open
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def put(self, group_id: str, place: Place, committed: CommittedOffset, record_offset: int) -> Undo:
+        places = self._of_group.get(group_id)
+        if places is None:
+            places = self._of_group[group_id] = {}
+        before = places.get(place)
+        places[place] = _Kept(committed, record_offset)
+        return partial(_put_back, self._of_group, group_id, place, before)
+
+    def put_pending(
+        self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset, record_offset: int
+    ) -> Undo:
+        """Part of a transaction that is not decided."""
+        groups = self._open.setdefault(producer_id, {})
+        places = groups.setdefault(group_id, {})
+        before = places.get(place)
+        places[place] = _Kept(committed, record_offset)
+        return partial(_put_back, groups, group_id, place, before)
+
+    def remove(self, group_id: str, place: Place) -> Undo:
+        """Also from transactions that are not decided: a deleted group's offset does not come back with their markers."""
+        undoes: list[Undo] = []
+        for offsets in (self._of_group, *self._open.values()):
+            before = offsets.get(group_id, {}).get(place)
+            if before is not None:
+                _put_back(offsets, group_id, place, None)
+                undoes.append(partial(_put_back, offsets, group_id, place, before))
+        return partial(_all, undoes)
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Its marker was read."""
+        groups = self._open.pop(producer_id, {})
+        for group_id, places in groups.items() if is_commit else ():
+            known = self._of_group.setdefault(group_id, {})
+            for place, kept in places.items():
+                before = known.get(place)
+                if before is None or before.record_offset < kept.record_offset:
+                    known[place] = kept
+
+
+def _put_back(offsets: dict[str, dict[Place, _Kept]], group_id: str, place: Place, kept: _Kept | None) -> None:
+    if kept is not None:
+        offsets.setdefault(group_id, {})[place] = kept
+        return
+    places = offsets.get(group_id, {})
+    places.pop(place, None)
+    if not places:
+        offsets.pop(group_id, None)
+
+
+def _all(undoes: list[Undo]) -> None:
+    for undo in undoes:
+        undo()

@@ -1,0 +1,280 @@
+"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47), and how offsets expire (kraft.md 5.3, "Offsets")."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
+from ottla.broker.coordinator.decisions.groups.group_records import offset_record, offset_tombstone
+from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
+from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.coordinator.decisions.groups.subscriptions import CONSUMER, subscribed_topics
+from ottla.broker.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.broker.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.broker.wire.messages.offset_delete_request import OffsetDeleteRequest
+from ottla.broker.wire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.broker.wire.messages.offset_fetch_request import OffsetFetchRequestGroup
+from ottla.broker.wire.messages.offset_fetch_response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.identifiers import ZERO_ID
+
+_BY_TOPIC_ID_FROM = 10
+NO_GENERATION = -1
+NO_OFFSET = -1
+
+
+class Topics(Protocol):
+    """Which topics there are."""
+
+    def id_of(self, name: str) -> bytes | None: ...
+
+    def name_of(self, topic_id: bytes) -> str | None: ...
+
+
+class Offsets:
+    """The requests about offsets, of all groups of a shard."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        settings: GroupSettings,
+        topics: Topics,
+        store: OffsetStore,
+        rebalance: Rebalance,
+        find: Callable[[str, bool], ClassicGroup | None],
+    ) -> None:
+        self._effects = effects
+        self._settings = settings
+        self._topics = topics
+        self._store = store
+        self._rebalance = rebalance
+        self._find = find
+
+    # --- OffsetCommit -------------------------------------------------------------------------------------------------
+
+    def commit(self, asker: Asker, request: OffsetCommitRequest) -> None:
+        """Each partition is judged by itself; what is taken is written together."""
+        error = self._commit_error(request)
+        if error:
+            asker.answer(refused_commit(request, error))
+            return
+        expires_ms = NEVER
+        if request.retention_time_ms >= 0:
+            expires_ms = self._effects.time_ms + request.retention_time_ms
+        records: list[Record] = []
+        answer = OffsetCommitResponse(
+            topics=[self._take_topic(asker, request.group_id, told, expires_ms, records) for told in request.topics]
+        )
+        if not records:
+            asker.answer(answer)
+            return
+
+        def written(error: ErrorCode) -> None:
+            if error:
+                for topic in answer.topics:
+                    for partition in topic.partitions:
+                        partition.error_code = partition.error_code or error
+            asker.answer(answer)
+
+        self._effects.write(records, written)
+
+    def _take_topic(
+        self, asker: Asker, group_id: str, told: OffsetCommitRequestTopic, expires_ms: int, records: list[Record]
+    ) -> OffsetCommitResponseTopic:
+        by_id = asker.version >= _BY_TOPIC_ID_FROM
+        name = self._topics.name_of(told.topic_id) if by_id else told.name
+        topic_id = self._topics.id_of(name) if name is not None else None
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = OffsetCommitResponseTopic(told.name, told.topic_id, [])
+        for each in told.partitions:
+            if name is not None and topic_id is not None:
+                code = self._take(group_id, name, topic_id, each, expires_ms, records)
+            topic.partitions.append(OffsetCommitResponsePartition(each.partition_index, code))
+        return topic
+
+    def _take(
+        self,
+        group_id: str,
+        topic: str,
+        topic_id: bytes,
+        told: OffsetCommitRequestPartition,
+        expires_ms: int,
+        records: list[Record],
+    ) -> ErrorCode:
+        metadata = told.committed_metadata or ""
+        if len(metadata) > self._settings.offset_metadata_bytes_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        committed = CommittedOffset(
+            told.committed_offset,
+            told.committed_leader_epoch,
+            metadata,
+            self._effects.time_ms,
+            expires_ms,
+            topic_id,
+        )
+        records.append(offset_record(group_id, topic, told.partition_index, committed))
+        return ErrorCode.NONE
+
+    def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
+        """Without a generation it comes from somebody who assigns partitions himself, or from an administrator."""
+        generation, member_id = request.generation_id_or_member_epoch, request.member_id
+        group = self._find(request.group_id, generation < 0)
+        if group is None:
+            return ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and request.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID  # it has members, and this is none of them
+        error = group.error_of(member_id, request.group_instance_id)
+        if error:
+            return error
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS  # it has to ask for its assignment first
+        self._rebalance.keep(group, group.members[member_id])
+        return ErrorCode.NONE
+
+    # --- OffsetFetch --------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        request: OffsetFetchRequestGroup,
+        *,
+        is_stable: bool,
+        by_id: bool,
+        told: Callable[[OffsetFetchResponseGroup], None],
+    ) -> None:
+        """``told`` when everything is committed that the answer says: what is not might be lost with this coordinator.
+        ``is_stable``: no offset that an open transaction may change."""
+        answer = OffsetFetchResponseGroup(request.group_id, [])
+        if request.topics is None:
+            answer.topics = self._all_of(request.group_id, is_stable=is_stable, by_id=by_id)
+        else:
+            for asked in request.topics:
+                name = self._topics.name_of(asked.topic_id) if by_id else asked.name
+                places = [Place(name or "", each) for each in asked.partition_indexes]
+                if name is None:
+                    found = [_nothing(each.partition, ErrorCode.UNKNOWN_TOPIC_ID) for each in places]
+                else:
+                    found = [self._told(request.group_id, each, is_stable=is_stable) for each in places]
+                answer.topics.append(OffsetFetchResponseTopics(asked.name, asked.topic_id, found))
+
+        def committed(error: ErrorCode) -> None:
+            told(OffsetFetchResponseGroup(request.group_id, [], error) if error else answer)
+
+        self._effects.write((), committed)
+
+    def _all_of(self, group_id: str, *, is_stable: bool, by_id: bool) -> list[OffsetFetchResponseTopics]:
+        topics: dict[str, OffsetFetchResponseTopics] = {}
+        for place, _ in self._store.of_group(group_id):
+            topic_id = self._topics.id_of(place.topic)
+            if by_id and topic_id is None:
+                continue
+            topic = topics.get(place.topic)
+            if topic is None:
+                topic = topics[place.topic] = OffsetFetchResponseTopics(place.topic, topic_id or ZERO_ID, [])
+            topic.partitions.append(self._told(group_id, place, is_stable=is_stable))
+        return list(topics.values())
+
+    def _told(self, group_id: str, place: Place, *, is_stable: bool) -> OffsetFetchResponsePartitions:
+        if is_stable and self._store.is_pending(group_id, place):
+            return _nothing(place.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        known = self._store.get(group_id, place)
+        now_id = self._topics.id_of(place.topic)
+        if known is None or (now_id is not None and known.topic_id not in (ZERO_ID, now_id)):
+            # None, or of a topic that had the name before: its tombstone is on the way.
+            return _nothing(place.partition, ErrorCode.NONE)
+        return OffsetFetchResponsePartitions(place.partition, known.offset, known.leader_epoch, known.metadata)
+
+    # --- OffsetDelete -------------------------------------------------------------------------------------------------
+
+    def delete(self, asker: Asker, request: OffsetDeleteRequest) -> None:
+        """Of topics that nobody of the group reads."""
+        group = self._find(request.group_id, False)
+        if group is None:
+            asker.answer(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+            return
+        if group.members and group.protocol_type != CONSUMER:
+            asker.answer(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+            return
+        read = subscribed_topics(group) if group.members else frozenset()
+        records: list[Record] = []
+        answer = OffsetDeleteResponse(topics=[])
+        for told in request.topics:
+            is_read = read is None or told.name in read
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+            topic = OffsetDeleteResponseTopic(told.name, [])
+            answer.topics.append(topic)
+            for each in told.partitions:
+                topic.partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
+                if not is_read and self._store.get(group.id, Place(told.name, each.partition_index)) is not None:
+                    records.append(offset_tombstone(group.id, told.name, each.partition_index))
+
+        def written(error: ErrorCode) -> None:
+            asker.answer(OffsetDeleteResponse(error_code=error) if error else answer)
+
+        self._effects.write(records, written)
+
+    def tombstones(self, group_id: str) -> list[Record]:
+        """For all offsets of a group."""
+        return [offset_tombstone(group_id, *place) for place, _ in self._store.of_group(group_id)]
+
+    # --- expiry -------------------------------------------------------------------------------------------------------
+
+    def expired(self, group: ClassicGroup) -> list[Record]:
+        """Tombstones of what nobody needs any more (KIP-211): of a group without members since it has none, of one with members
+        where none reads the topic, of offsets without a group since they were committed. None that a transaction may change."""
+        now_ms, kept_ms = self._effects.time_ms, self._settings.offsets_retention_ms
+        read = subscribed_topics(group) if group.is_in(GroupState.STABLE) else None
+        gone: list[Record] = []
+        for place, committed in self._store.of_group(group.id):
+            if committed.topic_id != ZERO_ID and self._topics.name_of(committed.topic_id) is None:
+                is_due = True  # the topic is deleted: another one of that name begins at 0
+            elif committed.expire_time_ms != NEVER:
+                is_due = now_ms >= committed.expire_time_ms
+            elif group.protocol_type is None:
+                is_due = now_ms - committed.commit_time_ms >= kept_ms
+            elif group.is_in(GroupState.EMPTY):
+                is_due = now_ms - max(group.since_ms, committed.commit_time_ms) >= kept_ms
+            else:
+                is_unread = read is not None and place.topic not in read
+                is_due = is_unread and now_ms - committed.commit_time_ms >= kept_ms
+            if is_due and not self._store.is_pending(group.id, place):
+                gone.append(offset_tombstone(group.id, *place))
+        return gone
+
+
+def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition, NO_OFFSET, -1, "", error)
+
+
+def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(each.partition_index, error) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,16 @@
+"""What the group coordinator takes from its node's configuration; the names are Kafka's."""
+
+import msgspec
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds, unless a name says otherwise."""
+
+    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
+    max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
+    max_size: int = 2_147_483_647  # group.max.size
+    new_member_join_timeout_ms: int = 300_000
+    """Of a member that has no id yet, and so can send no heartbeat while it waits."""
+    offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
+    offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes

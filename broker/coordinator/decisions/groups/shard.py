@@ -1,0 +1,163 @@
+"""The groups of one partition of `__consumer_offsets`: loaded by replaying it, and from then on changed by what it is asked."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+from ottla.broker.coordinator.decisions.groups.describing import delete_error
+from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, group_tombstone, restored_group
+from ottla.broker.coordinator.decisions.groups.joining import Joins
+from ottla.broker.coordinator.decisions.groups.memberships import Memberships
+from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
+from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
+from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
+from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
+from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
+from ottla.runtime.errors import ErrorCode
+
+NO_PRODUCER = -1
+TOMBSTONES_AT_ONCE = 1_000
+
+
+class GroupShard:
+    """What is written is in ``written`` and ``offsets``; members that join, wait and are alive are known to this coordinator
+    alone."""
+
+    def __init__(self, effects: Effects, settings: GroupSettings, topics: Topics) -> None:
+        self._effects = effects
+        self._settings = settings
+        self._groups: dict[str, ClassicGroup] = {}
+        self.written: dict[str, GroupMetadataValue] = {}
+        """The generations as their records say them."""
+        self.offsets = OffsetStore()
+        self.rebalance = Rebalance(effects, settings)
+        self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
+        self.members = Memberships(effects, self.rebalance, self.find)
+        self.commits = Offsets(effects, settings, topics, self.offsets, self.rebalance, self._find_or_make)
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        return self._groups.get(group_id)
+
+    def _find_or_make(self, group_id: str, makes: bool) -> ClassicGroup | None:
+        group = self._groups.get(group_id)
+        if group is None and makes:
+            group = self._groups[group_id] = ClassicGroup(group_id, self._effects.time_ms)
+        return group
+
+    def groups(self) -> Iterator[ClassicGroup]:
+        return iter(self._groups.values())
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def replay(self, record: Record, place: int, producer_id: int = NO_PRODUCER) -> Undo:
+        """Follows a record, in order; what it did can be undone as long as nothing came after it. ``place``: higher than that of
+        the records before. ``producer_id``: of the transaction that it is part of. Raises WireError for a record that cannot be
+        read."""
+        meaning = FORMAT.read(record)
+        if meaning is None:
+            return nothing
+        key, value = meaning
+        if isinstance(key, OffsetCommitKey):
+            return self._replay_offset(key, value, place, producer_id)
+        return self._replay_group(key.group, value)
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> Undo:
+        """A live group is ahead of its record; only one that is no more follows it."""
+        written, group = self.written.pop(group_id, None), None
+        if value is None:
+            group = self._groups.pop(group_id, None)
+        else:
+            self.written[group_id] = value
+
+        def undo() -> None:
+            self.written.pop(group_id, None)
+            if written is not None:
+                self.written[group_id] = written
+            if group is not None:
+                self._groups.setdefault(group_id, group)
+
+        return undo
+
+    def _replay_offset(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_place: int, producer_id: int
+    ) -> Undo:
+        place = Place(key.topic, key.partition)
+        if value is None:
+            return self.offsets.remove(key.group, place)
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+        )
+        if producer_id == NO_PRODUCER:
+            return self.offsets.put(key.group, place, committed, record_place)
+        return self.offsets.put_pending(producer_id, key.group, place, committed, record_place)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a transaction was read."""
+        self.offsets.end_transaction(producer_id, is_commit)
+
+    # --- begin and end ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """All is replayed: members of the last generation have a session's time to be heard from."""
+        for group_id, value in self.written.items():
+            group = self._groups[group_id] = restored_group(group_id, value)
+            for member in group.members.values():
+                self.rebalance.keep(group, member)
+            if len(group.members) > self._settings.max_size:
+                self.rebalance.prepare(group, f"it has more members than group.max.size={self._settings.max_size}")
+        for group_id in self.offsets.group_ids():
+            self._find_or_make(group_id, True)
+
+    def end(self, error: ErrorCode) -> None:
+        """The coordinator is another one now, or none: whoever waits is told."""
+        groups, self._groups = self._groups, {}
+        for group in groups.values():
+            self.rebalance.end(group, error)
+
+    # --- groups come to their end -------------------------------------------------------------------------------------
+
+    def delete(self, group_ids: Iterable[str], told: Callable[[dict[str, ErrorCode]], None]) -> None:
+        """Groups without members, with their offsets; told once that is committed."""
+        errors, records = {}, []
+        for group_id in group_ids:
+            errors[group_id] = delete_error(self.find(group_id))
+            if not errors[group_id]:
+                records += [*self.commits.tombstones(group_id), group_tombstone(group_id)]
+
+        def written(error: ErrorCode) -> None:
+            told({group_id: each or error for group_id, each in errors.items()})
+
+        self._effects.write(records, written)
+
+    def expire(self) -> None:
+        """Removes a number of offsets that have expired, and groups that have neither offsets nor members."""
+        records: list[Record] = []
+        for group in list(self._groups.values()):
+            gone = self.commits.expired(group)
+            records += gone
+            kept = sum(1 for _ in self.offsets.of_group(group.id)) - len(gone)
+            is_over = group.is_in(GroupState.EMPTY) and not kept and not group.pending
+            if is_over and not self.offsets.is_open(group.id):
+                records.append(group_tombstone(group.id))
+            if len(records) >= TOMBSTONES_AT_ONCE:
+                break
+        if records:
+            self._effects.write(records, lambda _: None)
+
+    # --- for proofs ---------------------------------------------------------------------------------------------------
+
+    def contents(self) -> tuple[object, ...]:
+        """Everything that its partition says, to be compared with another's that replayed it."""
+        return self.written, self.offsets.contents()
+
+
+def nothing() -> None:
+    """Undoes nothing."""

@@ -1,0 +1,59 @@
+"""The records of coordinators' topics, in Kafka's own format: int16 and fields, of key and of value (kraft.md 5.1).
+
+A key's number says what kind of record it is, a value's which version of its kind. Kinds that are not known here are passed
+over when a shard is loaded: a newer node may have written them.
+"""
+
+from functools import cache
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+from ottla.broker.coordinator.decisions.effects import Record
+from ottla.broker.wire.codec import decoder, encoder
+
+_NUMBER = Struct(">h")
+_KEY_VERSION = 0
+
+
+class Format:
+    """The kinds of record of one internal topic."""
+
+    def __init__(self, keys: dict[int, tuple[type[msgspec.Struct], type[msgspec.Struct]]]) -> None:
+        """``keys``: classes of key and value by the key's number."""
+        self._keys = keys
+        self._numbers = {key: number for number, (key, _) in reversed(keys.items())}
+
+    def record(self, key: msgspec.Struct, value: msgspec.Struct | None, version: int = 0) -> Record:
+        """Raises WireError for what the format cannot hold, such as a text of more than 32,767 bytes."""
+        written = _written(type(value), version)(value) if value is not None else None
+        named = _NUMBER.pack(self._numbers[type(key)]) + _joined(type(key), _KEY_VERSION)(key)
+        return Record(named, written, (key, value))
+
+    def read(self, record: Record) -> tuple[Any, Any | None] | None:
+        """Key and value; None for a kind that is not known. Raises WireError for what is none of ours."""
+        if record.meaning is not None:
+            return record.meaning
+        (number,) = _NUMBER.unpack_from(record.key)
+        kind = self._keys.get(number)
+        if kind is None:
+            return None
+        key, _ = decoder(kind[0], _KEY_VERSION)(memoryview(record.key), _NUMBER.size)
+        if record.value is None:
+            return key, None
+        (version,) = _NUMBER.unpack_from(record.value)
+        value, _ = decoder(kind[1], version)(memoryview(record.value), _NUMBER.size)
+        return key, value
+
+
+@cache
+def _joined(kind: type[msgspec.Struct], version: int) -> Any:
+    encode = encoder(kind, version)
+    return lambda message: b"".join(encode(message))
+
+
+@cache
+def _written(kind: type[msgspec.Struct], version: int) -> Any:
+    encode, number = encoder(kind, version), _NUMBER.pack(version)
+    return lambda message: number + b"".join(encode(message))

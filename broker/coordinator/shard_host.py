@@ -1,0 +1,236 @@
+"""One shard of a coordinator at work: its partition is read, then what it decides is appended there.
+
+The decider's hands (`Effects`): nothing here knows what a group is.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Protocol
+from uuid import UUID
+
+from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
+from ottla.broker.replication.own_appends import OwnAppends
+from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
+from ottla.broker.replication.partition import Partition
+from ottla.broker.wire.errors import WireError
+from ottla.log.batch import headers
+from ottla.log.records import decode_records, read_end_marker
+from ottla.runtime.clock import Clock
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import LoopTimers, Timer
+
+logger = logging.getLogger(__name__)
+
+_TOLD = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What clients of a coordinator are told instead of what its partition says: they know it by what it makes them do."""
+
+
+class Shard(Protocol):
+    """A state machine over the records of one partition."""
+
+    def replay(self, record: Record, place: int, producer_id: int = -1) -> Undo: ...
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def end(self, error: ErrorCode) -> None: ...
+
+
+@dataclass(slots=True, frozen=True)
+class Surroundings:
+    """What every shard of a node works with."""
+
+    timers: LoopTimers
+    clock: Clock
+    rng: Random
+    loads: Loads
+    write_timeout_ms: int
+    """How long an answer waits for its records (`offsets.commit.timeout.ms`)."""
+
+
+class ShardHost:
+    """From an election to the resignation after it."""
+
+    def __init__(self, partition: Partition, leader_epoch: int, surroundings: Surroundings) -> None:
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+        self._around = surroundings
+        self._shard: Shard | None = None
+        self._reading: PartitionReading | None = None
+        self._own = OwnAppends(partition, leader_epoch, self._time_ms, surroundings.timers.now_ms)
+        self._reminders: dict[Hashable, Timer] = {}
+        self._places = 0
+        self._begun_ms = surroundings.timers.now_ms()
+        self.is_loaded = self.is_over = False
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def load(self, shard: Shard, on_loaded: Callable[[KafkaError | None], None]) -> None:
+        """Reads the partition from its start. All that the leader has counts: it will be committed unless another leads before, and
+        nobody is answered from it before it is."""
+        self._shard = shard
+        partition = self._partition
+
+        def ended(error: KafkaError | None) -> None:
+            self._reading = None
+            if error is None:
+                self.is_loaded = True
+                shard.begin()
+                took_ms = self.clock_ms - self._begun_ms
+                logger.info(
+                    "%s: loaded in epoch %d, %d records in %d ms", partition, self._leader_epoch, self._places, took_ms
+                )
+            on_loaded(error)
+
+        self._reading = PartitionReading(partition, 0, log_end, self._around.loads, partial(self._take, shard), ended)
+
+    def _take(self, shard: Shard, data: bytes, offset: int, next_offset: int) -> None:
+        for at, header in headers(data):
+            if header.is_control:
+                marker = read_end_marker(data, header, at)
+                if marker is not None:
+                    shard.end_transaction(header.producer_id, is_commit=marker.committed)
+                continue
+            producer_id = header.producer_id if header.is_transactional else -1
+            for record in decode_records(data, header, position=at):
+                if record.offset >= offset and record.key is not None:
+                    self._replay(shard, Record(record.key, record.value), record.offset, producer_id)
+
+    def _replay(self, shard: Shard, record: Record, offset: int, producer_id: int) -> None:
+        try:
+            shard.replay(record, self._next_place(), producer_id)
+        except (WireError, ValueError) as error:
+            # Passed over, as Kafka does it: one record that nobody can read must not take all groups of the shard away.
+            logger.error("%s: the record at %d cannot be read and is passed over: %s", self._partition, offset, error)
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Another leads, or nobody: whoever waits is told, and nothing of this is left."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._reading is not None:
+            self._reading.cancel()
+        self._own.close()
+        if self._shard is not None and self.is_loaded:
+            self._shard.end(ErrorCode.NOT_COORDINATOR)
+        for timer in self._reminders.values():
+            timer.cancel()
+        self._reminders.clear()
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    @property
+    def clock_ms(self) -> int:
+        return self._around.timers.now_ms()
+
+    @property
+    def time_ms(self) -> int:
+        return self._time_ms()
+
+    def _time_ms(self) -> int:
+        return self._around.clock.wall_ms()
+
+    def new_id(self) -> str:
+        return str(UUID(int=self._around.rng.getrandbits(128), version=4))
+
+    def write(self, records: Sequence[Record], done: Done) -> None:
+        shard = self._shard
+        if self.is_over or shard is None:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        waiter = _Waiter(done)
+        if not records:
+            self._when_all_is_committed(waiter)
+            return
+        written = [(each.key, each.value) for each in records]
+        if not self._own.has_room_for(written):
+            done(_TOLD[ErrorCode.MESSAGE_TOO_LARGE])
+            return
+        undoes = [shard.replay(each, self._next_place()) for each in records]
+        waiter.expires(self._around)
+        self._own.append(written, _pass, waiter.settle, partial(_undo, undoes))
+
+    def _when_all_is_committed(self, waiter: "_Waiter") -> None:
+        """What is in the state is committed when the high watermark has passed the log's end, and what waits to be written."""
+        partition = self._partition
+        if self._own.has_unwritten:
+            waiter.expires(self._around)
+            self._own.append((), _pass, waiter.settle)
+            return
+        leader, end = partition.leader, partition.log.log_end_offset
+        if leader is None or leader.epoch != self._leader_epoch:
+            waiter.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif leader.high_watermark >= end:
+            waiter.settle(ErrorCode.NONE)
+        else:
+            waiter.expires(self._around)
+            partition.produce_waiters.wait_for(end, waiter, 0)
+
+    def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
+        self.forget(name)
+
+        def due() -> None:
+            if self._reminders.get(name) is timer:
+                del self._reminders[name]
+            call()
+
+        timer = self._reminders[name] = self._around.timers.call_later_ms(max(in_ms, 0), due)
+
+    def forget(self, name: Hashable) -> None:
+        timer = self._reminders.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+
+class _Waiter:
+    """Who waits for records to be committed, no longer than it was said; in the shape of `partition.produce_waiters`."""
+
+    __slots__ = ("_tell", "_timer", "done")
+
+    def __init__(self, tell: Done) -> None:
+        self._tell = tell
+        self._timer: Timer | None = None
+        self.done = False
+
+    def expires(self, around: Surroundings) -> None:
+        self._timer = around.timers.call_later_ms(
+            around.write_timeout_ms, partial(self.settle, ErrorCode.REQUEST_TIMED_OUT)
+        )
+
+    def settle(self, *told: int) -> None:
+        """With the error last."""
+        if not self.done:
+            self.done = True
+            if self._timer is not None:
+                self._timer.cancel()
+            error = ErrorCode(told[-1])
+            self._tell(_TOLD.get(error, error))
+
+
+def _pass(_offset: int) -> None:
+    """The state has it already."""
+
+
+def _undo(undoes: Sequence[Undo]) -> None:
+    for undo in reversed(undoes):
+        undo()
