@@ -1,7 +1,7 @@
 """How long each turn of the event loop takes, and what held the long ones.
 
 A turn is what the loop does between two waits for the network: it handles what was received, then timers, then what was put off by
-`call_soon`. Nobody tells a program when uvloop begins one or ends it. So the entrances of work (clients' and leaders' bytes, timers,
+`call_soon`. Nobody tells a program when uvloop begins one or ends it. So the entrances of work (clients' and other brokers' bytes, visitors, timers,
 the quorum's events) each call `begin` unless a turn is open, and `begin` has the turn's end called with what is put off. That is a
 flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 1 us (docs/benchmarks.md).
 
