@@ -8,6 +8,7 @@ import pytest
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.cluster import broker_heartbeat, register_broker
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.features import bootstrap_records, supported_ranges
@@ -37,6 +38,11 @@ class World:
         for record in records:
             self.state.replay(pb.MetadataRecord.FromString(record.SerializeToString()))
             self.next_offset += 1
+
+    def do_chores(self) -> None:
+        """All that is left of large changes."""
+        while has_chores(self.state):
+            self.replay(next_chore(self.state).records)
 
     def do(self, decision: Decision[R]) -> R:
         """Replays what was decided and hands back the response."""

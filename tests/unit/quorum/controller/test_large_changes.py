@@ -10,7 +10,6 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import sweep
-from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.cluster import (
     broker_heartbeat,
     fence_first_expired,
@@ -47,11 +46,6 @@ def fence_some(world: World) -> bool:
     if step is not None:
         world.replay(step.records)
     return step is not None and not step.is_last
-
-
-def do_chores(world: World) -> None:
-    while has_chores(world.state):
-        world.replay(next_chore(world.state).records)
 
 
 def do_all(world: World, decide: Callable[[], Decision[Any]]) -> list[int]:
@@ -153,7 +147,7 @@ def test_a_broker_that_is_heard_from_in_the_middle_of_its_fencing_leads_again_wh
 ) -> None:
     """Seed 1948 of the cluster's simulation: its partitions had no leader any more, and it never "came back"."""
     world.create(new_topic("many", MANY, 1))
-    do_chores(world)
+    world.do_chores()
     led = {index for index, each in partitions(world).items() if each.leader == 1}
     world.state.sessions.gone(1, world.epoch(1))
     step = fence_first_expired(world.state, world.now_ms, changes_max=10)
@@ -162,7 +156,7 @@ def test_a_broker_that_is_heard_from_in_the_middle_of_its_fencing_leads_again_wh
     assert {index for index, each in partitions(world).items() if each.leader == 1} != led
     world.heartbeat(1)
     assert fence_first_expired(world.state, world.now_ms) is None
-    do_chores(world)
+    world.do_chores()
     assert {index for index, each in partitions(world).items() if each.leader == 1} == led
 
 
@@ -196,7 +190,7 @@ def test_a_controlled_shutdown_of_many_partitions_goes_on_by_itself(world: World
     world.create(new_topic("many", MANY, 3))
     assert not world.heartbeat(1, down=True).should_shut_down
     assert len(has_part(world, 1)) == MANY - sweep.CHANGES_MAX
-    do_chores(world)
+    world.do_chores()
     assert has_part(world, 1) == []
 
 
@@ -204,7 +198,7 @@ def test_a_controlled_shutdown_goes_on_under_another_controller(world: World) ->
     world.create(new_topic("many", MANY, 3))
     world.heartbeat(1, down=True)
     another_controller(world)
-    do_chores(world)
+    world.do_chores()
     assert has_part(world, 1) == []
     world.state.sessions.begin_shutdown(1, world.next_offset - 1)
     for broker_id in (2, 3):
@@ -216,7 +210,7 @@ def test_a_broker_that_leads_still_has_no_shutdown_offset(world: World) -> None:
     world.create(new_topic("many", MANY, 3))
     world.heartbeat(1, down=True)
     assert not shutdown_begins(world.state, 1), "others must read the records that are yet to come"
-    do_chores(world)
+    world.do_chores()
     assert shutdown_begins(world.state, 1)
 
 
@@ -236,7 +230,7 @@ def test_electing_many_leaders_goes_on_by_itself_and_under_another_controller() 
     assert 0 < leaderless(world) < MANY
     another_controller(world)
     world.heartbeat(2)
-    do_chores(world)
+    world.do_chores()
     assert leaderless(world) == 0
 
 

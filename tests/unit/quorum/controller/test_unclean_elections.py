@@ -22,14 +22,9 @@ def leaderless(world: World) -> World:
     """The only replica in sync is gone; another lives."""
     world.partition_of([1, 2, 3], isr=[1])
     world.fenced(1, 3)
-    do_chores(world)
+    world.do_chores()
     assert world.standing[:2] == (NO_LEADER, (1,))
     return world
-
-
-def do_chores(world: World) -> None:
-    while has_chores(world.state):
-        world.replay(next_chore(world.state).records)
 
 
 def unset(world: World, resource_type: int, resource: str) -> None:
@@ -41,34 +36,34 @@ def unset(world: World, resource_type: int, resource: str) -> None:
 @pytest.mark.parametrize(("resource_type", "resource"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, "")])
 def test_a_setting_that_allows_it_finds_a_leader_at_once(leaderless: World, resource_type: int, resource: str) -> None:
     leaderless.configure(UNCLEAN, "true", resource_type, resource)
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[:2] == (2, (2,))
     assert leaderless.partition.leader_recovery_state == RECOVERING
 
 
 def test_a_topic_that_forbade_it_for_itself_and_does_no_more_finds_a_leader(leaderless: World) -> None:
     leaderless.configure(UNCLEAN, "false").configure(UNCLEAN, "true", BROKER_RESOURCE, "")
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[0] == NO_LEADER, "the topic's own setting goes first"
     unset(leaderless, TOPIC_RESOURCE, "t")
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[0] == 2
 
 
 def test_the_controllers_own_node_may_be_told_otherwise_than_all_nodes(leaderless: World) -> None:
     leaderless.state.settings = structs.replace(leaderless.state.settings, node_id=7)
     leaderless.configure(UNCLEAN, "true", BROKER_RESOURCE, "8")
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[0] == NO_LEADER
     leaderless.configure(UNCLEAN, "true", BROKER_RESOURCE, "7")
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[0] == 2
 
 
 def test_what_may_not_be_led_by_anybody_stays_without_a_leader(leaderless: World) -> None:
     leaderless.configure(UNCLEAN, "false").configure("retention.ms", "5")
     assert leaderless.state.reconsiders_leaderless
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[:2] == (NO_LEADER, (1,))
 
 
@@ -85,7 +80,7 @@ def test_a_rule_that_changes_under_a_sweep_is_heard_by_what_lies_behind_it(
     leaderless.configure(UNCLEAN, "false")
     assert next_chore(leaderless.state).records == []  # has looked at the first of two, by the rule of before
     leaderless.configure(UNCLEAN, "true")
-    do_chores(leaderless)
+    leaderless.do_chores()
     partitions = leaderless.state.image.topics_by_id[TOPIC_ID].partitions
     assert [partitions[index].leader for index in (0, 1)] == [2, 2]
 
@@ -93,10 +88,10 @@ def test_a_rule_that_changes_under_a_sweep_is_heard_by_what_lies_behind_it(
 def test_with_nobody_alive_the_first_to_come_back_leads(leaderless: World) -> None:
     leaderless.fenced(2)
     leaderless.configure(UNCLEAN, "true")
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[0] == NO_LEADER
     leaderless.heartbeat(3)
-    do_chores(leaderless)
+    leaderless.do_chores()
     assert leaderless.standing[:2] == (3, (3,))
 
 
