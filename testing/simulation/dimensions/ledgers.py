@@ -17,7 +17,7 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.invariants import InvariantViolation
-from ottla.testing.simulation.ledger import REFUSED, TOPIC, Ledger, numbers_in
+from ottla.testing.simulation.ledger import REFUSED, TOPIC, Ledger, Shard, numbers_in
 from ottla.testing.simulation.workload import BrokenPromise
 
 PARTITIONS = 2
@@ -95,15 +95,14 @@ class Ledgers(Dimension):
     def missing(self) -> str:
         for index in range(PARTITIONS):
             leader = self.run.invariants.metadata.topics_by_name[TOPIC].partitions[index].leader
-            active = [number for number in self.run.servers if self._is_active(number, index)]
-            if active != [leader]:
-                return f"shard {index} is active on {active}, and {leader} leads"
+            shards = {number: shard for number in self.run.servers if (shard := self._shard(number, index)) is not None}
+            if [*shards] != [leader] or not shards[leader].active:
+                return f"shard {index} is on {[*shards]}, and {leader} leads"
         return ""
 
-    def _is_active(self, number: int, index: int) -> bool:
+    def _shard(self, number: int, index: int) -> Shard | None:
         ledger = self._ledger(number)
-        shard = ledger.shards.get(index) if ledger is not None else None
-        return shard is not None and shard.active
+        return ledger.shards.get(index) if ledger is not None else None
 
     def progress(self) -> Mapping[str, int]:
         return {f"counted in shard {index}": count for index, count in enumerate(self._counted)}

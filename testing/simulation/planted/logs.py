@@ -182,7 +182,7 @@ LOGS = (
         "keep epochs that were cut off",
         "LeaderEpochCache.truncate_from_end: epochs go with their records",
         ((LeaderEpochCache, "truncate_from_end", _keeps_epochs),),
-        4,
+        14,
         LEADS_AGAIN,
         (EQUAL, "a leader has every committed record", HEALS),
         ("pipelines",),

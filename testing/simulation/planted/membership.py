@@ -77,7 +77,7 @@ MEMBERSHIP = (
         "join below the epoch's start",
         "may_join: a member has all that the leader had when its epoch began",
         ((leader, "may_join", _joins_anywhere),),
-        1,
+        5,
         (
             *cut_between(500, 3, 1, 2800),
             slow(400, 3, 2, 200, 250, 1000),
@@ -91,7 +91,7 @@ MEMBERSHIP = (
         "believe that a follower's end only rises",
         "ReplicaState.fetched: a follower has what is below its fetch offset, and no more",
         ((ReplicaState, "fetched", _only_rises),),
-        1,
+        3,
         (
             slow(900, 3, 1, 60, 100, 5000),
             *(
