@@ -6,7 +6,7 @@ To count is to take the next number of a key. Its state is loaded from the parti
 from collections.abc import Callable, Iterator
 
 from ottla.broker.broker import Broker
-from ottla.broker.internal_topics import GROUPS
+from ottla.broker.internal_topics import SHARE_GROUPS
 from ottla.broker.replication.own_appends import OwnAppends
 from ottla.broker.replication.own_reads import PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
@@ -14,7 +14,7 @@ from ottla.log.batch import headers
 from ottla.log.records import decode_records
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-TOPIC = GROUPS
+TOPIC = SHARE_GROUPS  # of which there are none yet: nobody else writes there
 SLICE_BYTES = 1 << 10
 NUMBER_BYTES = 8
 REFUSED = -1

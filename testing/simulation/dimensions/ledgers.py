@@ -24,14 +24,19 @@ PARTITIONS = 2
 KEYS = 3
 USERS = 3
 PAUSE_MS = (5, 60)
-SMALL = {"segment.index.bytes": "96", "index.interval.bytes": "0", "min.cleanable.dirty.ratio": "0.01"}
+SMALL = {
+    "cleanup.policy": "compact",
+    "segment.index.bytes": "96",
+    "index.interval.bytes": "0",
+    "min.cleanable.dirty.ratio": "0.01",
+}
 _START, _INTERNAL_TOPIC = Broker.start, internal_topics.internal_topic
 
 
 class Ledgers(Dimension):
     name = "ledgers"
     one_in = 5
-    settings: Mapping[str, str] = {"offsets.topic.num.partitions": str(PARTITIONS)}
+    settings: Mapping[str, str] = {"share.coordinator.state.topic.num.partitions": str(PARTITIONS)}
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
