@@ -32,6 +32,9 @@ class Answers:
     """A request costs one `deliver`; only the first answer of a turn tells the turn."""
 
     __slots__ = (
+        "_ahead",
+        "_ahead_bytes",
+        "_ahead_bytes_max",
         "_budget",
         "_closed",
         "_counters",
@@ -64,6 +67,7 @@ class Answers:
     ) -> None:
         self._owner = owner
         self._in_flight_max = limits.in_flight_max
+        self._ahead_bytes_max = limits.ahead_bytes_max
         self._unsent_bytes_max = limits.unsent_bytes_max
         self._budget = budget
         self._reading = reading
@@ -73,6 +77,8 @@ class Answers:
         self.queue: deque[RequestContext] = deque()
         self._out: list[Buffer] = []
         self.out_bytes = self._held_bytes = self._unsent_bytes = 0
+        self._ahead: dict[RequestContext, int] = {}  # produce requests that wait, and their bytes
+        self._ahead_bytes = 0
         self._large: dict[RequestContext, int] = {}  # that wait, and what they hold
         self.is_gathering = False  # the connection takes requests, and flushes what is large afterwards
         self._is_leaving = self._is_write_paused = self._closed = False
@@ -102,6 +108,8 @@ class Answers:
             times.leaves(request, response)
         if self._large:
             self.hold(-self._large.pop(request, 0))
+        if self._ahead:
+            self._ahead_bytes -= self._ahead.pop(request, 0)
         self._out += response
         self.out_bytes += request.response_bytes
         if queue and queue[0].response is not None:
@@ -129,6 +137,13 @@ class Answers:
             self._large[request] = size
             self.hold(size)
 
+    def wait_for_replicas(self, request: RequestContext, size: int) -> None:
+        """A produce request of that size is not answered yet. Its bytes are in the log or held by who has them."""
+        self._ahead[request] = size
+        self._ahead_bytes += size
+        if self._ahead_bytes > self._ahead_bytes_max:
+            self.adjust()
+
     def _collect(self) -> None:
         """The answers that waited behind the one that just went out."""
         queue, total = self.queue, 0
@@ -140,6 +155,8 @@ class Answers:
             self._out += later
             if self._large:
                 self.hold(-self._large.pop(request, 0))
+            if self._ahead:
+                self._ahead_bytes -= self._ahead.pop(request, 0)
         self.out_bytes += total
         self._held_bytes -= total
         self._budget.add(-total)
@@ -206,11 +223,13 @@ class Answers:
             return
         waiting, held, reading = len(self.queue), self._held_bytes, self._reading
         if not reading.stopped & BOUND:
-            if self._is_write_paused or waiting >= self._in_flight_max or held > self._unsent_bytes_max:
+            is_ahead = self._ahead_bytes > self._ahead_bytes_max
+            if self._is_write_paused or waiting >= self._in_flight_max or held > self._unsent_bytes_max or is_ahead:
                 reading.stop(BOUND)
         elif not self._is_write_paused and waiting <= self._in_flight_max // 2 and held <= self._unsent_bytes_max // 2:
-            reading.lift(BOUND)
-            self._owner.resume_soon()
+            if self._ahead_bytes <= self._ahead_bytes_max // 2:
+                reading.lift(BOUND)
+                self._owner.resume_soon()
 
     # The end.
 
@@ -221,6 +240,7 @@ class Answers:
         self._budget.add(-self._held_bytes)
         self._held_bytes = 0
         self._large.clear()
+        self._ahead.clear()
         self.times.drop()
         queue = self.queue
         while queue:

@@ -399,8 +399,11 @@ class Connection(asyncio.BufferedProtocol):
             request.fail_connection("its request could not be handled")
         if len(queue) >= self._in_flight_max:
             self._answers.adjust()
-        if len(frame) > COUNTED_BYTES and key != PRODUCE and request.response is None:
-            self._answers.hold_request(request, DECODED * len(frame))
+        if len(frame) > COUNTED_BYTES and request.response is None:
+            if key == PRODUCE:
+                self._answers.wait_for_replicas(request, len(frame))
+            else:
+                self._answers.hold_request(request, DECODED * len(frame))
 
     def _handle_new_client(self, frame: memoryview) -> None:
         """The first request, or one whose client id is not that of the request before."""

@@ -20,6 +20,11 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``queued.max.requests``, which Kafka counts over all connections because it takes one request a time from each.
     """
+    ahead_bytes_max: int = 8 << 20
+    """Bytes of produce requests without an answer: what a client may write ahead of the slowest replica in sync. Kafka takes the
+    next request when the one before is answered; without a bound a client's whole queue lies between leader and followers, who are
+    then behind for longer than ``replica.lag.time.max.ms`` for its load alone.
+    """
     unsent_bytes_max: int = 4 << 20
     """Answers that wait for an earlier request's or for this call's end, and batches kept until they are written."""
     write_buffer_bytes: int = 16 << 10

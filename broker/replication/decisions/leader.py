@@ -122,7 +122,7 @@ class PartitionLeader:
                 # It may have cut its log before it follows this epoch (`healing.may_cut`): only what it says in it counts.
                 replica.log_end_offset = UNKNOWN_OFFSET
             replica.last_fetch_ms = 0
-            replica.last_fetch_leader_end = -1
+            replica.mark_offset, replica.mark_ms = UNKNOWN_OFFSET, 0
             replica.contact = None
             replica.log_start_offset = UNKNOWN_OFFSET
 

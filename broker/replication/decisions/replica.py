@@ -33,10 +33,11 @@ class ReplicaState:
         "broker_epoch",
         "contact",
         "last_caught_up_ms",
-        "last_fetch_leader_end",
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "mark_ms",
+        "mark_offset",
         "served_offset",
     )
 
@@ -45,7 +46,8 @@ class ReplicaState:
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_ms = 0
-        self.last_fetch_leader_end = UNKNOWN_OFFSET
+        self.mark_offset = UNKNOWN_OFFSET  # the leader's end at `mark_ms`, which the follower is on its way to
+        self.mark_ms = 0
         self.broker_epoch = -1
         self.contact: FollowerContact | None = None
         self.served_offset = UNKNOWN_OFFSET  # from where it was last given records
@@ -62,15 +64,16 @@ class ReplicaState:
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Takes in a fetch at ``offset``: it says the follower has everything below.
 
-        Caught up *now* if that is all there is; else caught up at the *previous* fetch if it is all there was then. A
-        follower that is always one fetch behind a busy leader is so in sync. ``leader_end_offset`` is the end before the read.
+        Caught up *now* if that is all there is; else as of the time of the mark, once it is all there was then, and the next mark
+        is set. Kafka sets one at each fetch: a follower that needs several fetches for what lies between (the producer is that
+        far ahead) reaches none of them, and leaves the ISR however short its way is. ``leader_end_offset``: before the read.
         """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif offset >= self.last_fetch_leader_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        if offset >= self.mark_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.mark_ms)
+            self.mark_offset, self.mark_ms = leader_end_offset, now_ms
         self.log_end_offset = offset
-        self.last_fetch_leader_end = leader_end_offset
         self.last_fetch_ms = now_ms
 
     def leader_appended(self, previous_end: int) -> None:
@@ -80,7 +83,7 @@ class ReplicaState:
             self.last_caught_up_ms = max(self.last_caught_up_ms, heard_ms)
             # The session's last fetch covered this partition too, at the offset that was the end until now.
             self.last_fetch_ms = max(self.last_fetch_ms, heard_ms)
-            self.last_fetch_leader_end = previous_end
+            self.mark_offset, self.mark_ms = previous_end, max(self.mark_ms, heard_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms

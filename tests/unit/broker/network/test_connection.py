@@ -12,7 +12,7 @@ from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.principal import Principal
 from ottla.broker.network.receive import CHUNK_BYTES
 from ottla.broker.wire.messages.fetch_response import FetchResponse
-from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, Peer, frame, responses
+from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, PRODUCE, Peer, frame, responses
 
 MakePeer = Callable[..., Peer]
 
@@ -237,6 +237,40 @@ def test_in_flight_requests_are_bounded(make_peer: MakePeer) -> None:
     assert len(peer.parked) == 25
     assert peer.transport.reading
     assert [number for number, _ in peer.answers] == list(range(25))
+
+
+def test_a_client_may_write_so_far_ahead_of_the_replicas(make_peer: MakePeer) -> None:
+    peer = make_peer(ConnectionLimits(ahead_bytes_max=10_000))
+    peer.receive(b"".join(frame(PRODUCE, bytes(4_000), correlation_id=number) for number in range(6)))
+    assert len(peer.parked) == 3, "the third was over the bound"
+    assert not peer.transport.reading
+    peer.parked[0].respond([b""])
+    peer.turns.end_all()
+    assert len(peer.parked) == 3, "not before half of it is answered"
+    peer.parked[1].respond([b""])
+    peer.turns.end_all()
+    assert len(peer.parked) == 5
+    for _ in range(2):
+        for request in peer.parked:
+            if not request.answered:
+                request.respond([b""])
+        peer.turns.end_all()
+    assert len(peer.parked) == 6
+    assert peer.transport.reading
+    assert [number for number, _ in peer.answers] == list(range(6))
+
+
+def test_answers_that_wait_for_an_earlier_one_are_still_ahead(make_peer: MakePeer) -> None:
+    peer = make_peer(ConnectionLimits(ahead_bytes_max=10_000))
+    peer.receive(b"".join(frame(PRODUCE, bytes(4_000), correlation_id=number) for number in range(4)))
+    peer.parked[2].respond([b""])
+    peer.parked[1].respond([b""])
+    peer.turns.end_all()
+    assert len(peer.parked) == 3
+    peer.parked[0].respond([b""])
+    peer.turns.end_all()
+    assert len(peer.parked) == 4
+    peer.connection.connection_lost(None)
 
 
 def test_a_client_that_does_not_read_is_not_read(make_peer: MakePeer) -> None:

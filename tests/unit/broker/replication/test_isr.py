@@ -100,6 +100,29 @@ def test_a_fetch_that_fell_further_behind_was_not_caught_up() -> None:
     assert state.last_caught_up_ms == 0
 
 
+def test_a_follower_on_a_long_way_is_caught_up_as_of_when_it_set_out() -> None:
+    """The producer is always three fetches ahead: at none of them has the follower what there was at the one before."""
+    state = replica(0)
+    for number in range(100):
+        state.fetched(10 * number, leader_end_offset=10 * number + 30, now_ms=1_000 + 50 * number)
+    assert 1_000 + 50 * 99 - state.last_caught_up_ms <= 2 * 3 * 50
+
+
+def test_a_follower_that_gets_ever_further_behind_is_caught_up_ever_longer_ago() -> None:
+    state = replica(0)
+    for number in range(100):
+        state.fetched(10 * number, leader_end_offset=20 * number + 30, now_ms=1_000 + 50 * number)
+    assert 1_000 + 50 * 99 - state.last_caught_up_ms > 50 * 50
+
+
+def test_the_mark_of_an_earlier_epoch_says_nothing() -> None:
+    state = replica(0)
+    state.fetched(50, leader_end_offset=100, now_ms=5_000)
+    state.mark_offset, state.mark_ms = -1, 0  # a new epoch began
+    state.fetched(100, leader_end_offset=200, now_ms=6_000)
+    assert state.last_caught_up_ms == 0
+
+
 def test_an_idle_partition_is_caught_up_as_of_its_sessions_last_fetch() -> None:
     state = replica(0)
     state.fetched(100, leader_end_offset=100, now_ms=5_000)
