@@ -12,6 +12,10 @@ class RetentionLimits(msgspec.Struct, frozen=True):
     max_bytes: int = 100 << 20
     max_ms: int = 604_800_000
 
+    def reached(self, total_bytes: int, oldest_ms: int) -> bool:
+        """Whether a log and snapshots of so many bytes, the oldest of that age, are too much."""
+        return 0 <= self.max_bytes < total_bytes or 0 <= self.max_ms < oldest_ms
+
 
 class SnapshotLimits(msgspec.Struct, frozen=True):
     """``metadata.log.max.record.bytes.between.snapshots`` and ``metadata.log.max.snapshot.interval.ms`` (0: time alone makes no
@@ -37,9 +41,7 @@ def expendable(held: Sequence[HeldSnapshot], log_bytes: int, limits: RetentionLi
     """
     total = log_bytes + sum(snapshot.size_bytes for snapshot in held)
     for count in range(len(held) - 1):
-        too_much = 0 <= limits.max_bytes < total
-        too_old = 0 <= limits.max_ms < now_ms - held[count].made_ms
-        if not (too_much or too_old):
+        if not limits.reached(total, now_ms - held[count].made_ms):
             return count
         cut_before = held[count].log_bytes_below if count else 0
         total -= held[count].size_bytes + held[count + 1].log_bytes_below - cut_before

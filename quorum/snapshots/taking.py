@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -164,8 +164,7 @@ class SnapshotTaker:
     def _clean(self, latest: OffsetAndEpoch) -> None:
         """The core is told before anything goes; what goes first is the log, since it cannot begin where no snapshot ends."""
         log, snapshots = self._log, self._files.all()
-        held = [self._held(snapshot) for snapshot in snapshots]
-        count = expendable(held, log.size_bytes, self._limits.retention, self._clock.wall_ms())
+        count = self._expendable(snapshots)
         log_start = max(self._state.log.start, snapshots[count].offset if count else 0)
         self._on_taken(SnapshotTaken(latest, log_start))
         if count:
@@ -173,6 +172,14 @@ class SnapshotTaker:
             log.delete_old_segments(self._clock.wall_ms())
             log.purge(loop_ms(asyncio.get_running_loop()))  # only dates what was condemned just now
             self._files.remove_older(snapshots[count])
+
+    def _expendable(self, snapshots: Sequence[OffsetAndEpoch]) -> int:
+        """How many of the oldest may go. Where the oldest may stay, nothing is asked of the others: there may be many."""
+        sizes = [description.size for each in snapshots if (description := self._files.describe(each)) is not None]
+        total, now_ms, retention = self._log.size_bytes + sum(sizes), self._clock.wall_ms(), self._limits.retention
+        if len(snapshots) < 2 or not retention.reached(total, now_ms - self._files.made_ms(snapshots[0])):
+            return 0
+        return expendable([self._held(each) for each in snapshots], self._log.size_bytes, retention, now_ms)
 
     def _held(self, snapshot: OffsetAndEpoch) -> HeldSnapshot:
         description = self._files.describe(snapshot)

@@ -31,7 +31,7 @@ class Assignment(NamedTuple):
             entries[self.name] = self.entry
 
 
-Change = list[Assignment]  # together or not at all: a rename has two
+Change = tuple[Assignment, ...]  # together or not at all: one or, for a rename, two
 
 
 class Journal:
@@ -43,14 +43,14 @@ class Journal:
     def change(self, *assignments: Assignment) -> None:
         for assignment in assignments:
             assignment.apply_to(assignment.directory.entries)
-        self._changes.append(list(assignments))
+        self._changes.append(assignments)
 
     def commit(self, directory: Directory) -> None:
         """Makes the directory's changes durable, and of others what they depend on (a rename between two)."""
         touched, kept, committed = {directory}, list[Change](), list[Change]()
         for change in reversed(self._changes):
-            if any(assignment.directory in touched for assignment in change):
-                touched.update(assignment.directory for assignment in change)
+            if change[0].directory in touched or change[-1].directory in touched:
+                touched.update((change[0].directory, change[-1].directory))
                 committed.append(change)
             else:
                 kept.append(change)

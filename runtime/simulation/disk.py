@@ -23,14 +23,14 @@ class SimulatedFile:
         self._writable = writable
         self._closed = False
 
-    def _platter(self, operation: str) -> Platter:
+    def _platter(self, *, to_write: bool = False) -> Platter:
         platter = self._disk.platter()
-        if self._closed or (operation in ("write", "truncate") and not self._writable):
+        if self._closed or (to_write and not self._writable):
             raise os_error(errno.EBADF, self.path)
         return platter
 
     def write_at(self, buffers: Sequence[Buffer], offset: int) -> int:
-        platter, data = self._platter("write"), b"".join(buffers)
+        platter, data = self._platter(to_write=True), b"".join(buffers)
         growth = offset + len(data) - len(self._inode.data)
         missing = max(0, growth - (platter.capacity_bytes - platter.used_bytes)) if growth > 0 else 0
         fitting = max(0, len(data) - missing)
@@ -53,24 +53,24 @@ class SimulatedFile:
         self._inode.modified_ms = platter.now_ms()
 
     def read_at(self, length: int, offset: int) -> bytes:
-        self._platter("read").check("read", self.path)
+        self._platter().check("read", self.path)
         return bytes(memoryview(self._inode.data)[offset : offset + length])
 
     def is_cached(self, offset: int, length: int) -> bool:
-        return not any(self.path.startswith(path) for path in self._platter("read").cold)
+        return not any(self.path.startswith(path) for path in self._platter().cold)
 
     def load(self, offset: int, length: int) -> None:
-        platter = self._platter("read")
+        platter = self._platter()
         platter.check("read", self.path)
         for path in [each for each in platter.cold if self.path.startswith(each)]:
             del platter.cold[path]
 
     def size(self) -> int:
-        self._platter("size")
+        self._platter()
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        self._platter("truncate").perform("truncate", self.path, lambda share: self._truncate(size, share), size)
+        self._platter(to_write=True).perform("truncate", self.path, lambda share: self._truncate(size, share), size)
 
     def _truncate(self, size: int, share: float) -> None:
         if share > 0:
@@ -79,13 +79,13 @@ class SimulatedFile:
             self._changed(before)
 
     def allocate(self, offset: int, length: int) -> None:
-        self._platter("allocate").check("allocate", self.path)
+        self._platter().check("allocate", self.path)
 
     def start_writeback(self, offset: int, length: int) -> None:
-        self._platter("start_writeback")
+        self._platter()
 
     def sync(self) -> None:
-        platter = self._platter("sync")
+        platter = self._platter()
         try:
             platter.perform("sync", self.path, lambda share: platter.synced(self._inode) if share > 0 else None)
         except OSError:

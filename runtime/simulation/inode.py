@@ -22,7 +22,8 @@ class Inode:
         self._last_write = (0, 0)
 
     def write(self, data: bytes, offset: int) -> None:
-        self._remember(offset, offset + len(data))
+        if offset < self._durable_size:
+            self._remember(offset, offset + len(data))
         if offset > len(self.data):
             self.data.extend(bytes(offset - len(self.data)))
         self.data[offset : offset + len(data)] = data

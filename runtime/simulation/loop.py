@@ -85,7 +85,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
     # --- time and callbacks: asyncio's interface
 
     def time(self) -> float:
-        return self._current.node.clock.local_ns(self.now_ns) / 1e9
+        return self._current.clock.local_ns(self.now_ns) / 1e9
 
     def wall_ns(self) -> int:
         """The calendar of the machine whose code runs, in nanoseconds since 1970."""
@@ -107,6 +107,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
     ) -> SimulatedHandle:
         return self.call_soon(callback, *args, context=context)  # there is one thread
 
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> SimulatedHandle:
@@ -116,7 +121,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
             process = context.get(PROCESS, self.harness)
         local_ns = round(when * 1e9)
         handle = SimulatedHandle(process, callback, args, context, local_ns)
-        self._set_timer(process.node.clock.global_ns(local_ns), handle)
+        self._set_timer(process.clock.global_ns(local_ns), handle)
         return handle
 
     def at_ns(

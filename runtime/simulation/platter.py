@@ -3,8 +3,9 @@
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -79,8 +80,11 @@ class Platter:
     # --- the tree
 
     def find(self, path: str) -> Entry | None:
+        return self._find(_names(path))
+
+    def _find(self, names: Iterable[str]) -> Entry | None:
         entry: Entry | None = self.root
-        for name in _names(path):
+        for name in names:
             if not isinstance(entry, Directory):
                 return None
             entry = entry.entries.get(name)
@@ -89,7 +93,7 @@ class Platter:
     def parent(self, path: str) -> tuple[Directory, str]:
         """The directory that holds ``path`` and the name in it; FileNotFoundError without that directory."""
         names = _names(path)
-        directory = self.find("/".join(names[:-1]))
+        directory = self._find(names[:-1])
         if not isinstance(directory, Directory) or not names:
             raise os_error(errno.ENOENT, path)
         return directory, names[-1]
@@ -133,6 +137,8 @@ class Platter:
 
     def check(self, operation: str, path: str) -> None:
         """OSError when a failure is planted for this."""
+        if self.is_sound:
+            return
         if self.on_attempt is not None:
             self.on_attempt(operation, path)
         for single in self._single:
@@ -201,6 +207,11 @@ class Platter:
         """Whether a `fail_once` has not come yet."""
         return bool(self._single)
 
+    @property
+    def is_sound(self) -> bool:
+        """Nothing is planted, and nobody counts: `sound` would change nothing."""
+        return not (self._failures or self._single or self.on_attempt)
+
     @contextmanager
     def sound(self) -> Iterator[None]:
         """Within it nothing fails and nothing is counted: for a test that looks at what there is."""
@@ -246,6 +257,7 @@ def os_error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
 
 
-def _names(path: str) -> list[str]:
+@lru_cache(1 << 14)
+def _names(path: str) -> tuple[str, ...]:
     normal = posixpath.normpath(path)
-    return [name for name in normal.split("/") if name not in ("", ".")]
+    return tuple(name for name in normal.split("/") if name not in ("", "."))

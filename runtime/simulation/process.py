@@ -66,6 +66,7 @@ class Process:
     def __init__(self, loop: "SimulationLoop", node: "SimulatedNode") -> None:
         self.loop = loop
         self.node = node
+        self.clock = node.clock
         self.ready: deque[SimulatedHandle] = deque()
         self.dead = False
         self.paused = False

@@ -2,33 +2,25 @@
 
 import zlib
 from collections import deque
-from typing import NamedTuple
+from functools import lru_cache
 
 _RECENT_EVENTS_MAX = 5000
 
-
-class TraceEvent(NamedTuple):
-    """``time_ns`` is the simulation's own time, ``node`` a name."""
-
-    time_ns: int
-    node: str
-    kind: str
-    detail: tuple[object, ...]
-
-    def __str__(self) -> str:
-        return f"{self.time_ns / 1e9:14.6f}  {self.node:<12} {self.kind:<10} {' '.join(map(str, self.detail))}"
+Event = tuple[int, str, str, tuple[object, ...]]
+"""The simulation's own time, a node's name, what happened, and more of it."""
 
 
 class Trace:
     """A running hash over every event of a run. Two runs with equal ``digest`` and ``count`` took the same path.
 
-    The hash is Python's of tuples of integers: fast, 64 bits, and the same under every PYTHONHASHSEED.
+    The hash is Python's of tuples of numbers: fast, 64 bits, and the same under every PYTHONHASHSEED. Nothing is made text of
+    before somebody reads it.
     """
 
     def __init__(self) -> None:
         self.digest = 0
         self.count = 0
-        self.recent: deque[TraceEvent] = deque(maxlen=_RECENT_EVENTS_MAX)
+        self._recent: deque[Event] = deque(maxlen=_RECENT_EVENTS_MAX)
 
     def step(self, time_ns: int, node: int) -> None:
         """One callback ran. The hot one: no text."""
@@ -38,17 +30,33 @@ class Trace:
     def bytes_moved(self, time_ns: int, node: str, connection: int, data: bytes) -> None:
         """``data`` arrived at ``node``: hashed whole, remembered by its length."""
         self.count += 1
-        checksum = zlib.crc32(data)
-        self.digest = hash((self.digest, time_ns, connection, len(data), checksum))
-        self.recent.append(TraceEvent(time_ns, node, "receive", (f"connection={connection}", f"bytes={len(data)}")))
+        self.digest = hash((self.digest, time_ns, connection, len(data), zlib.crc32(data)))
+        self._recent.append((time_ns, node, "receive", ("connection", connection, "bytes", len(data))))
 
     def event(self, time_ns: int, node: str, kind: str, *detail: object) -> None:
-        """Something worth reading. ``detail`` is hashed by its text, so it holds nothing that varies between runs."""
+        """Something worth reading. ``detail`` is numbers, or hashed by its text, so it holds nothing that varies between runs."""
         self.count += 1
-        happened = TraceEvent(time_ns, node, kind, detail)
-        self.recent.append(happened)
-        self.digest = hash((self.digest, time_ns, zlib.crc32(f"{node} {kind} {detail}".encode())))
+        self._recent.append((time_ns, node, kind, detail))
+        self.digest = hash((self.digest, time_ns, _sum(node), _sum(kind), *map(_number, detail)))
+
+    def latest(self) -> str:
+        """The last event."""
+        return _line(self._recent[-1])
 
     def tail(self, events: int = 200) -> str:
         """The last events, one a line, in the order they happened."""
-        return "\n".join(map(str, list(self.recent)[-events:]))
+        return "\n".join(map(_line, list(self._recent)[-events:]))
+
+
+@lru_cache(1 << 14)
+def _sum(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def _number(detail: object) -> int | float:
+    return detail if isinstance(detail, int | float) else _sum(str(detail))
+
+
+def _line(event: Event) -> str:
+    time_ns, node, kind, detail = event
+    return f"{time_ns / 1e9:14.6f}  {node:<12} {kind:<10} {' '.join(map(str, detail))}"

@@ -273,6 +273,8 @@ class Invariants:
         if partition.leader is not None:
             self._check_leader_may_commit(node, partition, key, high_watermark)
         start = max(self._compared.get(place, 0), partition.log.log_start_offset)
+        if start >= high_watermark and place in self._compared:
+            return  # it moved nowhere, and all below it was compared
         try:
             self._compare(place, partition, key, start, high_watermark)
             self._compared[place] = high_watermark

@@ -64,7 +64,7 @@ class PipelinedProducer(SimulatedProducer):
                     number, data = self._next_batch()
                     unacknowledged[number] = data
                     flying.append((number, connection.send(self._request(data))))
-                await self._wait(flying, failed=failed)
+                await self._wait(flying, full=failed or not self._may_send(unacknowledged))
                 while flying and flying[0][1].done():
                     number, answer = flying.popleft()
                     failed |= not self._settled(number, answer.result(), unacknowledged)
@@ -75,17 +75,20 @@ class PipelinedProducer(SimulatedProducer):
         """The broker remembers the last five batches of a producer: no more may lie between the oldest open one and the next."""
         return not unacknowledged or self.history.sent - min(unacknowledged) < IN_FLIGHT_MAX * self._batch
 
-    async def _wait(self, flying: "deque[tuple[int, asyncio.Future[ProduceResponse]]]", *, failed: bool) -> None:
-        due_s = max(0.001, self._due_s - asyncio.get_running_loop().time())
+    async def _wait(self, flying: "deque[tuple[int, asyncio.Future[ProduceResponse]]]", *, full: bool) -> None:
+        """Until the next batch is due, or the oldest is answered. ``full``: no batch is, before that."""
+        now_s = asyncio.get_running_loop().time
+        due_s = max(0.001, self._due_s - now_s())
         if not flying:
             await asyncio.sleep(due_s)
             return
-        oldest, now_s = flying[0][1], asyncio.get_running_loop().time
+        oldest = flying[0][1]
         if oldest is not self._oldest:
             self._oldest, self._oldest_since_s = oldest, now_s()
-        done, _ = await asyncio.wait([oldest], timeout=REQUEST_TIMEOUT_S if failed else due_s)
+        patience_s = self._oldest_since_s + REQUEST_TIMEOUT_S - now_s()
+        done, _ = await asyncio.wait([oldest], timeout=max(0.001, patience_s if full else min(due_s, patience_s)))
         # A machine that lost its power says nothing, and nothing more is sent to it that it could refuse.
-        if not done and (failed or now_s() - self._oldest_since_s > REQUEST_TIMEOUT_S):
+        if not done and now_s() >= self._oldest_since_s + REQUEST_TIMEOUT_S:
             raise Unreachable("no answer")
 
     def _next_batch(self) -> tuple[int, bytes]:

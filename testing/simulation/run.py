@@ -145,7 +145,7 @@ def _log_to_trace(loop: SimulationLoop) -> None:
 
     def event(time_ns: int, node: str, kind: str, *detail: object) -> None:
         trace_event(time_ns, node, kind, *detail)
-        sys.stdout.write(f"{loop.trace.recent[-1]}\n")
+        sys.stdout.write(f"{loop.trace.latest()}\n")
 
     loop.trace.event = event  # type: ignore[method-assign]  # to print them, too
     logger = logging.getLogger("ottla")
