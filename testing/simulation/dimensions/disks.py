@@ -25,7 +25,7 @@ from ottla.testing.simulation.metadata_at_rest import odd_images
 from ottla.testing.simulation.workload import BrokenPromise, check_history, create_topic, read_partition
 
 BACKUP, NEW = "a backup", "a new disk"
-REFUSAL = "two leaders in one epoch"
+REFUSALS = ("two leaders in one epoch", "asked to truncate committed records")
 RETRY_S = 0.1
 UP_S = 20.0
 
@@ -123,17 +123,26 @@ class OldDisks(Dimension):
         self._lost += 1
 
     async def _bring_back(self, keeper: int, *others: int) -> None:
-        """It may know of another leader in the epoch of the others, and then it ends and says so, until they have a later one."""
+        """It may know of another leader in the epoch of the others, and then it ends and says so, or they do when they hear of it,
+        until they have a later one."""
         cluster, failures = self.run.cluster, self.run.loop.unhandled
         life = cluster.lives[keeper]
         cluster.nodes[keeper].restart()
-        while not (failures or (cluster.lives[keeper] > life and self._is_up(keeper))):  # noqa: ASYNC110 - as `Run.until`, to which a failure ends it
+        while not (failures or (cluster.lives[keeper] > life and self._go_together(keeper, *others))):  # noqa: ASYNC110 - as `Run.until`, to which a failure ends it
             await asyncio.sleep(RETRY_S)
-        if failures and REFUSAL in str(failures[0]["exception"]):
+        if failures and any(refusal in str(failures[0]["exception"]) for refusal in REFUSALS):
             failures.clear()
+            cluster.nodes[keeper].kill()
+            await self._start(*(number for number in others if not self._is_up(number)))
             for number in others:
                 await self._start(number)
             await self._start(keeper)
+
+    def _go_together(self, *numbers: int) -> bool:
+        """They run, and their images end at the same offset."""
+        servers = self.run.servers
+        offsets = {servers[number].context.image.offset for number in numbers if number in servers}
+        return all(map(self._is_up, numbers)) and len(offsets) == 1
 
     def _is_up(self, number: int) -> bool:
         server = self.run.cluster.running(number)
