@@ -106,10 +106,8 @@ class Answers:
         queue.popleft()
         if times.waiting:
             times.leaves(request, response)
-        if self._large:
-            self.hold(-self._large.pop(request, 0))
-        if self._ahead:
-            self._ahead_bytes -= self._ahead.pop(request, 0)
+        if self._large or self._ahead:
+            self._let_go(request)
         self._out += response
         self.out_bytes += request.response_bytes
         if queue and queue[0].response is not None:
@@ -144,6 +142,11 @@ class Answers:
         if self._ahead_bytes > self._ahead_bytes_max:
             self.adjust()
 
+    def _let_go(self, request: RequestContext) -> None:
+        """Of what it held while it waited."""
+        self.hold(-self._large.pop(request, 0))
+        self._ahead_bytes -= self._ahead.pop(request, 0)
+
     def _collect(self) -> None:
         """The answers that waited behind the one that just went out."""
         queue, total = self.queue, 0
@@ -153,10 +156,8 @@ class Answers:
                 self.times.leaves(request, later)
             total += request.response_bytes
             self._out += later
-            if self._large:
-                self.hold(-self._large.pop(request, 0))
-            if self._ahead:
-                self._ahead_bytes -= self._ahead.pop(request, 0)
+            if self._large or self._ahead:
+                self._let_go(request)
         self.out_bytes += total
         self._held_bytes -= total
         self._budget.add(-total)
@@ -221,15 +222,18 @@ class Answers:
         """Stops taking requests when a bound is reached, and starts again well below it."""
         if self._closed:
             return
-        waiting, held, reading = len(self.queue), self._held_bytes, self._reading
-        if not reading.stopped & BOUND:
-            is_ahead = self._ahead_bytes > self._ahead_bytes_max
-            if self._is_write_paused or waiting >= self._in_flight_max or held > self._unsent_bytes_max or is_ahead:
-                reading.stop(BOUND)
-        elif not self._is_write_paused and waiting <= self._in_flight_max // 2 and held <= self._unsent_bytes_max // 2:
-            if self._ahead_bytes <= self._ahead_bytes_max // 2:
-                reading.lift(BOUND)
-                self._owner.resume_soon()
+        if not self._reading.stopped & BOUND:
+            if self._is_write_paused or not self._is_within(1):
+                self._reading.stop(BOUND)
+        elif not self._is_write_paused and self._is_within(2):
+            self._reading.lift(BOUND)
+            self._owner.resume_soon()
+
+    def _is_within(self, part: int) -> bool:
+        """Whether what waits is no more than one ``part``-th of what may."""
+        if len(self.queue) * part > self._in_flight_max - (part == 1):  # at the bound itself it stops
+            return False
+        return self._held_bytes <= self._unsent_bytes_max // part and self._ahead_bytes <= self._ahead_bytes_max // part
 
     # The end.
 

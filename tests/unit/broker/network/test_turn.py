@@ -151,3 +151,20 @@ def test_large_answers_of_those_who_wait_leave_as_they_are_made() -> None:
     turns.turn._send()
     turns.turn._go_on()
     assert [len(each.transport.writes) for each in clients] == [1, 1, 1]
+
+
+def test_who_comes_while_others_wait_from_an_earlier_turn_is_behind_them() -> None:
+    turns = Turns()
+    clients = crowd(turns, 3)
+    turns.take_long()
+    for each in clients[:2]:
+        send(each, b"early")
+    clock, slow = turns.turn.loop_watch, iter(range(1, 1000))
+    clock.clock = lambda: 2 * TURN_S * next(slow)  # one is served a turn
+    turns.end()
+    clock.clock = lambda: turns.now_s
+    turns.begin()
+    send(clients[2], b"late")
+    assert [len(each.seen) for each in clients] == [1, 0, 0]
+    turns.end_all()
+    assert [len(each.seen) for each in clients] == [1, 1, 1]
