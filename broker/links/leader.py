@@ -1,5 +1,6 @@
 """The `Leader` of fetchers, over a link: their requests as Kafka's Fetch and ListOffsets."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -21,6 +22,8 @@ LIST_OFFSETS_VERSIONS = (4, 7)
 """With leader epochs."""
 
 LATEST, EARLIEST = -1, -2
+
+_Question = tuple[str, int, int, OnFound]
 
 FETCHES_MAX = 2
 """For so many there is always room."""
@@ -54,18 +57,16 @@ class LinkedLeader:
     ) -> None:
         self._replica_id = replica_id
         self._on_up = on_up
-        self._link = link = BrokerLink(leader_id, settings, timers, self._up, on_lost)
+        self._on_lost = on_lost
+        self._link = link = BrokerLink(leader_id, settings, timers, self._up, self._lost)
+        self._finding: deque[_Question] = deque()
         self._fetch_version = self._offsets_version = -1
-        self.connect, self.move, self.worked = link.connect, link.move, link.worked
+        self.connect, self.worked = link.connect, link.worked
         self.break_off, self.close, self.has_ended = link.break_off, link.close, link.has_ended
 
     @property
     def is_up(self) -> bool:
         return self._link.is_up
-
-    @property
-    def may_find_offsets(self) -> bool:
-        return self._link.room >= FETCHES_MAX + len((EARLIEST, LATEST))
 
     def _up(self) -> None:
         self._fetch_version = self._link.version(FETCH, *FETCH_VERSIONS)
@@ -74,6 +75,16 @@ class LinkedLeader:
             self._link.break_off("it speaks no Fetch or ListOffsets that followers do")
         else:
             self._on_up()
+
+    def _lost(self, by_leader: bool) -> None:
+        self._finding.clear()
+        self._on_lost(by_leader)
+
+    def move(self, address: tuple[str, int] | None) -> bool:
+        moved = self._link.move(address)
+        if moved:
+            self._finding.clear()
+        return moved
 
     def fetch(self, asked: FetchRequest, on_fetched: OnFetched) -> None:
         version = self._fetch_version
@@ -97,6 +108,15 @@ class LinkedLeader:
         return on_fetched(error, session_id, topics)
 
     def find_offsets(self, topic: str, index: int, leader_epoch: int, on_found: OnFound) -> None:
+        """Beside the fetches so many are asked for at a time, the others when those were answered."""
+        self._finding.append((topic, index, leader_epoch, on_found))
+        self._find_more()
+
+    def _find_more(self) -> None:
+        while self._finding and self._link.room >= FETCHES_MAX + len((EARLIEST, LATEST)):
+            self._find(*self._finding.popleft())
+
+    def _find(self, topic: str, index: int, leader_epoch: int, on_found: OnFound) -> None:
         """Two requests, as in Kafka: one may name a partition only once."""
         version = self._offsets_version
         found: list[int | None] = []
@@ -107,6 +127,7 @@ class LinkedLeader:
             if len(found) == 2:
                 start, end = found
                 on_found(None if start is None or end is None else (start, end))
+                self._find_more()
 
         for timestamp in (EARLIEST, LATEST):
             asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=leader_epoch, timestamp=timestamp)

@@ -15,6 +15,9 @@ from ottla.log.log import Log
 from ottla.testing.replication.broker import TOPIC_ID, Broker
 from ottla.testing.replication.cluster import Cluster, run
 
+MANY = 100
+"""More than a link has room for questions."""
+
 
 async def leave_out(cluster: Cluster, broker: Broker, *, isr: tuple[int, ...] = (1, 2)) -> None:
     """It is down, and out of the ISR."""
@@ -140,6 +143,27 @@ def test_settings_that_one_replica_cannot_take_are_taken_by_the_others(monkeypat
         assert cluster.brokers[1].log(1).config.max_message_bytes == 12345
 
     monkeypatch.setattr(Log, "configure", fail)
+    run(scenario)
+
+
+def test_many_that_are_out_of_range_are_asked_for_so_many_at_a_time_and_soon() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(2, isr=(1,), partitions=MANY)
+        follower = cluster.brokers[2]
+        await asyncio.sleep(0.3)
+        follower.kill()
+        for index in range(MANY):
+            cluster.elect(1, (1,), index)
+        client = await cluster.client()
+        manager = cluster.brokers[1].manager
+        assert manager is not None
+        for index in range(MANY):
+            await client.produce(b"value", index=index, acks=1)
+            delete_records(manager.partitions[TOPIC_ID, index], 1)
+        await follower.restart()
+        took = await cluster.until(lambda: all(2 in cluster.isr(index) for index in range(MANY)), limit_s=3)
+        assert took < 0.5
+
     run(scenario)
 
 

@@ -386,7 +386,7 @@ class LeaderFetcher:
             instruction = follower.offsets_found(*offsets, log.log_end_offset, log.high_watermark)
             self._perform(key, partition, follower, instruction)
 
-        if self._leader.may_find_offsets:
+        if self._leader.is_up:
             self._leader.find_offsets(partition.topic, partition.index, follower.leader_epoch, found)
         else:
             self._delay(key, partition, follower, follower.delay())

@@ -38,11 +38,6 @@ class Leader(Protocol):
         """Whether it was up and closed the connection, also when the loop has not come to hear of it yet."""
         ...
 
-    @property
-    def may_find_offsets(self) -> bool:
-        """Whether it may be asked for offsets, beside its two fetches."""
-        ...
-
     def connect(self) -> None:
         """From now on it is connected whenever it can be."""
         ...
@@ -66,7 +61,7 @@ class Leader(Protocol):
         ...
 
     def find_offsets(self, topic: str, index: int, leader_epoch: int, on_found: OnFound) -> None:
-        """For a follower that is out of its range; while `may_find_offsets`."""
+        """For a follower that is out of its range; while it is up. Many may be asked for at once."""
         ...
 
 
