@@ -10,13 +10,26 @@ from ottla.testing.simulation.planted import BUGS, PlantedBug, planted
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, run_seed
 
+SEEDS_TRIED = 6
+"""The pinned one, and its neighbours: a change of the product that shifts who comes first may hide a bug from one course of events."""
+
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
-    run_seed(bug.seed, bug.faults, bug.dimensions)
-    with planted(bug), pytest.raises(SimulationFailure) as caught:
-        run_seed(bug.seed, bug.faults, bug.dimensions)
-    assert caught.value.invariant in bug.invariants
+    seeds = range(bug.seed, bug.seed + SEEDS_TRIED)
+    found = next(filter(None, (broken_rule(bug, seed) for seed in seeds)), "nothing broke")
+    assert found in bug.invariants
+
+
+def broken_rule(bug: PlantedBug, seed: int) -> str | None:
+    """The invariant that the bug breaks in that run, which is clean without it."""
+    run_seed(seed, bug.faults, bug.dimensions)
+    try:
+        with planted(bug):
+            run_seed(seed, bug.faults, bug.dimensions)
+    except SimulationFailure as failure:
+        return failure.invariant
+    return None
 
 
 def test_a_failing_seed_is_shrunk_written_down_and_explained(
