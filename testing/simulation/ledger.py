@@ -30,14 +30,14 @@ class Ledger:
         """``on_loaded`` is told how many keys a slice had."""
         self.shards: dict[int, Shard] = {}
         self._on_loaded = on_loaded
-        self.broker = broker
+        self._broker = broker
         self._gone: dict[bytes, None] = {}
         broker.replicas.listen(TOPIC, self)
 
     def elected(self, partition: Partition, leader_epoch: int) -> None:
         assert partition.index not in self.shards, f"{partition} was elected twice"
         assert partition.topic_id not in self._gone, f"{partition} was elected after its deletion"
-        self.shards[partition.index] = Shard(self.broker, partition, leader_epoch, self._on_loaded)
+        self.shards[partition.index] = Shard(self._broker, partition, leader_epoch, self._on_loaded)
 
     def resigned(self, partition: Partition, leader_epoch: int) -> None:
         shard = self.shards.pop(partition.index, None)

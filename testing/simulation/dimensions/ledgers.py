@@ -15,6 +15,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.internal_topics import InternalTopic
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.simulation.process import Process
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.ledger import REFUSED, TOPIC, Ledger, Shard, numbers_in
@@ -40,7 +41,7 @@ class Ledgers(Dimension):
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
-        self._ledgers: dict[int, Ledger] = {}
+        self._ledgers: dict[int, tuple[Process, Ledger]] = {}
         self._told: dict[bytes, dict[int, None]] = {}
         self._counted = [0] * PARTITIONS
         self._loaded = 0
@@ -48,7 +49,8 @@ class Ledgers(Dimension):
 
     def _starting(self) -> Callable[..., None]:
         def start(broker: Broker, on_ready: Callable[[], None]) -> None:
-            self._ledgers[broker.context.node_id] = Ledger(broker, self._note_loaded)
+            process = self.run.loop.current_process
+            self._ledgers[broker.context.node_id] = process, Ledger(broker, self._note_loaded)
             _START(broker, on_ready)
 
         return start
@@ -75,13 +77,13 @@ class Ledgers(Dimension):
             number, index = rng.choice([*self.run.cluster.nodes]), rng.randrange(PARTITIONS)
             key = f"{index}/{rng.randrange(KEYS)}".encode()
             process, ledger = self.run.cluster.nodes[number].process, self._ledger(number)
-            if process is not None and not process.paused and ledger is not None:
+            if ledger is not None and process is not None and not process.paused:
                 process.run(ledger.count, index, key, partial(self._note, index, key))
 
     def _ledger(self, number: int) -> Ledger | None:
-        """That of the broker that runs there now."""
-        ledger = self._ledgers.get(number)
-        return ledger if ledger is not None and ledger.broker is self.run.servers.get(number) else None
+        """That of the process that runs there now."""
+        process, ledger = self._ledgers.get(number, (None, None))
+        return ledger if process is not None and process is self.run.cluster.nodes[number].process else None
 
     def _note(self, index: int, key: bytes, number: int) -> None:
         if number == REFUSED:
@@ -118,7 +120,7 @@ class Ledgers(Dimension):
 
     def _check_shard(self, index: int) -> None:
         leader = self.run.invariants.metadata.topics_by_name[TOPIC].partitions[index].leader
-        shard = self._ledgers[leader].shards[index]
+        shard = self._ledgers[leader][1].shards[index]
         said: dict[bytes, int] = {}
         log = shard.partition.log
         offset = log.log_start_offset
