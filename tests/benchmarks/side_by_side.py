@@ -27,7 +27,7 @@ BULK_AND_SMALL = ["produce-1k", "produce-100", "produce-16k", "consume-1k", "lat
 BESIDE_BULK = ["beside-1", "beside-2", "beside-consume", "connections-beside"]
 ONE_NODE = BULK_AND_SMALL + BESIDE_BULK
 THREE_NODES = ["produce-rf3", "latency-rf3", "beside-rf3"]
-PORT = {"kafka": 39092, "ottla": 29092}
+PORT = {"kafka": 19092, "ottla": 29092}  # below those that the system gives to clients
 
 
 @contextmanager
