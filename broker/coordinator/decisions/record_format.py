@@ -12,6 +12,7 @@ import msgspec
 
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.wire.codec import decoder, encoder
+from ottla.broker.wire.errors import WireError
 
 _NUMBER = Struct(">h")
 _KEY_VERSION = 0
@@ -35,16 +36,21 @@ class Format:
         """Key and value; None for a kind that is not known. Raises WireError for what is none of ours."""
         if record.meaning is not None:
             return record.meaning
-        (number,) = _NUMBER.unpack_from(record.key)
-        kind = self._keys.get(number)
+        kind = self._keys.get(_number(record.key))
         if kind is None:
             return None
         key, _ = decoder(kind[0], _KEY_VERSION)(memoryview(record.key), _NUMBER.size)
         if record.value is None:
             return key, None
-        (version,) = _NUMBER.unpack_from(record.value)
-        value, _ = decoder(kind[1], version)(memoryview(record.value), _NUMBER.size)
+        value, _ = decoder(kind[1], _number(record.value))(memoryview(record.value), _NUMBER.size)
         return key, value
+
+
+def _number(data: bytes) -> int:
+    if len(data) < _NUMBER.size:
+        raise WireError(f"{len(data)} bytes are too few for a number")
+    number: int = _NUMBER.unpack_from(data)[0]
+    return number
 
 
 @cache

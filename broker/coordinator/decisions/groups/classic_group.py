@@ -49,6 +49,8 @@ class ClassicGroup:
         """Ids that were given and whose owners have not joined with them yet (KIP-394)."""
         self.unsynced: set[str] = set()
         """Members that have joined this generation and have not asked for their assignment."""
+        self.is_assigned = False
+        """The leader has brought the assignments of this generation."""
         self.joined_meanwhile = False
         """A member came while a first rebalance waits for more of them."""
         self.metadata_bytes = 0
@@ -160,6 +162,7 @@ class ClassicGroup:
         """Who has joined by now is in it."""
         self.generation = self.generation + 1 if self.generation < _GENERATION_MAX else 1
         self.unsynced.clear()
+        self.is_assigned = False
         self.protocol = self.chosen_protocol()
         self.change(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 

@@ -58,14 +58,14 @@ def group_tombstone(group_id: str) -> Record:
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
     value = OffsetCommitValue(
-        committed.offset,
-        committed.leader_epoch,
-        committed.metadata,
-        committed.commit_time_ms,
-        committed.expire_time_ms,
-        committed.topic_id,
+        offset=committed.offset,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_time_ms,
+        expire_timestamp=committed.expire_time_ms,
     )
-    version = _OFFSET_VERSION if committed.expire_time_ms == NEVER else _OFFSET_VERSION_WITH_EXPIRY
+    version = _OFFSET_VERSION_WITH_EXPIRY
+    if committed.expire_time_ms == NEVER:
+        version, value.leader_epoch, value.topic_id = _OFFSET_VERSION, committed.leader_epoch, committed.topic_id
     return FORMAT.record(OffsetCommitKey(group_id, topic, partition), value, version)
 
 

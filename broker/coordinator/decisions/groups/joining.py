@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
@@ -18,6 +19,8 @@ _REBALANCE_TIMEOUT_FROM = 1
 _SKIP_ASSIGNMENT_FROM = 9
 _NAME_CHARACTERS_MAX = 1_000
 """Of a client's name in its member id, which a record's key has to hold."""
+NAME_BYTES_MAX = 32_767
+"""What a text in a record may have; requests could bring longer ones."""
 PENDING_MAX = 10_000
 """Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
 METADATA_BYTES_MAX = 8 << 20
@@ -55,8 +58,23 @@ class _Joining:
     def size(self) -> int:
         return sum(len(metadata) for _, metadata in self.protocols)
 
+    @property
+    def longest_name(self) -> int:
+        """Bytes of the longest text that the group's record has to hold."""
+        names = (self.protocol_type, self.instance_id or "", *(name for name, _ in self.protocols))
+        return max(len(each.encode()) for each in names)
+
     def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
         self.asker.answer(join_refused(self.asker, self.member_id if member_id is None else member_id, error))
+
+
+class _Before(NamedTuple):
+    """What a static member was."""
+
+    id: str
+    protocols: Protocols
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
 
 
 class Joins:
@@ -74,11 +92,19 @@ class Joins:
         self._settings = settings
         self._rebalance = rebalance
         self._find = find
+        self._before: dict[str, _Before] = {}
+        """By their new ids: static members whose new ids are not committed yet."""
 
     def join(self, asker: Asker, request: JoinGroupRequest) -> None:
         joining, settings = _Joining.of(asker, request), self._settings
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             joining.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
+            return
+        if len(request.group_id.encode()) > NAME_BYTES_MAX:
+            joining.refuse(ErrorCode.INVALID_GROUP_ID)
+            return
+        if joining.longest_name > NAME_BYTES_MAX:
+            joining.refuse(ErrorCode.INVALID_REQUEST)
             return
         group = self._find(request.group_id, not joining.member_id)
         if group is None:
@@ -179,9 +205,9 @@ class Joins:
 
     def _replace(self, group: ClassicGroup, member: Member, new_id: str, joining: _Joining) -> None:
         """Another process of the same instance: it takes over without a rebalance if it can do what the old one could."""
-        old_id, old_leader = member.id, group.leader_id
-        before = member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms
-        self._rebalance.refuse(group, old_id, ErrorCode.FENCED_INSTANCE_ID)
+        old_leader = group.leader_id
+        before = _Before(member.id, member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
+        self._rebalance.refuse(group, member.id, ErrorCode.FENCED_INSTANCE_ID)
         self._rename(group, member, new_id)
         group.change_protocols(member, joining.protocols)
         member.session_timeout_ms = joining.session_timeout_ms
@@ -190,20 +216,31 @@ class Joins:
             group.joining[new_id] = joining.asker
             self._rebalance.go_on(group, f"static member {member.instance_id} is {new_id} now{_because(joining)}")
             return
+        self._before[new_id] = before
 
         def written(error: ErrorCode) -> None:
-            if error and group.members.get(new_id) is member:
-                self._rename(group, member, old_id)
-                group.change_protocols(member, before[0])
-                member.session_timeout_ms, member.rebalance_timeout_ms = before[1:]
-            joining.asker.answer(
-                join_refused(joining.asker, new_id, error)
-                if error
-                else self._took_over(group, new_id, old_leader, joining)
-            )
+            before = self._before.pop(new_id)
+            if error:
+                self._restore(group, member, new_id, before)
+                joining.asker.answer(join_refused(joining.asker, new_id, error))
+            else:
+                joining.asker.answer(self._took_over(group, new_id, old_leader, joining))
 
         assignments = {each.id: each.assignment for each in group.members.values()}
         self._effects.write([group_record(group, assignments)], written)
+
+    def _restore(self, group: ClassicGroup, member: Member, new_id: str, before: "_Before") -> None:
+        """Its new id could not be written: it is who it was. If a third process has come meanwhile, that one replaced him."""
+        if group.members.get(new_id) is member:
+            self._rename(group, member, before.id)
+            group.change_protocols(member, before.protocols)
+            member.session_timeout_ms, member.rebalance_timeout_ms = (
+                before.session_timeout_ms,
+                before.rebalance_timeout_ms,
+            )
+        for later_id, later in self._before.items():
+            if later.id == new_id:
+                self._before[later_id] = before
 
     def _rename(self, group: ClassicGroup, member: Member, new_id: str) -> None:
         self._rebalance.forget_session(group, member.id)

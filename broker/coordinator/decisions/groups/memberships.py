@@ -45,12 +45,13 @@ class Memberships:
         self._rebalance.refuse(group, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.syncing[member.id] = asker
         self._rebalance.synced(group, member.id)
-        if member.id == group.leader_id:
+        if member.id == group.leader_id and not group.is_assigned:
             self._assign(group, {each.member_id: each.assignment for each in request.assignments})
 
     def _assign(self, group: ClassicGroup, brought: dict[str, bytes]) -> None:
-        """Nobody learns of an assignment before it is committed: another coordinator would not know of it."""
-        generation = group.generation
+        """Nobody learns of an assignment before it is committed: another coordinator would not know of it. A generation has one:
+        of a second, its records would say what its members were not told."""
+        generation, group.is_assigned = group.generation, True
         assignments = {each: brought.get(each, b"") for each in group.members}
 
         def written(error: ErrorCode) -> None:

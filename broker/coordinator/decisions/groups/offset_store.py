@@ -57,8 +57,9 @@ class OffsetStore:
         return sum(map(len, self._of_group.values()))
 
     def contents(self) -> tuple[object, ...]:
-        """All of it, to compare with another's."""
-        return self._of_group, self._open
+        """All of it, to compare with another's, whose records need not have had the same places: compaction takes some away."""
+        undecided = {producer_id: _committed(groups) for producer_id, groups in self._open.items() if groups}
+        return _committed(self._of_group), undecided
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -109,6 +110,10 @@ def _put_back(offsets: dict[str, dict[Place, _Kept]], group_id: str, place: Plac
     places.pop(place, None)
     if not places:
         offsets.pop(group_id, None)
+
+
+def _committed(offsets: dict[str, dict[Place, _Kept]]) -> dict[str, dict[Place, CommittedOffset]]:
+    return {group: {place: kept.committed for place, kept in places.items()} for group, places in offsets.items()}
 
 
 def _all(undoes: list[Undo]) -> None:

@@ -247,7 +247,7 @@ class Offsets:
         read = subscribed_topics(group) if group.is_in(GroupState.STABLE) else None
         gone: list[Record] = []
         for place, committed in self._store.of_group(group.id):
-            if committed.topic_id != ZERO_ID and self._topics.name_of(committed.topic_id) is None:
+            if self._is_of_no_topic(place, committed):
                 is_due = True  # the topic is deleted: another one of that name begins at 0
             elif committed.expire_time_ms != NEVER:
                 is_due = now_ms >= committed.expire_time_ms
@@ -261,6 +261,12 @@ class Offsets:
             if is_due and not self._store.is_pending(group.id, place):
                 gone.append(offset_tombstone(group.id, *place))
         return gone
+
+    def _is_of_no_topic(self, place: Place, committed: CommittedOffset) -> bool:
+        """Older clients' and older nodes' records name no id."""
+        if committed.topic_id == ZERO_ID:
+            return self._topics.id_of(place.topic) is None
+        return self._topics.name_of(committed.topic_id) is None
 
 
 def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -17,6 +17,8 @@ from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode
 
 _NULL_NAMES_FROM = 7
+_ABSENT_MS = 1_000
+"""At least so long between two looks whether static members are back; their clients may say that they need no time at all."""
 
 
 class Rebalance:
@@ -49,7 +51,7 @@ class Rebalance:
         elif group.has_all_joined:
             self._complete(group)
         else:
-            self._wait_for_all(group)
+            self._wait_for_all(group, group.rebalance_timeout_ms)
 
     def complete_if_joined(self, group: ClassicGroup) -> None:
         """A first rebalance waits for its delay although all that are known have joined."""
@@ -71,8 +73,8 @@ class Rebalance:
         group.joined_meanwhile = False
         self._effects.remind(_join_deadline(group), delay_ms, look)
 
-    def _wait_for_all(self, group: ClassicGroup) -> None:
-        self._effects.remind(_join_deadline(group), group.rebalance_timeout_ms, partial(self._complete, group))
+    def _wait_for_all(self, group: ClassicGroup, timeout_ms: int) -> None:
+        self._effects.remind(_join_deadline(group), timeout_ms, partial(self._complete, group))
 
     # --- a generation begins ------------------------------------------------------------------------------------------
 
@@ -83,7 +85,8 @@ class Rebalance:
         for member in [each for each in group.absent() if each.instance_id is None]:
             self.remove(group, member.id)
         if group.members and not group.elect_leader():
-            self._wait_for_all(group)  # only static members, none of which came: their sessions will end
+            # Only static members, none of which came: their sessions will end.
+            self._wait_for_all(group, max(group.rebalance_timeout_ms, _ABSENT_MS))
             return
         group.begin_generation(effects.time_ms)
         if not group.members:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
-from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
-from ottla.broker.coordinator.decisions.groups.describing import delete_error
-from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, group_tombstone, restored_group
+from ottla.broker.coordinator.decisions.groups.endings import Endings
+from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group
 from ottla.broker.coordinator.decisions.groups.joining import Joins
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
@@ -19,7 +19,6 @@ from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.runtime.errors import ErrorCode
 
 NO_PRODUCER = -1
-TOMBSTONES_AT_ONCE = 1_000
 
 
 class GroupShard:
@@ -37,6 +36,7 @@ class GroupShard:
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
         self.members = Memberships(effects, self.rebalance, self.find)
         self.commits = Offsets(effects, settings, topics, self.offsets, self.rebalance, self._find_or_make)
+        self._endings = Endings(effects, self, self.commits, self.offsets)
 
     def find(self, group_id: str) -> ClassicGroup | None:
         return self._groups.get(group_id)
@@ -77,7 +77,8 @@ class GroupShard:
             if written is not None:
                 self.written[group_id] = written
             if group is not None:
-                self._groups.setdefault(group_id, group)
+                made = self._groups.setdefault(group_id, group)
+                made.generation = max(made.generation, group.generation)  # somebody may have asked for it meanwhile
 
         return undo
 
@@ -126,31 +127,18 @@ class GroupShard:
 
     def delete(self, group_ids: Iterable[str], told: Callable[[dict[str, ErrorCode]], None]) -> None:
         """Groups without members, with their offsets; told once that is committed."""
-        errors, records = {}, []
-        for group_id in group_ids:
-            errors[group_id] = delete_error(self.find(group_id))
-            if not errors[group_id]:
-                records += [*self.commits.tombstones(group_id), group_tombstone(group_id)]
-
-        def written(error: ErrorCode) -> None:
-            told({group_id: each or error for group_id, each in errors.items()})
-
-        self._effects.write(records, written)
+        self._endings.delete(group_ids, told)
 
     def expire(self) -> None:
-        """Removes a number of offsets that have expired, and groups that have neither offsets nor members."""
-        records: list[Record] = []
-        for group in list(self._groups.values()):
-            gone = self.commits.expired(group)
-            records += gone
-            kept = sum(1 for _ in self.offsets.of_group(group.id)) - len(gone)
-            is_over = group.is_in(GroupState.EMPTY) and not kept and not group.pending
-            if is_over and not self.offsets.is_open(group.id):
-                records.append(group_tombstone(group.id))
-            if len(records) >= TOMBSTONES_AT_ONCE:
-                break
-        if records:
-            self._effects.write(records, lambda _: None)
+        """Removes offsets that have expired, and groups that have neither offsets nor members: some now, the rest soon."""
+        self._endings.expire()
+
+    def forget(self, group_id: str) -> bool:
+        """A group that no record ever spoke of, or that none speaks of any more."""
+        if group_id in self.written or any(True for _ in self.offsets.of_group(group_id)):
+            return False
+        self._groups.pop(group_id, None)
+        return True
 
     # --- for proofs ---------------------------------------------------------------------------------------------------
 

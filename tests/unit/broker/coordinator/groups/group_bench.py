@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ottla.broker.coordinator.decisions.effects import Done, Record
+from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
@@ -53,10 +53,12 @@ class Bench:
         self.refuses = ErrorCode.NONE
         self.clock_ms, self.time_ms = 1_000, TIME_MS
         self.log: list[Record] = []
+        self.written: list[int] = []
+        """How many records were given together."""
         self.settings = GroupSettings(**settings)
         self.topic_ids = {name: name.encode().ljust(16, b".") for name in ("t", "u")}
-        self._ids = 0
-        self._waiting: deque[Done] = deque()
+        self.reminded = self._ids = 0
+        self._waiting: deque[tuple[Done, list[Undo]]] = deque()
         self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
         self.shard = GroupShard(self, self.settings, self)
 
@@ -78,14 +80,18 @@ class Bench:
         if self.refuses:
             done(self.refuses)
             return
+        undoes = []
         for each in records:
-            self.shard.replay(each, len(self.log))
+            undoes.append(self.shard.replay(each, len(self.log)))
             self.log.append(each)
-        self._waiting.append(done)
+        self.written.append(len(records))
+        self._waiting.append((done, undoes))
         if self.commits:
             self.commit()
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
+        self.reminded += 1
+        assert self.reminded < 100_000, "it spins"
         self._reminders[name] = self.clock_ms + in_ms, call
 
     def forget(self, name: Hashable) -> None:
@@ -98,9 +104,19 @@ class Bench:
         return len(self._reminders)
 
     def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """What is written is committed, or fails."""
+        """What is written is committed, or nobody knows."""
         while self._waiting:
-            self._waiting.popleft()(error)
+            self._waiting.popleft()[0](error)
+
+    def fail(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """What was to be written cannot be: all of it is undone, then told."""
+        unwritten, self._waiting = self._waiting, deque()
+        for _, undoes in reversed(unwritten):
+            for undo in reversed(undoes):
+                undo()
+                self.log.pop()
+        for done, _ in unwritten:
+            done(error)
 
     def wait(self, by_ms: int) -> None:
         """Time passes; reminders come when they are due."""

@@ -1,5 +1,7 @@
 """JoinGroup: who becomes a member, and when a rebalance follows (kraft.md 5.2)."""
 
+from typing import Any
+
 import pytest
 
 from ottla.broker.coordinator.decisions.groups import joining
@@ -194,11 +196,26 @@ def test_a_client_of_a_long_name_has_an_id_that_can_be_written() -> None:
     assert len(Bench().join(client_id="x" * 32_767).said.member_id) < 2_000
 
 
+@pytest.mark.parametrize(
+    ("error", "more"),
+    [
+        (ErrorCode.INVALID_GROUP_ID, {"group": "g" * 32_768}),
+        (ErrorCode.INVALID_REQUEST, {"instance": "i" * 32_768}),
+        (ErrorCode.INVALID_REQUEST, {"kind": "k" * 32_768}),
+        (ErrorCode.INVALID_REQUEST, {"protocols": ("range", "p" * 32_768)}),
+    ],
+)
+def test_names_that_no_record_can_hold_are_refused(error: ErrorCode, more: dict[str, Any]) -> None:
+    bench = Bench()
+    assert bench.join(**more).error is error
+    assert not list(bench.shard.groups())
+
+
 # --- static members (KIP-345) -----------------------------------------------------------------------------------------
 
 
-def static(bench: Bench, *instances: str) -> list[str]:
-    members = [bench.join(instance=each) for each in instances]
+def static(bench: Bench, *instances: str, **more: Any) -> list[str]:
+    members = [bench.join(instance=each, **more) for each in instances]
     bench.wait(6_000)
     ids = [each.said.member_id for each in members]
     for member_id, instance in zip(ids, instances, strict=True):
@@ -270,3 +287,55 @@ def test_of_two_processes_with_one_instance_id_the_first_is_fenced() -> None:
     assert first.error is ErrorCode.FENCED_INSTANCE_ID
     bench.wait(6_000)
     assert second.said.generation_id == 1
+
+
+def test_while_static_members_are_away_that_need_no_time_to_join_nobody_spins() -> None:
+    bench = Bench()
+    first = bench.join(instance="one", rebalance_ms=1)
+    bench.wait(3_000)
+    bench.sync(first.said.member_id, 1, instance="one")
+    new_id, _ = bench.new_member(rebalance_ms=1)
+    bench.leave(new_id)
+    reminded = bench.reminded
+    bench.wait(60_000)
+    assert bench.reminded - reminded < 20
+    assert not bench.group.members
+
+
+def test_a_static_member_that_was_replaced_twice_in_vain_is_the_old_one_still() -> None:
+    bench = Bench()
+    ids = static(bench, "one", "two")
+    bench.commits = False
+    replacing = [bench.join(instance="two") for _ in range(2)]
+    bench.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert [each.error for each in replacing] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    assert bench.heartbeat(ids[1], 1, "two") is ErrorCode.NONE
+    assert bench.reminders == 2
+    assert bench.another().heartbeat(ids[1], 1, "two") is ErrorCode.NONE
+
+
+def test_of_two_replacements_in_vain_the_first_is_not_who_stays() -> None:
+    bench = Bench()
+    ids = static(bench, "one", "two")
+    bench.commits = False
+    bench.join(instance="two")
+    bench.commit()
+    renamed = bench.join(instance="two")
+    bench.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert renamed.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (first,) = (each for each in bench.group.members if each not in ids)
+    assert bench.heartbeat(first, 1, "two") is ErrorCode.NONE
+
+
+def test_a_static_member_replaced_while_a_rebalance_goes_on_is_part_of_it_with_one_timer() -> None:
+    bench = Bench()
+    ids = static(bench, "one", "two")
+    bench.commits = False
+    back = bench.join(instance="two")  # being written
+    new = bench.new_member()[1]  # a rebalance begins
+    bench.fail()
+    assert back.error is ErrorCode.KAFKA_STORAGE_ERROR
+    bench.commits = True
+    waiting = [bench.join(ids[0], instance="one"), bench.join(ids[1], instance="two")]
+    assert {each.said.generation_id for each in (*waiting, new)} == {2}
+    assert bench.reminders == 3 + 1  # sessions, and the time to ask for assignments

@@ -27,6 +27,28 @@ def test_nobody_learns_of_an_assignment_before_it_is_committed() -> None:
     assert bench.group.state is GroupState.STABLE
 
 
+def test_of_two_assignments_of_a_generation_the_first_counts_here_and_for_another_coordinator() -> None:
+    bench = Bench(commits=False)
+    leader, follower = joined(bench)
+    first = bench.sync(leader, 1, c_id1=b"first")
+    again = bench.sync(leader, 1, c_id2=b"second")
+    bench.commit()
+    assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert again.said.assignment == b"first"
+    assert bench.another().sync(follower, 1).said.assignment == b""
+
+
+def test_a_leader_may_assign_again_after_its_assignment_could_not_be_written() -> None:
+    bench = Bench(commits=False)
+    (leader,) = joined(bench, 1)
+    bench.sync(leader, 1, c_id1=b"first")
+    bench.fail()
+    assert bench.join(leader).said.generation_id == 2
+    again = bench.sync(leader, 2, c_id1=b"second")
+    bench.commit()
+    assert again.said.assignment == b"second"
+
+
 def test_who_asks_late_is_told_its_assignment_at_once() -> None:
     bench = Bench()
     leader, follower = joined(bench)

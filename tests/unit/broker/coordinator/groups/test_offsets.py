@@ -35,10 +35,11 @@ def commit(
     retention_ms: int = -1,
     version: int = 9,
     group: str = "g",
+    partition: int = 0,
 ) -> Asked:
     asked = Asked(version)
     topic_id = bench.topic_ids.get(topic, b"?" * 16) if version >= 10 else bytes(16)
-    told = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(0, offset, 4, metadata)])
+    told = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(partition, offset, 4, metadata)])
     bench.shard.commits.commit(asked, OffsetCommitRequest(group, generation, member_id, None, retention_ms, [told]))
     return asked
 

@@ -1,0 +1,128 @@
+"""Groups come to their end: DeleteGroups (42), and those that nobody needs any more, with offsets that expire (KIP-211).
+
+What is to be removed may be more than a batch holds: it is written in pieces, of which the last says that the group is gone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+from ottla.broker.coordinator.decisions.effects import Done, Effects, Record
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.describing import delete_error
+from ottla.broker.coordinator.decisions.groups.group_records import group_tombstone
+from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore
+from ottla.broker.coordinator.decisions.groups.offsets import Offsets
+from ottla.runtime.errors import ErrorCode
+
+PIECE_RECORDS_MAX = 1_000
+PIECE_BYTES_MAX = 64 << 10
+GROUPS_A_TURN = 1_000
+"""So many are looked at at once: everybody's requests wait meanwhile."""
+PAUSE_MS = 10
+
+
+class Groups(Protocol):
+    """The groups of the shard."""
+
+    def find(self, group_id: str) -> ClassicGroup | None: ...
+
+    def groups(self) -> Iterator[ClassicGroup]: ...
+
+    def forget(self, group_id: str) -> bool:
+        """One of which no record says anything; False for others."""
+        ...
+
+
+class Endings:
+    """For all groups of a shard."""
+
+    def __init__(self, effects: Effects, groups: Groups, commits: Offsets, offsets: OffsetStore) -> None:
+        self._effects = effects
+        self._groups = groups
+        self._commits = commits
+        self._offsets = offsets
+        self._round: Iterator[ClassicGroup] | None = None
+        self._again = False
+
+    def delete(self, group_ids: Iterable[str], told: Callable[[dict[str, ErrorCode]], None]) -> None:
+        """Groups without members, with their offsets; told once that is committed."""
+        errors = {group_id: delete_error(self._groups.find(group_id)) for group_id in group_ids}
+        gone = [group_id for group_id, error in errors.items() if not error]
+        waiting = len(gone)
+
+        def ended(group_id: str, error: ErrorCode) -> None:
+            nonlocal waiting
+            errors[group_id] = error
+            waiting -= 1
+            if not waiting:
+                told(errors)
+
+        for group_id in gone:
+            records = [*self._commits.tombstones(group_id), group_tombstone(group_id)]
+            self._write(records, partial(ended, group_id))
+        if not gone:
+            told(errors)
+
+    # --- expiry -------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Begins a round through all groups; one that is going on is followed by another."""
+        if self._round is not None:
+            self._again = True
+            return
+        self._round = iter(list(self._groups.groups()))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._round is not None
+        looked = 0
+        for group in islice(self._round, GROUPS_A_TURN):
+            looked += 1
+            if self._groups.find(group.id) is group:
+                self._look_at(group)
+        if looked == GROUPS_A_TURN:
+            self._effects.remind("expiry", PAUSE_MS, self._go_on)
+            return
+        self._round, again, self._again = None, self._again, False
+        if again:
+            self.expire()
+
+    def _look_at(self, group: ClassicGroup) -> None:
+        """Removes what has expired of it, and the group itself if it has neither offsets nor members."""
+        gone = self._commits.expired(group)
+        kept = sum(1 for _ in self._offsets.of_group(group.id)) - len(gone)
+        is_over = group.is_in(GroupState.EMPTY) and not kept and not group.pending
+        if is_over and not self._offsets.is_open(group.id) and not self._groups.forget(group.id):
+            gone.append(group_tombstone(group.id))
+        if gone:
+            self._write(gone, lambda _: None)
+
+    # --- in pieces ----------------------------------------------------------------------------------------------------
+
+    def _write(self, records: list[Record], done: Done) -> None:
+        """``done`` is told of the first failure. What follows a piece that cannot be written is not written either."""
+        pieces = list(_pieces(records))
+        outcomes: list[ErrorCode] = []
+
+        def ended(error: ErrorCode) -> None:
+            outcomes.append(error)
+            if len(outcomes) == len(pieces):
+                done(next(filter(None, outcomes), ErrorCode.NONE))
+
+        for piece in pieces:
+            self._effects.write(piece, ended)
+
+
+def _pieces(records: list[Record]) -> Iterator[list[Record]]:
+    piece: list[Record] = []
+    size = 0
+    for record in records:
+        if piece and (len(piece) == PIECE_RECORDS_MAX or size + len(record.key) > PIECE_BYTES_MAX):
+            yield piece
+            piece, size = [], 0
+        piece.append(record)
+        size += len(record.key)
+    if piece:
+        yield piece
