@@ -45,7 +45,7 @@ class Ledgers(Dimension):
         self._told: dict[bytes, dict[int, None]] = {}
         self._counted = [0] * PARTITIONS
         self._loaded = 0
-        self.limits = ((Broker, "start", self._starting()), (internal_topics, "internal_topic", _in_small_segments))
+        self.limits = ((Broker, "start", self._starting()), (internal_topics, "internal_topic", in_small_segments))
 
     def _starting(self) -> Callable[..., None]:
         def start(broker: Broker, on_ready: Callable[[], None]) -> None:
@@ -139,7 +139,8 @@ class Ledgers(Dimension):
         return {"counted in ledgers": sum(self._counted), "loaded by ledgers": self._loaded}
 
 
-def _in_small_segments(name: str, config: ServerConfig) -> InternalTopic | None:
+def in_small_segments(name: str, config: ServerConfig) -> InternalTopic | None:
+    """Internal topics whose segments are full soon, and are compacted."""
     topic = _INTERNAL_TOPIC(name, config)
     return topic._replace(configs={**topic.configs, **SMALL}) if topic is not None else None
 

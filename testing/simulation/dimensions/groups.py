@@ -1,0 +1,179 @@
+"""Members of a consumer group that join, leave, die and are paused, while their coordinator is killed, paused or cut off.
+
+Whatever they are told is held against what they were told before (groups.py). Once all has healed the group is whole again and
+reads to the end, and its coordinator's state is what its partition says.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from ottla.broker import internal_topics
+from ottla.broker.coordinator.placement import partition_of
+from ottla.broker.internal_topics import GROUPS
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.dimensions.ledgers import in_small_segments
+from ottla.testing.simulation.group_members import GroupMember
+from ottla.testing.simulation.groups import STATE, Group, hosts, odd_shard
+from ottla.testing.simulation.invariants import InvariantViolation
+from ottla.testing.simulation.roles import follower_of, leader_of
+from ottla.testing.simulation.workload import SMALL_SEGMENTS, BrokenPromise, History
+
+TOPIC = "departures"
+COORDINATORS = 2
+PARTITIONS = (2, 4)
+MEMBERS = (2, 4)
+NAMES = ("crew", "tower", "gate", "desk")
+RESTLESS_S = 5.5
+LOOKS_S = (0.2, 0.9)
+FAULTS = ("kill", "kill", "pause", "isolate", "split-clients")
+
+
+class Groups(Dimension):
+    name = "groups"
+    one_in = 3
+    settings: Mapping[str, str] = {
+        "offsets.topic.num.partitions": str(COORDINATORS),
+        "group.initial.rebalance.delay.ms": "150",
+        "group.min.session.timeout.ms": "500",
+    }
+    limits = ((internal_topics, "internal_topic", in_small_segments),)
+    least_ms = 6_000
+    _group: Group
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._name = rng.choice(NAMES)
+        self._partitions, self._count = rng.randint(*PARTITIONS), rng.randint(*MEMBERS)
+        self._statics = rng.choice((0, 0, 1, self._count))
+        self._members: list[GroupMember] = []
+        self._looks = 0
+        self._to_read: dict[int, int] = {}
+
+    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
+        """Of its coordinator, whoever that is then."""
+        place = partition_of(self._name, COORDINATORS)
+        leader, follower = leader_of(GROUPS, place), follower_of(GROUPS, place)
+        for _ in range(self.rng.randint(0, 2)):
+            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, 3_000)
+            lasts_ms = self.rng.randrange(100, until_ms - at_ms)
+            if kind == "split-clients":  # members reach it, the others do not
+                for one, other in ((leader, follower), (follower, leader)):
+                    yield Fault(at_ms, "cut", (one, other), lasts_ms)
+            else:
+                yield Fault(at_ms, kind, (leader,), lasts_ms)
+
+    async def prepare(self) -> None:
+        """Every broker could be asked first; one is."""
+        run = self.run
+        told: list[int] = []
+        process = run.cluster.nodes[1].process
+        assert process is not None
+        process.run(run.servers[1].context.internal_topics.require, GROUPS, told.append, 5_000)
+        await run.until(lambda: "" if told else "it waits", "there is a topic for groups", 10)
+        if told != [ErrorCode.NONE]:
+            raise BrokenPromise(f"the topic of groups could not be made: {told}")
+        run.keep(GROUPS)
+        await run.create_topic(TOPIC, self._partitions, **SMALL_SEGMENTS)
+        for index in range(self._partitions):
+            run.produce(History(TOPIC, index), 0.08 * (index + 1), batch=2)
+        self._group = Group(run, self._name, TOPIC, self._partitions, COORDINATORS)
+        for number in range(self._count):
+            instance_id = f"seat {number}" if number < self._statics else None
+            rng = Random(self.rng.getrandbits(64))
+            self._members.append(GroupMember(run.client, self._group, rng, instance_id))
+
+    def users(self) -> Iterable[Coroutine[Any, Any, None]]:
+        yield self._look()
+        for member in self._members:
+            yield member.run(RESTLESS_S)
+
+    # --- the coordinator ----------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(*LOOKS_S))
+            self._check_coordinators()
+
+    def _check_coordinators(self) -> None:
+        for number, broker in self.run.servers.items():
+            for index in hosts(broker):
+                partition = self.run.partition(number, GROUPS, index)
+                leader = partition.leader if partition is not None else None
+                if partition is None or leader is None or leader.epoch != hosts(broker)[index][0]._leader_epoch:
+                    continue  # it is about to hear of it
+                odd = odd_shard(broker, partition)
+                if odd:
+                    raise InvariantViolation(STATE, odd)
+                self._looks += 1
+
+    # --- once all has healed ------------------------------------------------------------------------------------------
+
+    def missing(self) -> str:
+        return self._coordinators_missing() or self._members_missing() or self._records_missing()
+
+    def _coordinators_missing(self) -> str:
+        for index, view in self.run.invariants.metadata.topics_by_name[GROUPS].partitions.items():
+            found = [number for number, broker in self.run.servers.items() if index in hosts(broker)]
+            if found != [view.leader] or not hosts(self.run.servers[view.leader])[index][0].is_loaded:
+                return f"groups of {index} are coordinated by {found}, and {view.leader} leads"
+        return ""
+
+    def _members_missing(self) -> str:
+        """Nobody joins, all are of one generation, and every partition has its reader."""
+        generations = {each.generation for each in self._members}
+        owned = sorted(index for each in self._members for index in each.positions)
+        if len(generations) > 1 or -1 in generations or owned != list(range(self._partitions)):
+            return f"members are in generations {generations} and read {owned}"
+        return ""
+
+    def _records_missing(self) -> str:
+        for index, done in enumerate(self._group.processed):
+            if done < self._to_read.setdefault(index, self._group.end(index)):
+                return f"{done} of {index} were processed, {self._to_read[index]} are there"
+        return ""
+
+    def progress(self) -> Mapping[str, int]:
+        return {f"processed of {index}": count for index, count in enumerate(self._group.processed)}
+
+    async def check(self) -> None:
+        self._check_coordinators()
+        self._check_commits()
+        self._check_reminders()
+
+    def _check_commits(self) -> None:
+        found = self._group.coordinator()
+        assert found is not None
+        said = {place.partition: each.offset for place, each in found[1].offsets.of_group(self._name)}
+        for index, offset in self._group.committed.items():
+            if said.get(index, -1) < offset:
+                raise BrokenPromise(f"{self._name}: {offset} of {index} was committed, {said.get(index)} is there")
+
+    def _check_reminders(self) -> None:
+        """A timer of somebody who is gone would be kept for ever, one that is missing would keep him."""
+        found = self._group.coordinator()
+        group = found[1].find(self._name) if found is not None else None
+        if found is None or group is None:
+            raise BrokenPromise(f"{self._name} is not there")
+        due = {("session", self._name, each) for each in (*group.members, *group.pending)}
+        odd = {name for name in found[0]._reminders if name[1] == self._name and name[0] == "session"} ^ due  # type: ignore[index]
+        waiting = {("session", self._name, each) for each in (*group.joining, *group.syncing)}
+        if odd - waiting:
+            raise InvariantViolation("a timer for each member", f"{odd} of {group.state} {sorted(group.members)}")
+
+    def counts(self) -> Mapping[str, int]:
+        group = self._group
+        return {
+            "generations of groups": len(group.generations),
+            "assignments told": group.assignments,
+            "offsets committed": group.commits,
+            "processed in groups": sum(group.processed),
+            "processed again": group.twice,
+            "looks at coordinators": self._looks,
+        }
+
+
+DIMENSION = Groups

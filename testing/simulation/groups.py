@@ -1,0 +1,161 @@
+"""What the members of a group may rely on, all together: held against everything that one of them is told."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.broker.broker import Broker
+from ottla.broker.coordinator.decisions.effects import Record
+from ottla.broker.coordinator.decisions.groups.shard import GroupShard
+from ottla.broker.coordinator.placement import partition_of
+from ottla.broker.coordinator.shard_host import ShardHost
+from ottla.broker.internal_topics import GROUPS
+from ottla.broker.replication.partition import Partition
+from ottla.broker.wire.messages.fetch_response import PartitionData
+from ottla.log.batch import headers
+from ottla.log.records import decode_records
+from ottla.testing.simulation.course import Run
+from ottla.testing.simulation.reading import check_answer
+from ottla.testing.simulation.workload import BrokenPromise
+
+ONE_OWNER = "a partition has one owner in a generation"
+STAYS = "what a group committed stays"
+STATE = "a coordinator's state is what its partition says"
+
+
+class _Look(NamedTuple):
+    """When a question was asked: who coordinated by the committed metadata, and what had been acknowledged."""
+
+    epoch: int
+    acknowledged: dict[int, int]
+
+
+class Group:
+    """A group that reads one topic, and what its members have been told."""
+
+    def __init__(self, run: Run, name: str, topic: str, partitions: int, coordinators: int) -> None:
+        self.name, self.topic, self.partitions = name, topic, partitions
+        self.place = partition_of(name, coordinators)
+        self.processed = [0] * partitions
+        """By partition: all below was processed."""
+        self.committed: dict[int, int] = {}
+        """By partition: the highest that a member was told is committed."""
+        self.assignments = self.commits = self.twice = 0
+        self.generations: dict[int, dict[int, str]] = {}
+        """By generation and partition: whose it is."""
+        self._run = run
+
+    # --- what members are told ----------------------------------------------------------------------------------------
+
+    def note_owner(self, member: str, generation: int, partitions: list[int]) -> None:
+        """SyncGroup told a member that these are its."""
+        owners = self.generations.setdefault(generation, {})
+        for index in partitions:
+            other = owners.setdefault(index, member)
+            if other != member:
+                story = f"{self.name}: {member} and {other} were told that {index} is theirs in generation {generation}"
+                self._run.invariants.violated(ONE_OWNER, story)
+        self.assignments += 1
+
+    def note_committed(self, index: int, offset: int) -> None:
+        """A commit was acknowledged."""
+        self.committed[index] = max(offset, self.committed.get(index, 0))
+        self.commits += 1
+
+    def look(self, coordinator: tuple[str, int] | None) -> _Look:
+        """Before OffsetFetch."""
+        return _Look(self._epoch_of(coordinator), dict(self.committed))
+
+    def note_fetched(self, coordinator: tuple[str, int] | None, look: _Look, found: dict[int, int]) -> None:
+        """What OffsetFetch told. A coordinator that does not know yet that it is none may tell of old times, as Kafka's."""
+        if look.epoch < 0 or self._epoch_of(coordinator) != look.epoch:
+            return
+        for index, offset in found.items():
+            least = look.acknowledged.get(index, -1)
+            if offset < least:
+                self._run.invariants.violated(
+                    STAYS, f"{self.name}: {least} of {index} was acknowledged, {offset} is told"
+                )
+
+    def process(self, position: int, data: PartitionData) -> int:
+        """Records were fetched from a position on; the one that follows them."""
+        index = data.partition_index
+        following, found = check_answer(self._run.invariants, self.topic, position, data)
+        if position > self.processed[index] and found:
+            raise BrokenPromise(
+                f"{self.name}: reads {index} on from {position}, only {self.processed[index]} were processed"
+            )
+        self.twice += sum(offset < self.processed[index] for _, offset in found)
+        self.processed[index] = max(self.processed[index], following)
+        return following
+
+    def end(self, index: int) -> int:
+        """What is committed of the topic's partition."""
+        invariants = self._run.invariants
+        return invariants.committed_end(invariants.metadata.topics_by_name[self.topic].id, index)
+
+    # --- its coordinator ----------------------------------------------------------------------------------------------
+
+    def _epoch_of(self, coordinator: tuple[str, int] | None) -> int:
+        """In which it coordinates by what it knows, if that is so by what is committed too; else -1."""
+        view = self._run.invariants.metadata.topics_by_name[GROUPS].partitions[self.place]
+        if coordinator is None or coordinator not in self._run.cluster.brokers:
+            return -1
+        number = self._run.cluster.brokers.index(coordinator) + 1
+        partition = self._run.partition(number, GROUPS, self.place) if number == view.leader else None
+        leader = partition.leader if partition is not None else None
+        return leader.epoch if leader is not None and leader.epoch == view.leader_epoch else -1
+
+    def coordinator(self) -> tuple[ShardHost, GroupShard] | None:
+        """That of the broker that leads; None while it loads."""
+        view = self._run.invariants.metadata.topics_by_name[GROUPS].partitions[self.place]
+        server = self._run.servers.get(view.leader)
+        found = hosts(server).get(self.place) if server is not None else None
+        return found if found is not None and found[0].is_loaded else None
+
+
+def hosts(broker: Broker) -> dict[int, tuple[ShardHost, GroupShard]]:
+    """The shards that a broker has, loaded or not."""
+    return broker.context.groups._hosts
+
+
+def odd_shard(broker: Broker, partition: Partition) -> str:
+    """How a coordinator's state is not what its partition says; "" when it is, or when what was decided in this turn is not
+    written yet."""
+    host, shard = hosts(broker).get(partition.index, (None, None))
+    if host is None or shard is None or not host.is_loaded or host._own.has_unwritten:
+        return ""
+    fresh = GroupShard(host, shard._settings, shard.commits._topics)
+    for place, record in enumerate(records_of(partition)):
+        fresh.replay(record, place)
+    if fresh.contents() == shard.contents():
+        return ""
+    written, offsets = _different(shard.written, fresh.written), _different(*map(_offsets, (shard, fresh)))
+    return (
+        f"{partition}: (what the coordinator has, what its partition says) of groups: {written}, of offsets: {offsets}"
+    )
+
+
+def _offsets(shard: GroupShard) -> dict[object, object]:
+    offsets = shard.offsets
+    return {(group, *place): each for group in offsets.group_ids() for place, each in offsets.of_group(group)}
+
+
+def _different(one: Mapping[Any, object], other: Mapping[Any, object]) -> dict[object, object]:
+    return {
+        key: (one.get(key), other.get(key)) for key in dict.fromkeys((*one, *other)) if one.get(key) != other.get(key)
+    }
+
+
+def records_of(partition: Partition) -> Iterator[Record]:
+    """All that a partition's log has."""
+    log = partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, 1 << 20, wait=True)
+        for at, header in headers(found.data):
+            for record in decode_records(found.data, header, position=at):
+                if record.offset >= offset and record.key is not None and not header.is_control:
+                    yield Record(record.key, record.value)
+        if not found.data:
+            return
+        offset = found.next_offset
