@@ -20,6 +20,8 @@ INTERNAL_TOPICS = (GROUPS, TRANSACTIONS, SHARE_GROUPS)
 
 FIRST_BACKOFF_MS, BACKOFF_MS_MAX = 100, 5_000
 REQUEST_TIMEOUT_MS = 10_000
+PATIENCE_MS = 3_000
+"""So long the first topic waits for as many brokers as there are controllers: most nodes are both."""
 WAITERS_MAX = 10_000
 
 OnReady = Callable[[int], None]
@@ -128,6 +130,11 @@ class InternalTopics:
             del self._missing[name]  # nobody waits any more: who comes next asks at once
             return
         brokers = sum(not each.in_controlled_shutdown for each in self._image.brokers.values())
+        if brokers < min(missing.topic.replication_factor, len(self._image.controllers)) and missing.patience_ms > 0:
+            # A cluster that starts: its other nodes are about to register, and who has fewer replicas has them for good.
+            missing.patience_ms -= FIRST_BACKOFF_MS
+            missing.retry = self._timers.call_later_ms(FIRST_BACKOFF_MS, lambda: self._ask(missing))
+            return
         topic = missing.topic.asked(brokers)
         if topic.replication_factor < missing.topic.replication_factor:
             logger.warning("%s gets %d replicas: there are %d brokers", name, topic.replication_factor, brokers)
@@ -172,7 +179,7 @@ class _Waiter:
 class _Missing:
     """A topic that is not there yet, and who waits for it."""
 
-    __slots__ = ("backoff_ms", "error", "retry", "topic", "waiters")
+    __slots__ = ("backoff_ms", "error", "patience_ms", "retry", "topic", "waiters")
 
     def __init__(self, topic: InternalTopic) -> None:
         self.topic = topic
@@ -180,6 +187,7 @@ class _Missing:
         self.error: int = ErrorCode.REQUEST_TIMED_OUT
         self.retry: Timer | None = None
         self.backoff_ms = FIRST_BACKOFF_MS
+        self.patience_ms = PATIENCE_MS
 
 
 def _outcome(told: controller_pb2.ControllerResponse | None) -> tuple[int, str]:

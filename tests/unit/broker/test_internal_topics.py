@@ -9,7 +9,7 @@ from ottla.broker.internal_topics import GROUPS, SHARE_GROUPS, TRANSACTIONS, Int
 from ottla.proto import controller_pb2 as controller_pb
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import TopicView
+from ottla.quorum.metadata.views import ControllerView, TopicView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.broker.fake_timers import FakeTimers
@@ -201,3 +201,24 @@ def test_each_is_as_kafkas_and_as_the_settings_say(name: str, prefix: str, more:
 
 def test_no_other_name_is_internal() -> None:
     assert internal_topic("flights", ServerConfig(SETTINGS)) is None
+
+
+def test_a_cluster_that_starts_is_given_a_moment_for_its_brokers(bench: Bench) -> None:
+    bench.image.controllers = {number: ControllerView(number, b"", (), {}) for number in (1, 2, 3)}
+    known = bench.image.brokers
+    bench.image.brokers = {1: known[1]}
+    bench.require("a")
+    bench.timers.advance(500)
+    assert bench.asked == []
+    bench.image.brokers = known
+    bench.timers.advance(internal_topics.FIRST_BACKOFF_MS)
+    assert [each.replication_factor for each in bench.asked] == [3]
+
+
+def test_brokers_that_never_come_are_not_waited_for(bench: Bench) -> None:
+    bench.image.controllers = {number: ControllerView(number, b"", (), {}) for number in (1, 2, 3)}
+    bench.image.brokers = {1: bench.image.brokers[1]}
+    bench.require("a")
+    for _ in range(internal_topics.PATIENCE_MS // internal_topics.FIRST_BACKOFF_MS):
+        bench.timers.advance(internal_topics.FIRST_BACKOFF_MS)
+    assert [each.replication_factor for each in bench.asked] == [1]
