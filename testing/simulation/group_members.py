@@ -275,7 +275,7 @@ class GroupMember:
         return self._group.process(position, data)
 
     async def _commit(self) -> None:
-        group, told = self._group, dict(self.positions)
+        group, told, before = self._group, dict(self.positions), dict(self._group.committed)
         places = [OffsetCommitRequestPartition(index, offset) for index, offset in told.items()]
         topic = OffsetCommitRequestTopic(group.topic, partitions=places)
         request = OffsetCommitRequest(group.name, self.generation, self._id, self._instance_id, topics=[topic])
@@ -286,7 +286,8 @@ class GroupMember:
             raise _Over(is_known=False) from None
         for each in answer.topics[0].partitions:
             if each.error_code == ErrorCode.NONE:
-                group.note_committed(each.partition_index, told[each.partition_index])
+                index = each.partition_index
+                group.note_committed(index, told[index], before.get(index, -1))
             else:
                 self._judge(each.error_code)
 

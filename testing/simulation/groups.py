@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from ottla.broker.broker import Broker
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
-from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.coordinator.shard_host import ShardHost
 from ottla.broker.internal_topics import GROUPS
 from ottla.broker.replication.partition import Partition
@@ -19,6 +18,7 @@ from ottla.testing.simulation.workload import BrokenPromise
 
 ONE_OWNER = "a partition has one owner in a generation"
 STAYS = "what a group committed stays"
+TIMERS = "a coordinator watches its members and nobody else"
 STATE = "a coordinator's state is what its partition says"
 
 
@@ -32,9 +32,9 @@ class _Look(NamedTuple):
 class Group:
     """A group that reads one topic, and what its members have been told."""
 
-    def __init__(self, run: Run, name: str, topic: str, partitions: int, coordinators: int) -> None:
-        self.name, self.topic, self.partitions = name, topic, partitions
-        self.place = partition_of(name, coordinators)
+    def __init__(self, run: Run, name: str, topic: str, partitions: int, place: int) -> None:
+        """``place``: the partition that keeps it."""
+        self.name, self.topic, self.partitions, self.place = name, topic, partitions, place
         self.processed = [0] * partitions
         """By partition: all below was processed."""
         self.committed: dict[int, int] = {}
@@ -56,8 +56,11 @@ class Group:
                 self._run.invariants.violated(ONE_OWNER, story)
         self.assignments += 1
 
-    def note_committed(self, index: int, offset: int) -> None:
-        """A commit was acknowledged."""
+    def note_committed(self, index: int, offset: int, before: int) -> None:
+        """A commit was acknowledged. ``before``: what was acknowledged when it was sent. Only who reads a partition commits, from there on."""
+        if offset < before:
+            story = f"{self.name}: {before} of {index} was acknowledged, then {offset}"
+            self._run.invariants.violated(STAYS, story)
         self.committed[index] = max(offset, self.committed.get(index, 0))
         self.commits += 1
 

@@ -14,22 +14,25 @@ from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.internal_topics import GROUPS
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
 from ottla.testing.simulation.group_members import GroupMember
-from ottla.testing.simulation.groups import STATE, Group, hosts, odd_shard
+from ottla.testing.simulation.groups import STATE, TIMERS, Group, hosts, odd_shard
 from ottla.testing.simulation.invariants import InvariantViolation
-from ottla.testing.simulation.roles import follower_of, leader_of
+from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.roles import leader_of
 from ottla.testing.simulation.workload import SMALL_SEGMENTS, BrokenPromise, History
 
 TOPIC = "departures"
-COORDINATORS = 2
+COORDINATORS, PLACE = 2, 1
+"""The partitions of groups, and the one to which the names belong."""
 PARTITIONS = (2, 4)
 MEMBERS = (2, 4)
 NAMES = ("crew", "tower", "gate", "desk")
-RESTLESS_S = 5.5
+RESTLESS_S = 4.5
 LOOKS_S = (0.2, 0.9)
-FAULTS = ("kill", "kill", "pause", "isolate", "split-clients")
+FAULTS = ("kill", "kill", "pause", "isolate", SPLIT, SPLIT)
 
 
 class Groups(Dimension):
@@ -55,16 +58,13 @@ class Groups(Dimension):
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """Of its coordinator, whoever that is then."""
-        place = partition_of(self._name, COORDINATORS)
-        leader, follower = leader_of(GROUPS, place), follower_of(GROUPS, place)
+        leader = leader_of(GROUPS, PLACE)
         for _ in range(self.rng.randint(0, 2)):
-            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, 3_000)
-            lasts_ms = self.rng.randrange(100, until_ms - at_ms)
-            if kind == "split-clients":  # members reach it, the others do not
-                for one, other in ((leader, follower), (follower, leader)):
-                    yield Fault(at_ms, "cut", (one, other), lasts_ms)
-            else:
-                yield Fault(at_ms, kind, (leader,), lasts_ms)
+            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, until_ms - 500)
+            yield Fault(at_ms, kind, (leader,), self.rng.randrange(100, min(until_ms - at_ms, 3_500)))
+
+    def kinds(self) -> Mapping[str, FaultKind]:
+        return KINDS_OF_CHAINS
 
     async def prepare(self) -> None:
         """Every broker could be asked first; one is."""
@@ -80,7 +80,7 @@ class Groups(Dimension):
         await run.create_topic(TOPIC, self._partitions, **SMALL_SEGMENTS)
         for index in range(self._partitions):
             run.produce(History(TOPIC, index), 0.08 * (index + 1), batch=2)
-        self._group = Group(run, self._name, TOPIC, self._partitions, COORDINATORS)
+        self._group = Group(run, self._name, TOPIC, self._partitions, partition_of(self._name, COORDINATORS))
         for number in range(self._count):
             instance_id = f"seat {number}" if number < self._statics else None
             rng = Random(self.rng.getrandbits(64))
@@ -162,7 +162,7 @@ class Groups(Dimension):
         odd = {name for name in found[0]._reminders if name[1] == self._name and name[0] == "session"} ^ due  # type: ignore[index]
         waiting = {("session", self._name, each) for each in (*group.joining, *group.syncing)}
         if odd - waiting:
-            raise InvariantViolation("a timer for each member", f"{odd} of {group.state} {sorted(group.members)}")
+            raise InvariantViolation(TIMERS, f"{odd} of {group.state} {sorted(group.members)}")
 
     def counts(self) -> Mapping[str, int]:
         group = self._group

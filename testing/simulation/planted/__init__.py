@@ -7,6 +7,7 @@ their bug when the drawing or the timing of the servers changes.
 from ottla.testing.simulation.planted.bug import PlantedBug, planted
 from ottla.testing.simulation.planted.disks import DISKS
 from ottla.testing.simulation.planted.first import FIRST
+from ottla.testing.simulation.planted.groups import GROUP_BUGS
 from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
 from ottla.testing.simulation.planted.names import NAMES
@@ -15,4 +16,4 @@ from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *GROUP_BUGS)
