@@ -188,6 +188,8 @@ class ShardHost:
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.forget(name)
+        if self.is_over:
+            return
 
         def due() -> None:
             if self._reminders.get(name) is timer:

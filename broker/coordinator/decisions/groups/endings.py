@@ -18,7 +18,7 @@ from ottla.runtime.errors import ErrorCode
 
 PIECE_RECORDS_MAX = 1_000
 PIECE_BYTES_MAX = 64 << 10
-GROUPS_A_TURN = 1_000
+GROUPS_A_TURN = 250
 """So many are looked at at once: everybody's requests wait meanwhile."""
 PAUSE_MS = 10
 

@@ -1,0 +1,264 @@
+"""A shard from its election to its resignation: what is loaded, what waits, what is left when it is over."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from ottla.broker.coordinator.decisions.effects import Record, Undo
+from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
+from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_services import PartitionServices
+from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.wire.errors import WireError
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import Record as LogRecord
+from ottla.log.records import encode_batch
+from ottla.log.results import ColdReadError
+from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.sync_later import SyncLater
+
+BROKERS = {broker: BrokerStanding(broker * 10, False, False) for broker in (1, 2)}
+NAME = TopicPartition("__consumer_offsets", 0)
+EPOCH = 5
+WRITE_TIMEOUT_MS = 5_000
+BAD = b"bad"
+
+
+class Words:
+    """A shard of values by key."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes | None] = {}
+        self.told: list[Any] = []
+
+    def replay(self, record: Record, place: int, producer_id: int = -1) -> Undo:
+        if record.key == BAD:
+            raise WireError("it makes no sense")
+        before = self.values.get(record.key)
+        self.values[record.key] = record.value
+
+        def undo() -> None:
+            self.values[record.key] = before
+
+        return undo
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        self.told.append((producer_id, is_commit))
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+    def end(self, error: ErrorCode) -> None:
+        self.told.append(error)
+
+
+class Timers:
+    """Time that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self.due: dict[object, tuple[int, Callable[[], None]]] = {}
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def wall_ms(self) -> int:
+        return 1_000_000 + self.ms
+
+    def call_later_ms(self, in_ms: int, call: Callable[[], None]) -> "Alarm":
+        alarm = Alarm(self)
+        self.due[alarm] = self.ms + in_ms, call
+        return alarm
+
+    def pass_ms(self, by_ms: int) -> None:
+        self.ms += by_ms
+        for alarm in [each for each, (at_ms, _) in self.due.items() if at_ms <= self.ms]:
+            self.due.pop(alarm)[1]()
+
+
+class Alarm:
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+
+    def cancel(self) -> None:
+        self._timers.due.pop(self, None)
+
+
+class Bench:
+    """A partition that broker 1 leads and broker 2 follows, and its shard."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        disk = SimulatedDisk(Platter.seeded(1))
+        disk.make_directories(f"/data/{NAME}")
+        self.log = Log.open(disk, f"/data/{NAME}", NAME, LogConfig(max_message_bytes=400), now_ms=0)
+        services = PartitionServices(
+            1, WakeQueue(asyncio.get_running_loop()), Durability(SyncLater()), lambda: 0, lambda *_: None
+        )
+        self.partition = Partition(NAME.topic, 0, b"C" * 16, self.log, services)
+        self.partition.lead(
+            1,
+            leader_epoch=EPOCH,
+            partition_epoch=self.partition.partition_epoch + 1,
+            isr=(1, 2),
+            replicas=(1, 2),
+            brokers=BROKERS,
+            lag_time_max_ms=30_000,
+            now_ms=0,
+        )
+        self.words = Words()
+        timers: Any = self.timers
+        around = Surroundings(timers, timers, Random(1), self, WRITE_TIMEOUT_MS)
+        self.host = ShardHost(self.partition, EPOCH, around)
+        self.loaded: list[KafkaError | None] = []
+        self.told: list[ErrorCode] = []
+
+    def load(self, cold: Sequence[ColdReadError], on_done: Callable[[], None]) -> None:
+        raise AssertionError("nothing is cold")
+
+    def fill(self, *records: tuple[bytes, bytes | None], **more: Any) -> None:
+        batch = encode_batch([LogRecord(at, 1, key, value) for at, (key, value) in enumerate(records)], **more)
+        self.log.append_as_leader(batch, EPOCH, 0)
+
+    async def begin(self, turns: int = 5) -> None:
+        self.host.load(self.words, self.loaded.append)
+        await self.turn(turns)
+
+    def write(self, key: bytes, value: bytes) -> None:
+        self.host.write([Record(key, value)], self.told.append)
+
+    async def turn(self, times: int = 1) -> None:
+        """The loop's."""
+        for _ in range(times):
+            await asyncio.sleep(0)
+
+    async def follower_has_all(self) -> None:
+        self.partition.follower_fetched(2, 20, self.log.log_end_offset, None, 0)
+        await self.turn()
+
+
+def on_a_bench(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test, in a loop of its own."""
+
+    async def run() -> None:
+        bench = Bench()
+        await scenario(bench)
+        bench.log.abandon()
+
+    def test() -> None:
+        asyncio.run(run())
+
+    return test
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+@on_a_bench
+async def test_what_the_partition_has_is_replayed_in_its_order(bench: Bench) -> None:
+    bench.fill((b"a", b"1"), (b"b", b"1"))
+    bench.fill((b"a", b"2"), (b"b", None))
+    await bench.begin()
+    assert bench.words.values == {b"a": b"2", b"b": None}
+    assert (bench.loaded, bench.words.told) == ([None], ["begin"])
+
+
+@on_a_bench
+async def test_a_record_that_makes_no_sense_is_passed_over(bench: Bench) -> None:
+    bench.fill((b"a", b"1"), (BAD, b""), (b"b", b"2"))
+    await bench.begin()
+    assert bench.words.values == {b"a": b"1", b"b": b"2"}
+    assert bench.host.is_loaded
+
+
+@on_a_bench
+async def test_a_shard_that_ends_while_it_is_loaded_is_told_nothing(bench: Bench) -> None:
+    bench.fill((b"a", b"1"))
+    await bench.begin(turns=0)
+    bench.host.close()
+    await bench.turn(5)
+    assert (bench.loaded, bench.words.told, bench.host.is_loaded) == ([], [], False)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@on_a_bench
+async def test_an_answer_does_not_wait_for_ever_and_its_record_counts_when_it_is_committed_later(bench: Bench) -> None:
+    await bench.begin()
+    bench.write(b"a", b"1")
+    await bench.turn()
+    bench.timers.pass_ms(WRITE_TIMEOUT_MS)
+    assert bench.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert bench.words.values == {b"a": b"1"}
+
+
+@on_a_bench
+async def test_who_reads_waits_for_what_was_written_before_and_no_longer_than_others(bench: Bench) -> None:
+    await bench.begin()
+    bench.write(b"a", b"1")
+    await bench.turn()
+    bench.host.write((), bench.told.append)
+    assert bench.told == []
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NONE] * 2
+    assert not bench.timers.due
+
+
+@on_a_bench
+async def test_who_reads_in_the_turn_of_a_write_waits_for_it(bench: Bench) -> None:
+    await bench.begin()
+    bench.write(b"a", b"1")
+    bench.host.write((), bench.told.append)
+    bench.host.close()
+    assert bench.told == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@on_a_bench
+async def test_one_that_resigns_in_the_middle_of_a_turn_undoes_what_was_not_written_and_leaves_no_timer(
+    bench: Bench,
+) -> None:
+    await bench.begin()
+    bench.write(b"a", b"1")
+    await bench.turn()
+    bench.write(b"a", b"2")
+    bench.host.remind("later", 100, lambda: bench.words.told.append("later"))
+    bench.host.close()
+    await bench.turn()
+    assert bench.told == [ErrorCode.NOT_COORDINATOR] * 2
+    assert bench.words.values == {b"a": b"1"}
+    assert bench.words.told == ["begin", ErrorCode.NOT_COORDINATOR]
+    assert not bench.timers.due
+
+
+@on_a_bench
+async def test_what_comes_after_the_end_is_refused_and_keeps_no_timer(bench: Bench) -> None:
+    await bench.begin()
+    bench.host.close()
+    bench.write(b"a", b"1")
+    bench.host.remind("late", 100, lambda: bench.words.told.append("late"))
+    bench.timers.pass_ms(1_000)
+    assert bench.told == [ErrorCode.NOT_COORDINATOR]
+    assert bench.words.told == ["begin", ErrorCode.NOT_COORDINATOR]
+    assert not bench.words.values
+
+
+@on_a_bench
+async def test_a_reminder_replaced_by_one_of_its_name_does_not_come(bench: Bench) -> None:
+    await bench.begin()
+    for value in ("first", "second"):
+        bench.host.remind("name", 100, lambda value=value: bench.words.told.append(value))  # type: ignore[misc]
+    bench.timers.pass_ms(100)
+    assert bench.words.told == ["begin", "second"]
