@@ -18,6 +18,8 @@ from ottla.runtime.timers import Repeated
 
 logger = logging.getLogger(__name__)
 
+RELOAD_MS = 1_000
+
 
 class GroupCoordinator:
     """Listens to the elections of its topic (`TopicListener`), and to the metadata."""
@@ -46,11 +48,17 @@ class GroupCoordinator:
         host = ShardHost(partition, leader_epoch, self._around)
         shard = GroupShard(host, self._settings, Topics(self._image))
         self._hosts[partition.index] = host, shard
-        host.load(shard, partial(self._loaded, partition))
+        host.load(shard, partial(self._loaded, partition, leader_epoch, host))
 
-    def _loaded(self, partition: Partition, error: KafkaError | None) -> None:
+    def _loaded(self, partition: Partition, leader_epoch: int, host: ShardHost, error: KafkaError | None) -> None:
+        """What keeps it from being read may pass, such as a want of descriptors; nobody else leads meanwhile."""
         if error is not None:
-            logger.error("%s cannot be loaded, its groups are not served here: %s", partition, error)
+            logger.error("%s cannot be loaded, which is tried again soon: %s", partition, error)
+            host.remind("load", RELOAD_MS, partial(self._load_again, partition, leader_epoch, host))
+
+    def _load_again(self, partition: Partition, leader_epoch: int, host: ShardHost) -> None:
+        host.close()
+        self.elected(partition, leader_epoch)
 
     def resigned(self, partition: Partition, leader_epoch: int) -> None:
         found = self._hosts.pop(partition.index, None)

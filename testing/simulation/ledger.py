@@ -13,11 +13,13 @@ from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
 from ottla.log.records import decode_records
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import Timer
 
 TOPIC = SHARE_GROUPS  # of which there are none yet: nobody else writes there
 SLICE_BYTES = 1 << 10
 NUMBER_BYTES = 8
 REFUSED = -1
+RELOAD_MS = 500
 
 OnCounted = Callable[[int], None]
 """Told the number once it is committed; REFUSED if it was, or if nobody knows."""
@@ -67,6 +69,7 @@ class Shard:
         self.partition, self.leader_epoch = partition, leader_epoch
         self.numbers: dict[bytes, int] = {}
         self.active = False
+        self._again: Timer | None = None
         self._on_loaded = on_loaded
         self._context = context = broker.context
         self._own = OwnAppends(partition, leader_epoch, context.host.clock.wall_ms, context.timers.now_ms)
@@ -75,6 +78,8 @@ class Shard:
     def close(self) -> None:
         self.active = False
         self._loading.cancel()
+        if self._again is not None:
+            self._again.cancel()
         self._own.close()
 
     def count(self, key: bytes, on_counted: OnCounted) -> None:
@@ -110,6 +115,8 @@ class Shard:
 
     def _loaded(self, error: KafkaError | None) -> None:
         self.active = error is None
+        if error is not None:
+            self._again = self._context.timers.call_later_ms(RELOAD_MS, self._load)
 
 
 def numbers_in(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:

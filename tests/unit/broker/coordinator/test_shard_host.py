@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from ottla.broker.coordinator.decisions.effects import Record, Undo
+from ottla.broker.coordinator.group_coordinator import RELOAD_MS, GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
@@ -19,7 +21,9 @@ from ottla.log.names import TopicPartition
 from ottla.log.records import Record as LogRecord
 from ottla.log.records import encode_batch
 from ottla.log.results import ColdReadError
+from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.sync_later import SyncLater
@@ -29,6 +33,15 @@ NAME = TopicPartition("__consumer_offsets", 0)
 EPOCH = 5
 WRITE_TIMEOUT_MS = 5_000
 BAD = b"bad"
+CONFIG = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.quorum.voters": "2@c:9093",
+    "controller.listener.names": "C",
+    "log.dirs": "/data",
+}
+
+CANNOT_READ = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
 
 
 class Words:
@@ -115,8 +128,8 @@ class Bench:
         )
         self.words = Words()
         timers: Any = self.timers
-        around = Surroundings(timers, timers, Random(1), self, WRITE_TIMEOUT_MS)
-        self.host = ShardHost(self.partition, EPOCH, around)
+        self.around = Surroundings(timers, timers, Random(1), self, WRITE_TIMEOUT_MS)
+        self.host = ShardHost(self.partition, EPOCH, self.around)
         self.loaded: list[KafkaError | None] = []
         self.told: list[ErrorCode] = []
 
@@ -185,6 +198,35 @@ async def test_a_shard_that_ends_while_it_is_loaded_is_told_nothing(bench: Bench
     bench.host.close()
     await bench.turn(5)
     assert (bench.loaded, bench.words.told, bench.host.is_loaded) == ([], [], False)
+
+
+@on_a_bench
+async def test_a_partition_that_cannot_be_read_for_a_while_is_loaded_in_the_end(bench: Bench) -> None:
+    groups = GroupCoordinator(ServerConfig(CONFIG, "host"), MetadataImage(), bench.around)
+    bench.fill((b"\0\2\0\1g", None))
+    with patch.object(Log, "read", side_effect=CANNOT_READ):
+        groups.elected(bench.partition, EPOCH)
+        await bench.turn(5)
+    assert groups.is_loading
+    bench.timers.pass_ms(RELOAD_MS)
+    await bench.turn(5)
+    assert not groups.is_loading
+    assert len(list(groups.shards())) == 1
+    groups.resigned(bench.partition, EPOCH)
+    assert not bench.timers.due
+
+
+@on_a_bench
+async def test_who_resigned_does_not_load_again(bench: Bench) -> None:
+    groups = GroupCoordinator(ServerConfig(CONFIG, "host"), MetadataImage(), bench.around)
+    bench.fill((b"\0\2\0\1g", None))
+    with patch.object(Log, "read", side_effect=CANNOT_READ):
+        groups.elected(bench.partition, EPOCH)
+        await bench.turn(5)
+    groups.resigned(bench.partition, EPOCH)
+    bench.timers.pass_ms(10 * RELOAD_MS)
+    assert not groups.is_loading
+    assert not bench.timers.due
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
