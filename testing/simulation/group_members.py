@@ -242,9 +242,10 @@ class GroupMember:
                 if self._outdated:
                     await self._find_leaders()
                 leader = self._leaders.get(index)
-                if leader is not None:
-                    async with asyncio.timeout(SESSION_MS / 2_000):
-                        self.positions[index] = await self._fetch(leader, index)
+                if leader is None:
+                    raise Unreachable("nobody leads")
+                async with asyncio.timeout(SESSION_MS / 2_000):
+                    self.positions[index] = await self._fetch(leader, index)
             except (Unreachable, TimeoutError):
                 self._outdated = True
 

@@ -66,11 +66,11 @@ class Group:
 
     def look(self, coordinator: tuple[str, int] | None) -> _Look:
         """Before OffsetFetch."""
-        return _Look(self._epoch_of(coordinator), dict(self.committed))
+        return _Look(coordinating_epoch(self._run, coordinator, self.place), dict(self.committed))
 
     def note_fetched(self, coordinator: tuple[str, int] | None, look: _Look, found: dict[int, int]) -> None:
         """What OffsetFetch told. A coordinator that does not know yet that it is none may tell of old times, as Kafka's."""
-        if look.epoch < 0 or self._epoch_of(coordinator) != look.epoch:
+        if look.epoch < 0 or coordinating_epoch(self._run, coordinator, self.place) != look.epoch:
             return
         for index, offset in found.items():
             least = look.acknowledged.get(index, -1)
@@ -98,22 +98,23 @@ class Group:
 
     # --- its coordinator ----------------------------------------------------------------------------------------------
 
-    def _epoch_of(self, coordinator: tuple[str, int] | None) -> int:
-        """In which it coordinates by what it knows, if that is so by what is committed too; else -1."""
-        view = self._run.invariants.metadata.topics_by_name[GROUPS].partitions[self.place]
-        if coordinator is None or coordinator not in self._run.cluster.brokers:
-            return -1
-        number = self._run.cluster.brokers.index(coordinator) + 1
-        partition = self._run.partition(number, GROUPS, self.place) if number == view.leader else None
-        leader = partition.leader if partition is not None else None
-        return leader.epoch if leader is not None and leader.epoch == view.leader_epoch else -1
-
     def coordinator(self) -> tuple[ShardHost, GroupShard] | None:
         """That of the broker that leads; None while it loads."""
         view = self._run.invariants.metadata.topics_by_name[GROUPS].partitions[self.place]
         server = self._run.servers.get(view.leader)
         found = hosts(server).get(self.place) if server is not None else None
         return found if found is not None and found[0].is_loaded else None
+
+
+def coordinating_epoch(run: Run, address: tuple[str, int] | None, place: int) -> int:
+    """In which a broker coordinates by what it knows, if that is so by what is committed too; else -1."""
+    view = run.invariants.metadata.topics_by_name[GROUPS].partitions[place]
+    if address is None or address not in run.cluster.brokers:
+        return -1
+    number = run.cluster.brokers.index(address) + 1
+    partition = run.partition(number, GROUPS, place) if number == view.leader else None
+    leader = partition.leader if partition is not None else None
+    return leader.epoch if leader is not None and leader.epoch == view.leader_epoch else -1
 
 
 def hosts(broker: Broker) -> dict[int, tuple[ShardHost, GroupShard]]:

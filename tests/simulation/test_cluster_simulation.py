@@ -36,6 +36,7 @@ LEAST_A_SEED = {
     "offsets committed": 5,
     "processed in groups": 20,
     "looks at coordinators": 3,
+    "found by clerks": 1,
     "unregistered": 0.05,
     "failed operations": 0.15,
     "ended for their disks": 0.05,

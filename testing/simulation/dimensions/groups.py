@@ -17,6 +17,7 @@ from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
+from ottla.testing.simulation.group_clerk import GroupClerk
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.groups import STATE, TIMERS, Group, hosts, odd_shard
 from ottla.testing.simulation.invariants import InvariantViolation
@@ -42,10 +43,12 @@ class Groups(Dimension):
         "offsets.topic.num.partitions": str(COORDINATORS),
         "group.initial.rebalance.delay.ms": "150",
         "group.min.session.timeout.ms": "500",
+        "offsets.retention.check.interval.ms": "300",
     }
     limits = ((internal_topics, "internal_topic", in_small_segments),)
     least_ms = 6_000
     _group: Group
+    _clerk: GroupClerk
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
@@ -81,6 +84,8 @@ class Groups(Dimension):
         for index in range(self._partitions):
             run.produce(History(TOPIC, index), 0.08 * (index + 1), batch=2)
         self._group = Group(run, self._name, TOPIC, self._partitions, partition_of(self._name, COORDINATORS))
+        rng = Random(self.rng.getrandbits(64))
+        self._clerk = GroupClerk(run, run.client(), TOPIC, self._partitions, COORDINATORS, rng)
         for number in range(self._count):
             instance_id = f"seat {number}" if number < self._statics else None
             rng = Random(self.rng.getrandbits(64))
@@ -88,6 +93,7 @@ class Groups(Dimension):
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self._look()
+        yield self._clerk.run()
         for member in self._members:
             yield member.run(RESTLESS_S)
 
@@ -137,7 +143,8 @@ class Groups(Dimension):
         return ""
 
     def progress(self) -> Mapping[str, int]:
-        return {f"processed of {index}": count for index, count in enumerate(self._group.processed)}
+        processed = {f"processed of {index}": count for index, count in enumerate(self._group.processed)}
+        return {**processed, "done by a clerk": self._clerk.done}
 
     async def check(self) -> None:
         self._check_coordinators()
@@ -172,6 +179,7 @@ class Groups(Dimension):
             "offsets committed": group.commits,
             "processed in groups": sum(group.processed),
             "processed again": group.twice,
+            "found by clerks": self._clerk.checked,
             "looks at coordinators": self._looks,
         }
 
