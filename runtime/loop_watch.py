@@ -31,6 +31,7 @@ class LoopWatch:
     __slots__ = (
         "_call_soon",
         "_due_s",
+        "_end_is_planned",
         "_ended_s",
         "_late_s",
         "_loop",
@@ -61,6 +62,7 @@ class LoopWatch:
         self.at_page_turns: list[Callable[[], None]] = [self.turns.turn_page]
         """Called every `PAGE_S`: for those that keep durations of the last minute by ``clock``."""
         self._ended_s = self._due_s = self._late_s = self._page_turns_s = 0.0
+        self._end_is_planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._work: list[Callable[[], None]] = []
         self._wants_stacks = stacks
@@ -99,12 +101,29 @@ class LoopWatch:
         """Work begins. To be called only if no turn `is_open`."""
         self.is_open = True
         self.began_s = self.clock()
+        self._plan_end()
+
+    def open(self) -> None:
+        """The same for work that is likely all of the turn, and says itself when it is done: that spares the call that is put off, and with it
+        a wait for the network of no time at all, several us."""
+        self.is_open = True
+        self.began_s = self.clock()
+
+    def close(self) -> None:
+        """What began with `open` is done. If it left something for the turn's end, the turn goes on until then."""
+        if not self._end_is_planned:
+            self._close()
+
+    def _plan_end(self) -> None:
+        self._end_is_planned = True
         self._call_soon(self._end)
 
     def at_end(self, work: Callable[[], None]) -> None:
         """Runs ``work`` when the open turn ends, as a part of it: one call that is put off serves all. Only while `is_on`."""
         if not self.is_open:
             self.begin()
+        elif not self._end_is_planned:
+            self._plan_end()
         self._work.append(work)
 
     def _end(self) -> None:
@@ -113,6 +132,7 @@ class LoopWatch:
             for each in work:
                 each()
         finally:
+            self._end_is_planned = False
             self._close()
             if self._work:  # that the work itself put off
                 self.begin()

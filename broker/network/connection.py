@@ -153,15 +153,25 @@ class Connection(asyncio.BufferedProtocol):
         is_full = end == inbox.given
         self.counters.bytes_in += nbytes
         self.active = True
-        watch = self._loop_watch
+        watch, turn = self._loop_watch, self._turn
+        is_alone = False
         if not watch.is_open:
-            watch.begin()
+            # Nobody else came since it came last, so there is most likely nobody to gather answers with.
+            is_alone = self._answers.go_at_once = turn.latest is self
+            if is_alone:
+                watch.open()
+            else:
+                watch.begin()
+        turn.latest = self
         if not self._is_put_off:
             self._received_s = watch.began_s
-        if self.comes_first or not self._turn.is_over():
+        if self.comes_first or not turn.is_over():
             self._handle_frames()
         else:
             self._put_off()
+        if is_alone:
+            self._answers.go_at_once = False
+            watch.close()
         if is_full:
             self.resume_soon()  # there may be more, of which libuv would read 31 times as much: the others come first
 

@@ -44,7 +44,7 @@ class Turn:
     """One callback a turn of the loop, however many connections there are, and none where nobody left anything: answers leave first,
     then go on those who had their turn."""
 
-    __slots__ = ("_again", "_answers", "_call_soon", "_is_behind", "_is_planned", "loop_watch")
+    __slots__ = ("_again", "_answers", "_call_soon", "_is_behind", "_is_planned", "latest", "loop_watch")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object] | None = None, loop_watch: LoopWatch | None = None
@@ -52,6 +52,8 @@ class Turn:
         """``call_soon``: of the running loop by default."""
         self.loop_watch = loop_watch or LoopWatch()
         self._call_soon = call_soon
+        self.latest: Client | None = None
+        """Who sent something last."""
         self._is_planned = False
         self._is_behind = False  # some that wait had no turn yet
         self._again: deque[Client] = deque()
