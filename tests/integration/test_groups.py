@@ -1,15 +1,19 @@
 """Consumer groups of the classic protocol, with clients that know nothing of us."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from click.testing import CliRunner
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from ottla.cli.groups import groups
 from ottla.testing.processes import ProcessCluster
 
 PARTITIONS, RECORDS = 4, 200
@@ -126,6 +130,35 @@ def consumer_offsets(cluster: ProcessCluster, topic: str) -> list[int]:
     with closing(librdkafka(cluster, topic)) as consumer:
         places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         return [each.offset for each in consumer.committed(places, PATIENCE_S)]
+
+
+def test_the_commands_for_groups_show_reset_and_delete_one(cluster: ProcessCluster, filled: str) -> None:
+    def ottla(*words: str) -> list[dict[str, Any]]:
+        told = CliRunner().invoke(groups, [*words, "-b", cluster.bootstrap_servers])
+        assert told.exception is None, told.exception
+        found: list[dict[str, Any]] = json.loads(told.output) if "json" in words else []
+        return found
+
+    consumer = librdkafka(cluster, filled)
+    consumer.subscribe([filled])
+    read(consumer, RECORDS)
+    consumer.commit(asynchronous=False)
+    rows = ottla("describe", filled, "-o", "json")
+    assert [(each["partition"], each["committed"], each["lag"]) for each in rows] == [
+        (index, RECORDS // PARTITIONS, 0) for index in range(PARTITIONS)
+    ]
+    assert {each["client"] for each in rows} == {"rdkafka"}
+    assert (filled, "Stable") in [(each["group"], each["state"]) for each in ottla("list", "-o", "json")]
+    stable = CliRunner().invoke(groups, ["reset-offsets", filled, "--to-earliest", "-b", cluster.bootstrap_servers])
+    assert "stop them first" in str(stable.exception)
+    consumer.close()
+    rows = ottla("reset-offsets", filled, "--shift-by", "-10", "--dry-run", "-o", "json")
+    assert {each["new"] for each in rows} == {RECORDS // PARTITIONS - 10}
+    assert sum(consumer_offsets(cluster, filled)) == RECORDS
+    ottla("reset-offsets", filled, "--topic", filled, "--to-offset", "5")
+    assert consumer_offsets(cluster, filled) == [5] * PARTITIONS
+    ottla("delete", filled)
+    assert filled not in [each["group"] for each in ottla("list", "-o", "json")]
 
 
 def test_who_assigns_partitions_himself_commits_without_a_group(cluster: ProcessCluster, filled: str) -> None:
