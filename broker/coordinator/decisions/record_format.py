@@ -16,6 +16,14 @@ from ottla.broker.wire.errors import WireError
 
 _NUMBER = Struct(">h")
 _KEY_VERSION = 0
+TEXT_BYTES_MAX = 32_767
+_CHARACTERS_SURE = TEXT_BYTES_MAX // 4
+"""So many fit in any case."""
+
+
+def fits(text: str) -> bool:
+    """Whether a record can hold it: requests may bring longer ones."""
+    return len(text) <= _CHARACTERS_SURE or len(text.encode()) <= TEXT_BYTES_MAX
 
 
 class Format:

@@ -10,6 +10,7 @@ from ottla.broker.coordinator.decisions.groups.group_records import group_record
 from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, join_refused
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
 from ottla.runtime.errors import ErrorCode
@@ -19,8 +20,6 @@ _REBALANCE_TIMEOUT_FROM = 1
 _SKIP_ASSIGNMENT_FROM = 9
 _NAME_CHARACTERS_MAX = 1_000
 """Of a client's name in its member id, which a record's key has to hold."""
-NAME_BYTES_MAX = 32_767
-"""What a text in a record may have; requests could bring longer ones."""
 PENDING_MAX = 10_000
 """Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
 METADATA_BYTES_MAX = 8 << 20
@@ -59,10 +58,9 @@ class _Joining:
         return sum(len(metadata) for _, metadata in self.protocols)
 
     @property
-    def longest_name(self) -> int:
-        """Bytes of the longest text that the group's record has to hold."""
-        names = (self.protocol_type, self.instance_id or "", *(name for name, _ in self.protocols))
-        return max(len(each.encode()) for each in names)
+    def can_be_written(self) -> bool:
+        """Whether the group's record can hold its texts."""
+        return all(map(fits, (self.protocol_type, self.instance_id or "", *(name for name, _ in self.protocols))))
 
     def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
         self.asker.answer(join_refused(self.asker, self.member_id if member_id is None else member_id, error))
@@ -100,10 +98,10 @@ class Joins:
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             joining.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
             return
-        if len(request.group_id.encode()) > NAME_BYTES_MAX:
+        if not fits(request.group_id):
             joining.refuse(ErrorCode.INVALID_GROUP_ID)
             return
-        if joining.longest_name > NAME_BYTES_MAX:
+        if not joining.can_be_written:
             joining.refuse(ErrorCode.INVALID_REQUEST)
             return
         group = self._find(request.group_id, not joining.member_id)

@@ -11,6 +11,7 @@ from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, 
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.subscriptions import CONSUMER, subscribed_topics
+from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -120,7 +121,7 @@ class Offsets:
         records: list[Record],
     ) -> ErrorCode:
         metadata = told.committed_metadata or ""
-        if len(metadata) > self._settings.offset_metadata_bytes_max:
+        if len(metadata) > self._settings.offset_metadata_bytes_max or not fits(metadata):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         committed = CommittedOffset(
             told.committed_offset,
@@ -136,6 +137,8 @@ class Offsets:
     def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
         """Without a generation it comes from somebody who assigns partitions himself, or from an administrator."""
         generation, member_id = request.generation_id_or_member_epoch, request.member_id
+        if not fits(request.group_id):
+            return ErrorCode.INVALID_GROUP_ID
         group = self._find(request.group_id, generation < 0)
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION

@@ -146,6 +146,14 @@ def test_metadata_that_is_too_long_is_refused() -> None:
     assert code(commit(bench, 5, metadata=None)) is ErrorCode.NONE
 
 
+def test_what_no_record_can_hold_is_refused() -> None:
+    bench = Bench(offset_metadata_bytes_max=100_000)
+    assert code(commit(bench, 1, group="g" * 32_768)) is ErrorCode.INVALID_GROUP_ID
+    assert code(commit(bench, 1, metadata="m" * 32_768)) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert code(commit(bench, 1, metadata="\u20ac" * 20_000)) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert not bench.log
+
+
 def test_a_topic_that_does_not_exist_cannot_be_committed_to() -> None:
     bench = Bench()
     assert code(commit(bench, 5, topic="nix")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
