@@ -91,6 +91,17 @@ class GroupMember:
         """Who owns what: a static member's processes are one owner after another."""
         return self._instance_id if self._instance_id is not None else self._id
 
+    async def begin(self) -> None:
+        """Commits before anybody joins: a group without members and offsets would be forgotten, with its generation."""
+        while not self._group.commits:
+            try:
+                await self._find_coordinator()
+                self.positions = dict.fromkeys(range(self._group.partitions), 0)
+                await self._commit()
+            except (Unreachable, _Over):
+                await asyncio.sleep(RETRY_S)
+        self._forget()
+
     async def run(self, restless_s: float) -> None:
         """Until cancelled; after ``restless_s`` it stays what it is then."""
         loop = asyncio.get_running_loop()

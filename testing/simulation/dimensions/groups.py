@@ -90,6 +90,7 @@ class Groups(Dimension):
             instance_id = f"seat {number}" if number < self._statics else None
             rng = Random(self.rng.getrandbits(64))
             self._members.append(GroupMember(run.client, self._group, rng, instance_id))
+        await self._members[0].begin()
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self._look()
