@@ -125,6 +125,15 @@ class GroupCommit:
         self._syncs += 1
         self._sync_later.sync(self._log.active_file, lambda error: self._synced(end_offset, error))
 
+    def _marked(self, end_offset: int) -> OSError | None:
+        """Why it cannot be written down how far the log is synced: nobody may hear that it is."""
+        self._log.mark_synced(end_offset)
+        try:
+            self._mark.raise_to(end_offset)
+        except OSError as error:
+            return error
+        return None
+
     def _synced(self, end_offset: int, error: OSError | None) -> None:
         self._syncs -= 1
         if not self._driver.goes_on:
@@ -133,11 +142,11 @@ class GroupCommit:
             # Its segment went while it waited its turn, with a snapshot or a cut. What the log is made of now has to be synced.
             self._sync(end_offset)
             return
+        if error is None:
+            error = self._marked(end_offset)
         if error is not None:
             self._driver.fail(f"the metadata log cannot be synced: {with_advice(error)}", error)
             return
-        self._log.mark_synced(end_offset)
-        self._mark.raise_to(end_offset)
         self._driver.handle(LogSynced(end_offset))
         if self:
             self.flush()

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from unittest.mock import patch
 
 import pytest
 
@@ -278,6 +279,18 @@ def test_a_failed_sync_stops_the_node_before_it_promises_anything() -> None:
 
         assert "cannot be synced" in str(leader.failures[0])
         assert leader.node.high_watermark == high_watermark
+
+    run(scenario, voters=1)
+
+
+def test_a_node_that_cannot_write_how_far_it_has_synced_stops() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        with patch.object(SyncedMark, "raise_to", side_effect=OSError(28, "No space left on device")):
+            leader.node.append([b"a"], leader.node.leader.epoch)
+            await world.until(lambda: bool(leader.failures))
+
+        assert "cannot be synced" in str(leader.failures[0])
 
     run(scenario, voters=1)
 
