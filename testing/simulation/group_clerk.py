@@ -37,8 +37,8 @@ from ottla.testing.simulation.workload import RETRY_S, BrokenPromise
 
 VERSION = 9  # the last one that names topics
 PAUSE_S = (0.02, 0.25)
-OLD_VERSION, KEPT_MS = 4, 3_600_000
-"""The last one of OffsetCommit that says how long its offsets are to be kept."""
+OLD_VERSION, KEPT_MS = 4, 7 * 86_400_000
+"""The last one of OffsetCommit that says how long its offsets are to be kept; longer than any clock jumps."""
 OFFSETS_MAX = 1_000
 _NOT_DONE = (
     ErrorCode.NOT_COORDINATOR,
