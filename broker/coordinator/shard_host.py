@@ -11,6 +11,7 @@ from random import Random
 from typing import Protocol
 from uuid import UUID
 
+from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
 from ottla.broker.replication.own_appends import OwnAppends
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
@@ -23,19 +24,6 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
-
-_TOLD = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What clients of a coordinator are told instead of what its partition says: they know it by what it makes them do."""
 
 
 class Shard(Protocol):
@@ -164,7 +152,7 @@ class ShardHost:
             return
         written = [(each.key, each.value) for each in records]
         if not self._own.has_room_for(written):
-            done(_TOLD[ErrorCode.MESSAGE_TOO_LARGE])
+            done(told(ErrorCode.MESSAGE_TOO_LARGE))
             return
         undoes = [shard.replay(each, self._next_place()) for each in records]
         waiter.expires(self._around)
@@ -219,14 +207,13 @@ class _Waiter:
             around.write_timeout_ms, partial(self.settle, ErrorCode.REQUEST_TIMED_OUT)
         )
 
-    def settle(self, *told: int) -> None:
+    def settle(self, *outcome: int) -> None:
         """With the error last."""
         if not self.done:
             self.done = True
             if self._timer is not None:
                 self._timer.cancel()
-            error = ErrorCode(told[-1])
-            self._tell(_TOLD.get(error, error))
+            self._tell(told(ErrorCode(outcome[-1])))
 
 
 def _pass(_offset: int) -> None:

@@ -165,15 +165,17 @@ class Connection(asyncio.BufferedProtocol):
         turn.latest = self
         if not self._is_put_off:
             self._received_s = watch.began_s
-        if self.comes_first or not turn.is_over():
-            self._handle_frames()
-        else:
-            self._put_off()
-        if is_alone:
-            self._answers.go_at_once = False
-            watch.close()
-        if is_full:
-            self.resume_soon()  # there may be more, of which libuv would read 31 times as much: the others come first
+        try:
+            if self.comes_first or not turn.is_over():
+                self._handle_frames()
+            else:
+                self._put_off()
+            if is_full:
+                self.resume_soon()  # there may be more, of which libuv would read 31 times as much: the others come first
+        finally:
+            if is_alone:
+                self._answers.go_at_once = False
+                watch.close()
 
     def eof_received(self) -> None:
         """Closes: nobody reads the answers to what is parked. What is answered leaves before, and what was put off is answered."""

@@ -266,7 +266,7 @@ def fence_first_expired(state: ControllerState, now_ms: int, changes_max: int = 
         if broker.fenced:
             continue
         if state.sessions.is_alive(broker.id, broker.epoch, now_ms):
-            state.is_spared(broker)
+            state.spare(broker)
         else:
             records, is_last = take_out(state, broker.id, changes_max)
             conclusion = [_change(broker, fenced=True)] if is_last else []

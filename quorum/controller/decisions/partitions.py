@@ -36,7 +36,7 @@ def change_builder(
 def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_MAX) -> Step:
     """Removes a broker from every ISR and finds other leaders, piece by piece: it is to be fenced, shuts down or is
     unregistered. A fenced one has been taken out, and nobody takes it in again. What follows the last piece is that it is out of
-    service; when it is spared instead, `ControllerState.is_spared` has to be told."""
+    service; when it is spared instead, `ControllerState.spare` has to be told."""
     broker = state.image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Step([], is_last=True)

@@ -123,7 +123,7 @@ class ControllerState:
         self.replicas.end(LEADERLESS_SWEEP)
         self.reconsiders_leaderless = True
 
-    def is_spared(self, broker: BrokerView) -> None:
+    def spare(self, broker: BrokerView) -> None:
         """A broker in service lives. If it was being taken out, it was heard from between two pieces: what has lost its leader
         may only have this one, and it will never come back into a service that it did not leave."""
         if broker.id in self.half_out and broker.is_active:

@@ -53,8 +53,7 @@ class ClassicGroup:
         """The leader has brought the assignments of this generation."""
         self.joined_meanwhile = False
         """A member came while a first rebalance waits for more of them."""
-        self.metadata_bytes = 0
-        """Of all protocols of all members."""
+        self._metadata_bytes = 0
         self._supporters: Counter[str] = Counter()
 
     def change(self, state: GroupState, now_ms: int) -> None:
@@ -87,7 +86,12 @@ class ClassicGroup:
     def _count(self, member: Member, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] += by
-        self.metadata_bytes += by * sum(len(metadata) for _, metadata in member.protocols)
+        self._metadata_bytes += by * _metadata_bytes(member)
+
+    def metadata_bytes_without(self, member_id: str) -> int:
+        """What the protocols of all members take, but for one that brings its own again."""
+        member = self.members.get(member_id)
+        return self._metadata_bytes - (_metadata_bytes(member) if member is not None else 0)
 
     def remove(self, member_id: str) -> Member | None:
         """The eldest of those that stay leads when it was the leader. Who waits for an answer has had it before."""
@@ -177,3 +181,7 @@ class ClassicGroup:
 
 
 _GENERATION_MAX = 2**31 - 1
+
+
+def _metadata_bytes(member: Member) -> int:
+    return sum(len(metadata) for _, metadata in member.protocols)

@@ -111,7 +111,7 @@ class Joins:
             if joining.member_id not in group.joining:
                 self._rebalance.remove(group, joining.member_id)
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        elif group.metadata_bytes + joining.size > METADATA_BYTES_MAX:
+        elif group.metadata_bytes_without(self._place_of(group, joining)) + joining.size > METADATA_BYTES_MAX:
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(joining.protocol_type, joining.protocols):
             joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -119,6 +119,11 @@ class Joins:
             self._join_unknown(group, joining)
         else:
             self._join_known(group, joining)
+
+    @staticmethod
+    def _place_of(group: ClassicGroup, joining: _Joining) -> str:
+        """The member whose place it takes: itself, or the static one before it; empty for a new one."""
+        return joining.member_id or group.static.get(joining.instance_id or "", "")
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """While a rebalance is prepared those that are not back yet keep nobody out."""

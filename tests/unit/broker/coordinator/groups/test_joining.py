@@ -192,6 +192,22 @@ def test_what_members_tell_their_leader_is_bounded() -> None:
     assert bench.new_member(metadata=bytes(1 << 20))[1].waits
 
 
+def test_a_member_that_joins_again_brings_what_it_had_and_not_more() -> None:
+    bench = Bench()
+    ids = bench.stable(3, metadata=bytes(5 << 19))
+    again = bench.join(ids[0], metadata=bytes(5 << 19))
+    assert again.waits, "the group is as large as before"
+    assert bench.join(ids[1], metadata=bytes(6 << 20)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_static_member_takes_the_room_of_the_one_before_it() -> None:
+    bench = Bench()
+    bench.join(instance="one", metadata=bytes(5 << 20))
+    bench.wait(6_000)
+    assert bench.join(instance="one", metadata=bytes(5 << 20)).error is ErrorCode.NONE
+    assert bench.join(instance="two", metadata=bytes(5 << 20)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_a_client_of_a_long_name_has_an_id_that_can_be_written() -> None:
     assert len(Bench().join(client_id="x" * 32_767).said.member_id) < 2_000
 
