@@ -6,8 +6,9 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from ottla.broker.coordinator.coordinator import RELOAD_MS
 from ottla.broker.coordinator.decisions.effects import Record, Undo
-from ottla.broker.coordinator.group_coordinator import RELOAD_MS, GroupCoordinator
+from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability

@@ -1,0 +1,114 @@
+"""What all coordinators are: a shard for each partition of their internal topic that this broker leads."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar, Generic, TypeVar
+
+from ottla.broker.coordinator.placement import partition_of
+from ottla.broker.coordinator.shard_host import Shard, ShardHost, Surroundings
+from ottla.broker.replication.partition import Partition
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+RELOAD_MS = 1_000
+
+ShardKind = TypeVar("ShardKind", bound=Shard)
+
+
+class Coordinator(ABC, Generic[ShardKind]):
+    """Listens to the elections of its topic (`TopicListener`)."""
+
+    topic: ClassVar[str]
+    keeps: ClassVar[str]
+    """What its partitions keep, for messages: one of them."""
+
+    def __init__(self, image: MetadataImage, surroundings: Surroundings) -> None:
+        """``image`` is the node's own, which changes."""
+        self._image = image
+        self._around = surroundings
+        self._hosts: dict[int, tuple[ShardHost, ShardKind]] = {}
+
+    @abstractmethod
+    def _shard(self, host: ShardHost, leader_epoch: int) -> ShardKind:
+        """A new shard, which nothing was replayed to."""
+
+    def stop(self) -> None:
+        for host, _ in self._hosts.values():
+            host.close()
+        self._hosts.clear()
+
+    # --- what its topic tells -----------------------------------------------------------------------------------------
+
+    def elected(self, partition: Partition, leader_epoch: int) -> None:
+        host = ShardHost(partition, leader_epoch, self._around)
+        shard = self._shard(host, leader_epoch)
+        self._hosts[partition.index] = host, shard
+        host.load(shard, partial(self._loaded, partition, leader_epoch, host))
+
+    def _loaded(self, partition: Partition, leader_epoch: int, host: ShardHost, error: KafkaError | None) -> None:
+        """What keeps it from being read may pass, such as a want of descriptors; nobody else leads meanwhile."""
+        if error is not None:
+            logger.error("%s cannot be loaded, which is tried again soon: %s", partition, error)
+            host.remind("load", RELOAD_MS, partial(self._load_again, partition, leader_epoch, host))
+
+    def _load_again(self, partition: Partition, leader_epoch: int, host: ShardHost) -> None:
+        host.close()
+        self.elected(partition, leader_epoch)
+
+    def resigned(self, partition: Partition, leader_epoch: int) -> None:
+        found = self._hosts.pop(partition.index, None)
+        if found is not None:
+            found[0].close()
+            logger.info("%s has another coordinator, epoch %d is over", partition, leader_epoch)
+
+    def deleted(self, partition: Partition) -> None:
+        """It has resigned before."""
+
+    # --- who coordinates ----------------------------------------------------------------------------------------------
+
+    def place_of(self, name: str) -> int | None:
+        """The partition that keeps what is called so; None while there is no topic for it."""
+        topic = self._image.topics_by_name.get(self.topic)
+        return partition_of(name, len(topic.partitions)) if topic is not None and topic.partitions else None
+
+    def shard_of(self, name: str) -> ShardKind:
+        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        place = self.place_of(name)
+        found = self._hosts.get(place) if place is not None else None
+        if found is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.keeps} {name} is coordinated by another broker")
+        host, shard = found
+        if not host.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.keeps} {name} is being loaded")
+        return shard
+
+    def shards(self) -> Iterator[ShardKind]:
+        """Those that are loaded."""
+        return (shard for host, shard in list(self._hosts.values()) if host.is_loaded)
+
+    @property
+    def is_loading(self) -> bool:
+        return any(not host.is_loaded for host, _ in self._hosts.values())
+
+
+class Topics:
+    """The topics of the node's image, as deciders ask for them."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def id_of(self, name: str) -> bytes | None:
+        topic = self._image.topics_by_name.get(name)
+        return topic.id if topic is not None else None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        topic = self._image.topics_by_id.get(topic_id)
+        return topic.name if topic is not None else None
+
+    def has(self, name: str, index: int) -> bool:
+        topic = self._image.topics_by_name.get(name)
+        return topic is not None and index in topic.partitions
