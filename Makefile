@@ -8,7 +8,7 @@ TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run test test-deep setup test-tools lint types imports generated unit consensus simulation integration chaos conformance \
-  wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-quorum bench-log simulate log-model model proto clean
+  wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -87,6 +87,10 @@ bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; s
 	@tools/system-packages mvn:maven java:openjdk-17-jdk-headless cmake:cmake npm:npm gcc:gcc \
 	  curl-config:libcurl4-openssl-dev /usr/include/openssl/ssl.h:libssl-dev /usr/include/zlib.h:zlib1g-dev
 	$(BIN)/python tests/benchmarks/side_by_side.py
+
+bench-groups: test-tools ## consumer groups and transactions beside Apache Kafka's, big groups, failover of a coordinator; see docs/benchmarks.md
+	tests/peers/kafka/kafka install
+	$(BIN)/python -m tests.benchmarks.groups_side_by_side
 
 bench-quorum: test-tools ## controller failover, committed metadata changes beside Apache Kafka's, observers; see docs/benchmarks.md
 	tests/peers/kafka/kafka install

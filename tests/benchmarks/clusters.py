@@ -13,7 +13,8 @@ from typing import Protocol
 
 from ottla.testing.processes import ProcessCluster, free_port_block, wait_for
 
-KAFKA = Path(__file__).resolve().parent.parent / "peers" / "kafka" / "kafka"
+ROOT = Path(__file__).resolve().parents[2]
+KAFKA = ROOT / "tests" / "peers" / "kafka" / "kafka"
 KINDS = ("ottla", "kafka")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -76,14 +77,18 @@ class KafkaCluster:
 
 
 @contextmanager
-def running(kind: str, nodes: int) -> Iterator[Cluster]:
-    """A fresh cluster of one of the `KINDS`; stopped, and its data removed, at the end."""
+def running(kind: str, nodes: int, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
+    """A fresh cluster of one of the `KINDS`; stopped, and its data removed, at the end. ``settings``: into every
+    server.properties."""
     if kind == "ottla":
-        with ProcessCluster(nodes) as processes:
+        with ProcessCluster(nodes, settings=settings) as processes:
             yield OttlaCluster(processes)
         return
     home, port = Path(tempfile.mkdtemp(prefix="bench-kafka-")), free_port_block(nodes)
-    subprocess.run([KAFKA, "up", home, str(nodes), str(port)], check=True, stdout=subprocess.DEVNULL)
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as more:
+        more.write("".join(f"{name}={value}\n" for name, value in (settings or {}).items()))
+        more.flush()
+        subprocess.run([KAFKA, "up", home, str(nodes), str(port), more.name], check=True, stdout=subprocess.DEVNULL)
     cluster = KafkaCluster(home, port)
     try:
         yield cluster
