@@ -1,0 +1,1 @@
+"""Subscriptions by regular expression (KIP-848's SubscribedTopicRegex)."""
