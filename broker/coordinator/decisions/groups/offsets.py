@@ -6,11 +6,12 @@ from typing import Protocol
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
 from ottla.broker.coordinator.decisions.groups.group_records import offset_record, offset_tombstone
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
-from ottla.broker.coordinator.decisions.groups.subscriptions import CONSUMER, subscribed_topics
+from ottla.broker.coordinator.decisions.groups.subscriptions import subscribed_topics
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.offset_commit_request import (
     OffsetCommitRequest,

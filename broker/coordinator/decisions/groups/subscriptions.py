@@ -1,15 +1,8 @@
-"""What members of the protocol type "consumer" tell their leader: the topics that they read (ConsumerProtocolSubscription)."""
-
-from struct import Struct
+"""The topics that the members of a classic group read, as they tell it their leader."""
 
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
-from ottla.broker.wire.codec import decoder
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER, read_subscription
 from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from ottla.broker.wire.schema import message
-
-CONSUMER = "consumer"
-_NUMBER = Struct(">h")
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
@@ -24,17 +17,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     topics: set[str] = set()
     try:
         for member in group.members.values():
-            topics.update(_topics(member.metadata(group.protocol)))
+            topics.update(read_subscription(member.metadata(group.protocol)).topics)
     except (WireError, ValueError):
         return None
     return frozenset(topics)
-
-
-def _topics(metadata: bytes) -> list[str]:
-    if len(metadata) < _NUMBER.size:
-        raise ValueError("no version")
-    (version,) = _NUMBER.unpack_from(metadata)
-    known = message("ConsumerProtocolSubscription").versions
-    read = decoder(ConsumerProtocolSubscription, min(max(version, known.first), known.last))
-    subscription, _ = read(memoryview(metadata), _NUMBER.size)
-    return subscription.topics
