@@ -4,7 +4,7 @@ What it may rely on stands in `Group`, which hears of everything that members ar
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -20,7 +20,7 @@ from ottla.broker.wire.messages.find_coordinator_response import FindCoordinator
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.broker.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
+from ottla.broker.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.broker.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.broker.wire.messages.offset_commit_request import (
@@ -73,12 +73,16 @@ class _Over(Exception):
 class GroupMember:
     """One process after another, which leave, die, or are paused and wake again with what they had."""
 
+    protocol = "range"
+
     def __init__(self, client: Callable[[], Client], group: Group, rng: Random, instance_id: str | None) -> None:
         self.generation = -1
         self.positions: dict[int, int] = {}
         """What it reads, once it knows from where on."""
         self._clients, self._group, self._rng, self._instance_id = client, group, rng, instance_id
-        self._client = client()
+        self._client, self._reads = client(), client()
+        self._committed: dict[int, int] = {}
+        """What it fetched or committed last, of what it reads."""
         self._id = ""
         self._coordinator: tuple[str, int] | None = None
         self._beaten_s = 0.0
@@ -97,7 +101,7 @@ class GroupMember:
             try:
                 await self._find_coordinator()
                 self.positions = dict.fromkeys(range(self._group.partitions), 0)
-                await self._commit()
+                await self._commit(self.generation)
             except (Unreachable, _Over):
                 await asyncio.sleep(RETRY_S)
         self._forget()
@@ -117,6 +121,10 @@ class GroupMember:
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
+    async def depart(self) -> None:
+        """For good, unless it runs again."""
+        await self._leave()
+
     async def _leave(self) -> None:
         told = MemberIdentity(self._id, self._instance_id, "enough")
         if self._coordinator is not None and self._id:
@@ -126,8 +134,9 @@ class GroupMember:
 
     async def _die(self) -> None:
         self._forget()
-        self._client.close()
-        self._client = self._clients()
+        for client in (self._client, self._reads):
+            client.close()
+        self._client, self._reads = self._clients(), self._clients()
         self._coordinator = None
         await asyncio.sleep(self._rng.uniform(*AWAY_S))
 
@@ -136,7 +145,7 @@ class GroupMember:
         await asyncio.sleep(self._rng.uniform(*PAUSES_S))
 
     def _forget(self) -> None:
-        self._id, self.generation, self.positions = "", -1, {}
+        self._id, self.generation, self.positions, self._committed = "", -1, {}, {}
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -147,15 +156,20 @@ class GroupMember:
                     await self._find_coordinator()
                 if self.generation < 0:
                     await self._join()
-                await self._work()
+                else:
+                    await self._work()
             except Unreachable:
                 self._coordinator = None
                 await asyncio.sleep(RETRY_S)
             except _Over as over:
-                known_id = self._id if over.is_known else ""
-                self._forget()
-                self._id = known_id
+                self._fall_out(is_known=over.is_known)
                 await asyncio.sleep(RETRY_S)
+
+    def _fall_out(self, *, is_known: bool) -> None:
+        """An eager member stops reading before it joins the next generation."""
+        known_id = self._id if is_known else ""
+        self._forget()
+        self._id = known_id
 
     async def _find_coordinator(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group.name])
@@ -184,6 +198,13 @@ class GroupMember:
     # --- joining ------------------------------------------------------------------------------------------------------
 
     async def _join(self) -> None:
+        generation, owned = await self._be_assigned()
+        self._group.note_owner(self.name, generation, owned)
+        self._beaten_s = asyncio.get_running_loop().time()
+        await self._take(generation, owned)
+
+    async def _be_assigned(self) -> tuple[int, list[int]]:
+        """JoinGroup and SyncGroup: the generation, and what is this member's in it."""
         group = self._group
         request = JoinGroupRequest(
             group.name,
@@ -192,7 +213,7 @@ class GroupMember:
             self._id,
             self._instance_id,
             "consumer",
-            [JoinGroupRequestProtocol("range", subscription(group.topic))],
+            [JoinGroupRequestProtocol(self.protocol, self._subscription())],
         )
         joined = await self._ask(request, JoinGroupResponse)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -202,21 +223,34 @@ class GroupMember:
         self._id = joined.member_id
         assignments = []
         if joined.leader == self._id and not joined.skip_assignment:
-            assignments = assigned([each.member_id for each in joined.members], group.partitions)
+            assignments = self._assign(joined.generation_id, joined.members)
         told = await self._ask(
             SyncGroupRequest(
-                group.name, joined.generation_id, self._id, self._instance_id, "consumer", "range", assignments
+                group.name, joined.generation_id, self._id, self._instance_id, "consumer", self.protocol, assignments
             ),
             SyncGroupResponse,
         )
         self._judge(told.error_code)
-        owned = [int(each) for each in told.assignment.decode().split(",") if each]
-        group.note_owner(self.name, joined.generation_id, owned)
-        self._beaten_s = asyncio.get_running_loop().time()
-        self.positions = await self._committed(owned)
-        self.generation = joined.generation_id
+        return joined.generation_id, [int(each) for each in told.assignment.decode().split(",") if each]
 
-    async def _committed(self, owned: list[int]) -> dict[int, int]:
+    def _subscription(self) -> bytes:
+        """What it tells its leader."""
+        return subscription(ConsumerProtocolSubscription([self._group.topic]))
+
+    def _assign(self, generation: int, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
+        """The range assignment of one topic, to be told by the leader."""
+        names, partitions = sorted(each.member_id for each in members), self._group.partitions
+        shares: dict[str, list[int]] = {each: [] for each in names}
+        for index in range(partitions):
+            shares[names[index * len(names) // partitions if len(names) < partitions else index]].append(index)
+        return told_to(shares)
+
+    async def _take(self, generation: int, owned: list[int]) -> None:
+        self.positions = await self._fetch_committed(owned)
+        self._committed = dict(self.positions)
+        self.generation = generation
+
+    async def _fetch_committed(self, owned: list[int]) -> dict[int, int]:
         group = self._group
         if not owned:
             return {}
@@ -233,10 +267,10 @@ class GroupMember:
 
     async def _work(self) -> None:
         """A poll: reads, processes, commits, and is heard from."""
-        loop, before = asyncio.get_running_loop(), dict(self.positions)
+        loop = asyncio.get_running_loop()
         await self._read()
-        if self.positions != before:
-            await self._commit()
+        if self.positions != self._committed:
+            await self._commit(self.generation)
         if loop.time() - self._beaten_s > HEARTBEAT_S:
             self._beaten_s = loop.time()
             request = HeartbeatRequest(self._group.name, self.generation, self._id, self._instance_id)
@@ -246,7 +280,7 @@ class GroupMember:
     async def _read(self) -> None:
         """One partition after another that has something new; a leader that cannot be reached is looked for next time."""
         group = self._group
-        for index in self.positions:
+        for index in list(self.positions):
             if self.positions[index] >= group.end(index):
                 continue
             try:
@@ -261,7 +295,7 @@ class GroupMember:
                 self._outdated = True
 
     async def _find_leaders(self) -> None:
-        topic, brokers = await self._client.topic(self._group.topic)
+        topic, brokers = await self._reads.topic(self._group.topic)
         for each in topic.partitions:
             known, address = self._leaders.get(each.partition_index), brokers.get(each.leader_id)
             if address is not None and (known is None or each.leader_epoch >= known.epoch):
@@ -278,7 +312,7 @@ class GroupMember:
         )
         topics = [FetchTopic(topic=self._group.topic, partitions=[wanted])]
         request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES, topics=topics)
-        answer = await self._client.call(leader.address, request, FetchResponse, FETCH_VERSION)
+        answer = await self._reads.call(leader.address, request, FetchResponse, FETCH_VERSION)
         data = answer.responses[0].partitions[0]
         if data.error_code in RETRIABLE:
             raise Unreachable("another leads")
@@ -286,11 +320,11 @@ class GroupMember:
             raise BrokenPromise(f"fetch of {self._group.topic}-{index}: {ErrorCode(data.error_code).name}")
         return self._group.process(position, data)
 
-    async def _commit(self) -> None:
+    async def _commit(self, generation: int) -> None:
         group, told, before = self._group, dict(self.positions), dict(self._group.committed)
         places = [OffsetCommitRequestPartition(index, offset) for index, offset in told.items()]
         topic = OffsetCommitRequestTopic(group.topic, partitions=places)
-        request = OffsetCommitRequest(group.name, self.generation, self._id, self._instance_id, topics=[topic])
+        request = OffsetCommitRequest(group.name, generation, self._id, self._instance_id, topics=[topic])
         try:
             answer = await self._ask(request, OffsetCommitResponse, COMMIT_VERSION)
         except Unreachable:
@@ -302,20 +336,14 @@ class GroupMember:
                 group.note_committed(index, told[index], before.get(index, -1))
             else:
                 self._judge(each.error_code)
+        self._committed = told
 
 
-def subscription(topic: str) -> bytes:
-    """What a member tells its leader."""
-    return b"\0\1" + b"".join(encoder(ConsumerProtocolSubscription, 1)(ConsumerProtocolSubscription([topic])))
+def subscription(told: ConsumerProtocolSubscription, version: int = 1) -> bytes:
+    """What a member tells its leader, as bytes."""
+    return version.to_bytes(2, "big") + b"".join(encoder(ConsumerProtocolSubscription, version)(told))
 
 
-def assigned(members: list[str], partitions: int) -> list[SyncGroupRequestAssignment]:
-    """The range assignment of one topic."""
-    shares: list[list[str]] = [[] for _ in members]
-    for index in range(partitions):
-        shares[index * len(members) // partitions if len(members) < partitions else index].append(str(index))
-    return [SyncGroupRequestAssignment(*each) for each in zip(sorted(members), map(_text, shares), strict=True)]
-
-
-def _text(share: list[str]) -> bytes:
-    return ",".join(share).encode()
+def told_to(shares: Mapping[str, list[int]]) -> list[SyncGroupRequestAssignment]:
+    """By member id."""
+    return [SyncGroupRequestAssignment(name, ",".join(map(str, share)).encode()) for name, share in shares.items()]

@@ -1,6 +1,6 @@
 """What the members of a group may rely on, all together: held against everything that one of them is told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ottla.broker.broker import Broker
@@ -18,6 +18,7 @@ from ottla.testing.simulation.reading import check_answer
 from ottla.testing.simulation.workload import BrokenPromise
 
 ONE_OWNER = "a partition has one owner in a generation"
+HANDED_OVER = "a partition is handed over when its owner has let it go"
 STAYS = "what a group committed stays"
 TIMERS = "a coordinator watches its members and nobody else"
 STATE = "a coordinator's state is what its partition says"
@@ -30,6 +31,13 @@ class _Look(NamedTuple):
     acknowledged: dict[int, int]
 
 
+class _Held(NamedTuple):
+    """What a member reads, and since when."""
+
+    generation: int
+    partitions: frozenset[int]
+
+
 class Group:
     """A group that reads one topic, and what its members have been told."""
 
@@ -40,9 +48,13 @@ class Group:
         """By partition: all below was processed."""
         self.committed: dict[int, int] = {}
         """By partition: the highest that a member was told is committed."""
-        self.assignments = self.commits = self.twice = 0
+        self.assignments = self.commits = self.twice = self.read_meanwhile = self.resets = 0
         self.generations: dict[int, dict[int, str]] = {}
         """By generation and partition: whose it is."""
+        self._joined: dict[int, frozenset[str]] = {}
+        """By generation: its members, as its leader was told."""
+        self._held: dict[str, _Held] = {}
+        """By id: cooperative members that read something."""
         self._run = run
 
     # --- what members are told ----------------------------------------------------------------------------------------
@@ -56,6 +68,34 @@ class Group:
                 story = f"{self.name}: {member} and {other} were told that {index} is theirs in generation {generation}"
                 self._run.invariants.violated(ONE_OWNER, story)
         self.assignments += 1
+
+    def note_members(self, generation: int, members: Iterable[str]) -> None:
+        """The leader of a generation was told of them. A coordinator that died may have begun one of that number before."""
+        self._joined[generation] = frozenset(members)
+
+    def note_held(self, member: str, generation: int, partitions: Iterable[int]) -> None:
+        """What a cooperative member reads since that generation."""
+        self._held[member] = _Held(generation, frozenset(partitions))
+
+    def note_handed_over(self, member: str, generation: int, partitions: list[int]) -> None:
+        """A cooperative member begins to read these. Nobody else of its generation may have come to it with one of them, and not
+        have been told yet."""
+        for other in self._joined.get(generation, frozenset()) - {member}:
+            held = self._held.get(other)
+            both = held.partitions.intersection(partitions) if held is not None and held.generation < generation else ()
+            if both:
+                story = (
+                    f"{self.name}: {member} was given {set(both)} in generation {generation}, {other} came with that"
+                )
+                self._run.invariants.violated(HANDED_OVER, story)
+
+    def note_reset(self, offsets: dict[int, int], *, is_new: bool) -> None:
+        """An administrator was told, and there are no members. ``is_new``: the group was deleted before, with its generations."""
+        self.processed = [offsets[index] for index in range(self.partitions)]
+        self.committed = dict(offsets)
+        self.resets += 1
+        if is_new:
+            self.generations, self._joined = {}, {}
 
     def note_committed(self, index: int, offset: int, before: int) -> None:
         """A commit was acknowledged. ``before``: what was acknowledged when it was sent. Only who reads a partition commits, from there on."""

@@ -6,6 +6,7 @@ reads to the end, and its coordinator's state is what its partition says.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -15,8 +16,10 @@ from ottla.broker.internal_topics import GROUPS
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
+from ottla.testing.simulation.cooperative_members import CooperativeMember
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
+from ottla.testing.simulation.group_administrator import GroupAdministrator
 from ottla.testing.simulation.group_clerk import GroupClerk
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.groups import STATE, TIMERS, Group, hosts, odd_shard
@@ -49,12 +52,22 @@ class Groups(Dimension):
     least_ms = 6_000
     _group: Group
     _clerk: GroupClerk
+    _administrator: GroupAdministrator
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self._name = rng.choice(NAMES)
         self._partitions, self._count = rng.randint(*PARTITIONS), rng.randint(*MEMBERS)
         self._statics = rng.choice((0, 0, 1, self._count))
+        self._kind = rng.choice((GroupMember, CooperativeMember))
+        if self._kind is CooperativeMember:
+            self._statics = (
+                0  # one that dies between letting go and joining again leaves a partition to nobody, in Kafka too
+            )
+        self._reset_s = rng.choice((None, rng.uniform(1.0, 3.0)))
+        self._present = self._count
+        self._are_gone = asyncio.Event()
+        self._is_reset = asyncio.Event()
         self._members: list[GroupMember] = []
         self._looks = 0
         self._to_read: dict[int, int] = {}
@@ -86,17 +99,40 @@ class Groups(Dimension):
         self._group = Group(run, self._name, TOPIC, self._partitions, partition_of(self._name, COORDINATORS))
         rng = Random(self.rng.getrandbits(64))
         self._clerk = GroupClerk(run, run.client(), TOPIC, self._partitions, COORDINATORS, rng)
+        self._administrator = GroupAdministrator(run.client(), Random(self.rng.getrandbits(64)))
         for number in range(self._count):
             instance_id = f"seat {number}" if number < self._statics else None
             rng = Random(self.rng.getrandbits(64))
-            self._members.append(GroupMember(run.client, self._group, rng, instance_id))
+            self._members.append(self._kind(run.client, self._group, rng, instance_id))
         await self._members[0].begin()
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self._look()
         yield self._clerk.run()
         for member in self._members:
-            yield member.run(RESTLESS_S)
+            yield self._work(member)
+        if self._reset_s is not None:
+            yield self._reset()
+
+    async def _work(self, member: GroupMember) -> None:
+        """In some runs all go once, so that their offsets can be reset."""
+        if self._reset_s is None:
+            await member.run(RESTLESS_S)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._reset_s):
+                await member.run(RESTLESS_S)
+        await member.depart()
+        self._present -= 1
+        if not self._present:
+            self._are_gone.set()
+        await self._is_reset.wait()
+        await member.run(RESTLESS_S - self._reset_s)
+
+    async def _reset(self) -> None:
+        await self._are_gone.wait()
+        await self._administrator.reset(self._group)
+        self._is_reset.set()
 
     # --- the coordinator ----------------------------------------------------------------------------------------------
 
@@ -181,6 +217,8 @@ class Groups(Dimension):
             "processed in groups": sum(group.processed),
             "processed again": group.twice,
             "found by clerks": self._clerk.checked,
+            "polls while they rebalanced": group.read_meanwhile,
+            "resets of groups": group.resets,
             "looks at coordinators": self._looks,
         }
 

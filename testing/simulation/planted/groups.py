@@ -7,6 +7,7 @@ from ottla.broker.coordinator import shard_host
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.groups import group_records, shard
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
+from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
@@ -18,7 +19,7 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import SPLIT
 from ottla.testing.simulation.dimensions.groups import PLACE
-from ottla.testing.simulation.groups import ONE_OWNER, STATE, STAYS, TIMERS
+from ottla.testing.simulation.groups import HANDED_OVER, ONE_OWNER, STATE, STAYS, TIMERS
 from ottla.testing.simulation.planted.bug import PlantedBug
 from ottla.testing.simulation.roles import follower_of, leader_of, other_follower_of
 
@@ -68,6 +69,10 @@ def _begins_without_sessions(shard: GroupShard) -> None:
     for group in shard.groups():
         for member_id in group.members:
             shard.rebalance.forget_session(group, member_id)
+
+
+def _keeps_what_it_said_first(group: ClassicGroup, member: Member, protocols: Protocols) -> None:
+    """Of a member that joins again nobody hears what it has now."""
 
 
 def _bug(
@@ -138,7 +143,23 @@ GROUP_BUGS = (
         KILLED_LATE,
         TIMERS,
         HEALS,
+        seed=5,
+    ),
+    _bug(
+        "keep what a member said when it first joined",
+        "ClassicGroup.change_protocols: the leader is told what members say now",
+        (ClassicGroup, "change_protocols", _keeps_what_it_said_first),
+        (),
+        HANDED_OVER,
+        HEALS,
         seed=2,
+    ),
+    _bug(
+        "delete a group and keep its offsets",
+        "Endings.delete: a group goes with all that it committed",
+        (Offsets, "tombstones", lambda *_: []),
+        (),
+        STAYS,
     ),
     _bug(
         "leave in the state what could not be written",
