@@ -1,6 +1,12 @@
 """Which partition of an internal topic keeps a key: Java's hash of its name, as every client and tool of Kafka computes it."""
 
+from functools import lru_cache
+
 _INT32 = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+_REMEMBERED = 4096
+_REMEMBERED_LENGTH_MAX = 128
+"""Longer names are nobody's habit, and may be 32 KB."""
 
 
 def java_hash(text: str) -> int:
@@ -14,4 +20,9 @@ def java_hash(text: str) -> int:
 
 def partition_of(key: str, count: int) -> int:
     """The place of a group or a transactional id among ``count`` partitions."""
-    return (java_hash(key) & 0x7FFFFFFF) % count
+    return _hash(key) % count if len(key) <= _REMEMBERED_LENGTH_MAX else (java_hash(key) & _POSITIVE) % count
+
+
+@lru_cache(_REMEMBERED)
+def _hash(key: str) -> int:
+    return java_hash(key) & _POSITIVE

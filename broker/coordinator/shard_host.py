@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
-from ottla.broker.replication.own_appends import OwnAppends
+from ottla.broker.replication.own_appends import OwnAppends, size_of
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.errors import WireError
@@ -59,7 +59,9 @@ class ShardHost:
         self._around = surroundings
         self._shard: Shard | None = None
         self._reading: PartitionReading | None = None
-        self._own = OwnAppends(partition, leader_epoch, self._time_ms, surroundings.timers.now_ms)
+        timers = surroundings.timers
+        expires = partial(timers.call_later_ms, surroundings.write_timeout_ms)
+        self._own = OwnAppends(partition, leader_epoch, self._time_ms, timers.now_ms, expires)
         self._reminders: dict[Hashable, Timer] = {}
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
@@ -146,31 +148,30 @@ class ShardHost:
         if self.is_over or shard is None:
             done(ErrorCode.NOT_COORDINATOR)
             return
-        waiter = _Waiter(done)
         if not records:
-            self._when_all_is_committed(waiter)
+            self._when_all_is_committed(done)
             return
-        written = [(each.key, each.value) for each in records]
-        if not self._own.has_room_for(written):
+        size = size_of(records)
+        if not self._own.has_room_for(size):
             done(told(ErrorCode.MESSAGE_TOO_LARGE))
             return
         undoes = [shard.replay(each, self._next_place()) for each in records]
-        waiter.expires(self._around)
-        self._own.append(written, _pass, waiter.settle, partial(_undo, undoes))
+        undo = undoes[0] if len(undoes) == 1 else partial(_undo, undoes)
+        self._own.append(records, None, partial(_tell, done), undo, size)
 
-    def _when_all_is_committed(self, waiter: "_Waiter") -> None:
+    def _when_all_is_committed(self, done: Done) -> None:
         """What is in the state is committed when the high watermark has passed the log's end, and what waits to be written."""
         partition = self._partition
         if self._own.has_unwritten:
-            waiter.expires(self._around)
-            self._own.append((), _pass, waiter.settle)
+            self._own.append((), None, partial(_tell, done))
             return
         leader, end = partition.leader, partition.log.log_end_offset
         if leader is None or leader.epoch != self._leader_epoch:
-            waiter.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            _tell(done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif leader.high_watermark >= end:
-            waiter.settle(ErrorCode.NONE)
+            done(ErrorCode.NONE)
         else:
+            waiter = _Waiter(done)
             waiter.expires(self._around)
             partition.produce_waiters.wait_for(end, waiter, 0)
 
@@ -193,7 +194,7 @@ class ShardHost:
 
 
 class _Waiter:
-    """Who waits for records to be committed, no longer than it was said; in the shape of `partition.produce_waiters`."""
+    """Who waits for what others wrote to be committed, no longer than it was said; in the shape of `partition.produce_waiters`."""
 
     __slots__ = ("_tell", "_timer", "done")
 
@@ -213,11 +214,11 @@ class _Waiter:
             self.done = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._tell(told(ErrorCode(outcome[-1])))
+            _tell(self._tell, outcome[-1])
 
 
-def _pass(_offset: int) -> None:
-    """The state has it already."""
+def _tell(done: Done, error: int) -> None:
+    done(told(ErrorCode(error)) if error else ErrorCode.NONE)
 
 
 def _undo(undoes: Sequence[Undo]) -> None:

@@ -1,24 +1,38 @@
 """The error codes that a response carries, wherever in it they stand. Not for Produce and Fetch, which are no messages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 ERROR_CODE = "error_code"
 
+Collect = Callable[[Any, list[int]], None]
 
-def errors_in(message: msgspec.Struct) -> Iterator[int]:
+
+def errors_in(message: msgspec.Struct) -> list[int]:
     """All that are not 0. Costs a look at each part that may carry one."""
-    carries, parts = _shape(type(message))
-    if carries and (code := getattr(message, ERROR_CODE)):
-        yield code
-    for name in parts:
-        value = getattr(message, name)
-        for part in value if isinstance(value, list) else (value,):
-            if part is not None:
-                yield from errors_in(part)
+    found: list[int] = []
+    _collector(type(message))(message, found)
+    return found
+
+
+@cache
+def _collector(kind: type[msgspec.Struct]) -> Collect:
+    """Adds those of a message of that class to a list."""
+    carries, names = _shape(kind)
+
+    def collect(message: Any, found: list[int]) -> None:
+        if carries and (code := message.error_code):
+            found.append(code)
+        for name in names:
+            value: list[msgspec.Struct | None] | msgspec.Struct | None = getattr(message, name)
+            for part in value if isinstance(value, list) else (value,):
+                if part is not None:
+                    _collector(type(part))(part, found)
+
+    return collect
 
 
 @cache

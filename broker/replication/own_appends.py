@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.batch import HEADER_BYTES
-from ottla.log.records import Record, encode_batch
+from ottla.log.plain_batch import KeyValue, encode_pairs
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
@@ -25,7 +27,8 @@ Undo = Callable[[], None]
 RECORD_OVERHEAD_BYTES = 35
 """The most that a record has besides its key and its value: seven varints, five bytes each."""
 
-KeyValue = tuple[bytes | None, bytes | None]
+Expires = Callable[[Callable[[], None]], Timer]
+"""Calls back when a batch has waited long enough for its replicas."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +58,15 @@ class OwnAppends:
     """
 
     def __init__(
-        self, partition: "Partition", leader_epoch: int, wall_ms: Callable[[], int], now_ms: Callable[[], int]
+        self,
+        partition: "Partition",
+        leader_epoch: int,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+        expires: Expires | None = None,
     ) -> None:
+        """``expires``: what is written and not committed by then ends with REQUEST_TIMED_OUT. By default it may wait for ever."""
+        self._expires = expires
         self._partition = partition
         self._leader_epoch = leader_epoch
         self._wall_ms = wall_ms
@@ -68,23 +78,24 @@ class OwnAppends:
     def append(
         self,
         records: Sequence[KeyValue],
-        on_written: OnWritten,
+        on_written: OnWritten | None,
         on_done: OnCommitted,
         undo: Undo | None = None,
+        size: int = -1,
     ) -> None:
         """Writes (key, value) records, in this order, behind what was given before; no callback comes before this returns.
 
         ``on_written`` is called when they stand in the log, where they will be read by whoever loads the partition next, or else
         ``undo``; then ``on_done`` as `Partition.append_own` says, MESSAGE_TOO_LARGE when they fit in no batch: who gives an ``undo``
-        asks `has_room_for` before.
+        asks `has_room_for` before. ``size``: of the records, if it is known.
         """
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._write)
-        self._waiting.append(_Entry(records, _size(records), on_written, on_done, undo))
+        self._waiting.append(_Entry(records, size if size >= 0 else size_of(records), on_written, on_done, undo))
 
-    def has_room_for(self, records: Sequence[KeyValue]) -> bool:
-        """Whether they fit in one batch."""
-        return HEADER_BYTES + _size(records) <= self._partition.log.config.max_message_bytes
+    def has_room_for(self, size: int) -> bool:
+        """Whether records of that size fit in one batch."""
+        return HEADER_BYTES + size <= self._partition.log.config.max_message_bytes
 
     @property
     def has_unwritten(self) -> bool:
@@ -137,12 +148,14 @@ class OwnAppends:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
         append = self._partition.append_own(encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed)
         batch.written(append.info.first_offset)
+        if self._expires is not None:
+            batch.expire(self._expires)
 
 
 class _Entry(NamedTuple):
     records: Sequence[KeyValue]
     size: int
-    on_written: OnWritten
+    on_written: OnWritten | None
     on_done: OnCommitted
     undo: Undo | None
 
@@ -155,16 +168,23 @@ class _Batch:
         self._under_way = under_way
         self._is_written = False
         self._outcome: int | None = None
+        self._timer: Timer | None = None
         under_way[self] = None
 
     def written(self, first_offset: int) -> None:
         offset = first_offset
         for entry in self.entries:
-            _call(entry.on_written, offset)
+            if entry.on_written is not None:
+                _call(entry.on_written, offset)
             offset += len(entry.records)
         self._is_written = True
         if self._outcome is not None:  # one replica: it was committed as soon as it was written
             self.settle(self._outcome)
+
+    def expire(self, expires: Expires) -> None:
+        """It is written; its replicas may take so long and no longer."""
+        if self in self._under_way:
+            self._timer = expires(partial(self.settle, ErrorCode.REQUEST_TIMED_OUT))
 
     def undo(self) -> None:
         for entry in reversed(self.entries):
@@ -179,17 +199,22 @@ class _Batch:
     def settle(self, error: int) -> None:
         if self in self._under_way:
             del self._under_way[self]
+            if self._timer is not None:
+                self._timer.cancel()
             for entry in self.entries:
                 _call(entry.on_done, error)
 
 
-def _size(records: Sequence[KeyValue]) -> int:
-    return sum(len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
+def size_of(records: Sequence[KeyValue]) -> int:
+    """At most so many bytes they take in a batch."""
+    size = RECORD_OVERHEAD_BYTES * len(records)
+    for record in records:
+        size += len(record[0] or b"") + len(record[1] or b"")
+    return size
 
 
 def _encoded(entries: list[_Entry], wall_ms: int) -> bytearray:
-    records = [record for entry in entries for record in entry.records]
-    return encode_batch([Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(records)])
+    return encode_pairs([record for entry in entries for record in entry.records], wall_ms)
 
 
 def _call(callback: Callable[..., None], *values: int) -> None:

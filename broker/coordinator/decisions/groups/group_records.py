@@ -11,10 +11,10 @@ from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
+from ottla.broker.wire.offset_commit_fast import offset_key, offset_value
 
 _GROUP_VERSION = 3
 """As Kafka writes it: the highest that is not flexible."""
-_OFFSET_VERSION = 4
 _OFFSET_VERSION_WITH_EXPIRY = 1
 """The only one that has a time to expire at; it has neither leader epoch nor topic id."""
 
@@ -57,20 +57,40 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
+    key = OffsetCommitKey(group_id, topic, partition)
+    if committed.expire_time_ms != NEVER:
+        return _expiring(key, committed)
+    offset, leader_epoch, metadata, time_ms = (
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_time_ms,
+    )
+    written = offset_value(offset, leader_epoch, metadata, time_ms, committed.topic_id)
+    return Record(offset_key(group_id, topic, partition), written, (key, committed))
+
+
+def _expiring(key: OffsetCommitKey, committed: CommittedOffset) -> Record:
     value = OffsetCommitValue(
         offset=committed.offset,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_time_ms,
         expire_timestamp=committed.expire_time_ms,
     )
-    version = _OFFSET_VERSION_WITH_EXPIRY
-    if committed.expire_time_ms == NEVER:
-        version, value.leader_epoch, value.topic_id = _OFFSET_VERSION, committed.leader_epoch, committed.topic_id
-    return FORMAT.record(OffsetCommitKey(group_id, topic, partition), value, version)
+    return FORMAT.record(key, value, _OFFSET_VERSION_WITH_EXPIRY)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
     return FORMAT.record(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def restored_offset(value: OffsetCommitValue | CommittedOffset) -> CommittedOffset:
+    """As its record has it. One that was just written is known."""
+    if isinstance(value, CommittedOffset):
+        return value
+    return CommittedOffset(
+        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, value.topic_id
+    )
 
 
 def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

@@ -1,7 +1,7 @@
 """OffsetCommit (8), OffsetFetch (9), OffsetDelete (47), and how offsets expire (kraft.md 5.3, "Offsets")."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
@@ -78,13 +78,11 @@ class Offsets:
         if error:
             asker.answer(refused_commit(request, error))
             return
-        expires_ms = NEVER
-        if request.retention_time_ms >= 0:
-            expires_ms = self._effects.time_ms + request.retention_time_ms
+        now_ms = self._effects.time_ms
+        expires_ms = NEVER if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
         records: list[Record] = []
-        answer = OffsetCommitResponse(
-            topics=[self._take_topic(asker, request.group_id, told, expires_ms, records) for told in request.topics]
-        )
+        taking = _Taking(request.group_id, asker.version >= _BY_TOPIC_ID_FROM, now_ms, expires_ms, records)
+        answer = OffsetCommitResponse(topics=[self._take_topic(taking, told) for told in request.topics])
         if not records:
             asker.answer(answer)
             return
@@ -98,41 +96,26 @@ class Offsets:
 
         self._effects.write(records, written)
 
-    def _take_topic(
-        self, asker: Asker, group_id: str, told: OffsetCommitRequestTopic, expires_ms: int, records: list[Record]
-    ) -> OffsetCommitResponseTopic:
-        by_id = asker.version >= _BY_TOPIC_ID_FROM
+    def _take_topic(self, taking: "_Taking", told: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+        by_id = taking.by_id
         name = self._topics.name_of(told.topic_id) if by_id else told.name
         topic_id = self._topics.id_of(name) if name is not None else None
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic = OffsetCommitResponseTopic(told.name, told.topic_id, [])
         for each in told.partitions:
             if name is not None and topic_id is not None:
-                code = self._take(group_id, name, topic_id, each, expires_ms, records)
+                code = self._take(taking, name, topic_id, each)
             topic.partitions.append(OffsetCommitResponsePartition(each.partition_index, code))
         return topic
 
-    def _take(
-        self,
-        group_id: str,
-        topic: str,
-        topic_id: bytes,
-        told: OffsetCommitRequestPartition,
-        expires_ms: int,
-        records: list[Record],
-    ) -> ErrorCode:
+    def _take(self, taking: "_Taking", topic: str, topic_id: bytes, told: OffsetCommitRequestPartition) -> ErrorCode:
         metadata = told.committed_metadata or ""
-        if len(metadata) > self._settings.offset_metadata_bytes_max or not fits(metadata):
+        if metadata and (len(metadata) > self._settings.offset_metadata_bytes_max or not fits(metadata)):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         committed = CommittedOffset(
-            told.committed_offset,
-            told.committed_leader_epoch,
-            metadata,
-            self._effects.time_ms,
-            expires_ms,
-            topic_id,
+            told.committed_offset, told.committed_leader_epoch, metadata, taking.now_ms, taking.expires_ms, topic_id
         )
-        records.append(offset_record(group_id, topic, told.partition_index, committed))
+        taking.records.append(offset_record(taking.group_id, topic, told.partition_index, committed))
         return ErrorCode.NONE
 
     def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
@@ -271,6 +254,16 @@ class Offsets:
         if committed.topic_id == ZERO_ID:
             return self._topics.id_of(place.topic) is None
         return self._topics.name_of(committed.topic_id) is None
+
+
+class _Taking(NamedTuple):
+    """Of one OffsetCommit: what all its partitions have in common, and the records of those that are taken."""
+
+    group_id: str
+    by_id: bool
+    now_ms: int
+    expires_ms: int
+    records: list[Record]
 
 
 def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -6,7 +6,7 @@ from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 from ottla.broker.coordinator.decisions.groups.endings import Endings
-from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group
+from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group, restored_offset
 from ottla.broker.coordinator.decisions.groups.joining import Joins
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
@@ -83,19 +83,16 @@ class GroupShard:
         return undo
 
     def _replay_offset(
-        self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_place: int, producer_id: int
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | CommittedOffset | None,
+        record_place: int,
+        producer_id: int,
     ) -> Undo:
         place = Place(key.topic, key.partition)
         if value is None:
             return self.offsets.remove(key.group, place)
-        committed = CommittedOffset(
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.commit_timestamp,
-            value.expire_timestamp,
-            value.topic_id,
-        )
+        committed = restored_offset(value)
         if producer_id == NO_PRODUCER:
             return self.offsets.put(key.group, place, committed, record_place)
         return self.offsets.put_pending(producer_id, key.group, place, committed, record_place)

@@ -234,6 +234,18 @@ async def test_who_resigned_does_not_load_again(bench: Bench) -> None:
 
 
 @on_a_bench
+async def test_a_batch_waits_with_one_timer_however_many_wait_for_it(bench: Bench) -> None:
+    await bench.begin()
+    for value in (b"1", b"2", b"3"):
+        bench.write(b"a", value)
+    await bench.turn()
+    assert len(bench.timers.due) == 1
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NONE] * 3
+    assert not bench.timers.due
+
+
+@on_a_bench
 async def test_an_answer_does_not_wait_for_ever_and_its_record_counts_when_it_is_committed_later(bench: Bench) -> None:
     await bench.begin()
     bench.write(b"a", b"1")
