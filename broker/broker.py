@@ -7,13 +7,15 @@ from collections.abc import Callable
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
+from ottla.broker.coordinator.marker_sender import MarkerSender
 from ottla.broker.coordinator.shard_host import Surroundings
+from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
-from ottla.broker.internal_topics import GROUPS, InternalTopics
+from ottla.broker.internal_topics import GROUPS, TRANSACTIONS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.links.leader import leaders
 from ottla.broker.listening import naming
@@ -100,8 +102,12 @@ class Broker:
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
         cold_reads = ColdReads()
         timeout_ms = config.integer("offsets.commit.timeout.ms")
-        self._groups = GroupCoordinator(
-            config, loader.image, Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
+        surroundings = Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
+        self._groups = GroupCoordinator(config, loader.image, surroundings)
+        producer_ids = ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch)
+        self._markers = MarkerSender(config, loader.image, timers)
+        self._transactions = TransactionCoordinator(
+            config, loader.image, surroundings, self._markers, producer_ids.allocate
         )
         self.context = BrokerContext(
             config=self._config,
@@ -115,7 +121,8 @@ class Broker:
             time_searches=TimeSearches(cold_reads),
             internal_topics=InternalTopics(channel, config, loader.image, timers, config.node_id),
             groups=self._groups,
-            producer_ids=ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch),
+            transactions=self._transactions,
+            producer_ids=producer_ids,
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
             moves=self.storage.moves,
@@ -128,6 +135,7 @@ class Broker:
         loader.add_publisher(self.settings)
         loader.add_publisher(self.context.internal_topics)
         loader.add_publisher(self._groups)
+        loader.add_publisher(self._markers)
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -157,7 +165,9 @@ class Broker:
         self.storage.set_aside_strays(self._loader.image)
         self.replicas.start()
         self.replicas.listen(GROUPS, self._groups)
+        self.replicas.listen(TRANSACTIONS, self._transactions)
         self._groups.start()
+        self._transactions.start()
         self.storage.start()
         self._scrubbing.start()
         self.lifecycle.ready()
@@ -191,6 +201,8 @@ class Broker:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.network.stop()
         self.context.internal_topics.close()
+        self._transactions.stop()
+        self._markers.close()
         self.replicas.stop()
         self.context.time_searches.close()
         self.context.cold_reads.close()

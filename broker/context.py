@@ -9,6 +9,7 @@ from ottla.runtime.timers import LoopTimers
 
 if TYPE_CHECKING:
     from ottla.broker.coordinator.group_coordinator import GroupCoordinator
+    from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
     from ottla.broker.handlers.fetching.cold_reads import ColdReads
     from ottla.broker.handlers.time_searches import TimeSearches
     from ottla.broker.internal_topics import InternalTopics
@@ -39,6 +40,7 @@ class BrokerContext:
     internal_topics: "InternalTopics"
     producer_ids: "ProducerIds"
     groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
     quorum_view: "QuorumView"
     logs: "LogManager"
     moves: "DirectoryMoves"

@@ -18,6 +18,8 @@ from ottla.runtime.timers import LoopTimers, Timer
 GROUPS, TRANSACTIONS, SHARE_GROUPS = "__consumer_offsets", "__transaction_state", "__share_group_state"
 INTERNAL_TOPICS = (GROUPS, TRANSACTIONS, SHARE_GROUPS)
 
+MIN_ISR = "min.insync.replicas"
+
 FIRST_BACKOFF_MS, BACKOFF_MS_MAX = 100, 5_000
 REQUEST_TIMEOUT_MS = 10_000
 PATIENCE_MS = 3_000
@@ -38,12 +40,16 @@ class InternalTopic(NamedTuple):
     configs: dict[str, str]
 
     def asked(self, brokers: int) -> controller_pb2.CreateTopicsRequest.Topic:
-        """The request for it, with as many replicas as so many brokers can have."""
+        """The request for it, with as many replicas as so many brokers can have, and no more of them required to be in sync."""
+        replicas = max(1, min(self.replication_factor, brokers))
+        configs = dict(self.configs)
+        if MIN_ISR in configs:
+            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), replicas))
         return controller_pb2.CreateTopicsRequest.Topic(
             name=self.name,
             num_partitions=self.partitions,
-            replication_factor=max(1, min(self.replication_factor, brokers)),
-            configs=[controller_pb2.TopicConfig(name=name, value=value) for name, value in self.configs.items()],
+            replication_factor=replicas,
+            configs=[controller_pb2.TopicConfig(name=name, value=value) for name, value in configs.items()],
         )
 
 
@@ -65,7 +71,7 @@ def internal_topic(name: str, config: ServerConfig) -> InternalTopic | None:
         return None
     configs["segment.bytes"] = str(config.integer(f"{prefix}.segment.bytes"))
     if name != GROUPS:
-        configs["min.insync.replicas"] = str(config.integer(f"{prefix}.min.isr"))
+        configs[MIN_ISR] = str(config.integer(f"{prefix}.min.isr"))
     partitions = config.integer(f"{prefix}.num.partitions")
     return InternalTopic(name, partitions, config.integer(f"{prefix}.replication.factor"), configs)
 

@@ -1,9 +1,9 @@
-"""FindCoordinator (10): which broker leads the partition that keeps a group (KIP-699: of many at once)."""
+"""FindCoordinator (10): which broker leads the partition that keeps a group, or a transactional id (KIP-699: of many at once)."""
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.handlers.common import route
-from ottla.broker.internal_topics import GROUPS
+from ottla.broker.internal_topics import GROUPS, TRANSACTIONS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -11,8 +11,8 @@ from ottla.broker.wire.messages.find_coordinator_response import Coordinator, Fi
 from ottla.runtime.errors import ErrorCode
 
 _MANY_KEYS_FROM = 4
-_TOPICS = {0: GROUPS}
-_NOT_SERVED = {1: "transactions", 2: "share groups"}
+_TOPICS = {0: GROUPS, 1: TRANSACTIONS}
+_NOT_SERVED = {2: "share groups"}
 _CREATION_TIMEOUT_MS = 5_000
 """Less than clients wait for an answer: whoever comes first finds a coordinator with its first question."""
 

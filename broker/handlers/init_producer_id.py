@@ -1,29 +1,42 @@
-"""InitProducerId (22): the id of an idempotent producer. Transactions are not served yet."""
+"""InitProducerId (22): the id and epoch of an idempotent producer, or of a transactional one (KIP-360, KIP-939)."""
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.coordinator.decisions.transactions.answers import INIT_FENCED_FROM, told
+from ottla.broker.coordinator.decisions.transactions.asking import Producer
+from ottla.broker.coordinator.decisions.transactions.shard import Beginning, Told
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.broker.wire.messages.init_producer_id_response import InitProducerIdResponse
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: InitProducerIdRequest) -> None:
-        if body.transactional_id is not None:
-            # An empty id is a mistake of the client; another one needs a coordinator, which there is none of.
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if body.transactional_id else ErrorCode.INVALID_REQUEST
-            request.respond_message(InitProducerIdResponse(error_code=code))
-            return
-
-        def on_id(producer_id: int, error: ErrorCode) -> None:
-            # A producer without transactions begins anew with a new id, whatever id and epoch it says it had.
-            epoch = 0 if error is ErrorCode.NONE else -1
+        def tell(found: Told) -> None:
+            error = told(found.error, request.version, INIT_FENCED_FROM)
             request.respond_message(
-                InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch)
+                InitProducerIdResponse(error_code=error, producer_id=found.producer_id, producer_epoch=found.epoch)
             )
 
-        broker.producer_ids.allocate(on_id)
+        if body.transactional_id is None:
+            # A producer without transactions begins anew with a new id, whatever id and epoch it says it had.
+            broker.producer_ids.allocate(lambda new_id, error: tell(Told(error) if error else Told(error, new_id, 0)))
+            return
+        beginning = Beginning(
+            body.transaction_timeout_ms,
+            Producer(body.producer_id, body.producer_epoch),
+            two_phases=body.enable2_pc,
+            keeps_prepared=body.keep_prepared_txn,
+        )
+        try:
+            if not body.transactional_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+            shard = broker.transactions.shard_of(body.transactional_id)
+        except KafkaError as error:
+            tell(Told(error.code))
+        else:
+            shard.init(body.transactional_id, beginning, tell)
 
     return [route("InitProducerId", InitProducerIdRequest, answer)]

@@ -26,6 +26,8 @@ from ottla.broker.handlers import (
     partition_reassignments,
     produce,
     raft_voters,
+    transaction_descriptions,
+    transactions,
     unregister_broker,
     update_features,
 )
@@ -60,6 +62,8 @@ HANDLERS: tuple[RoutesOf, ...] = (
     partition_reassignments.routes,
     produce.routes,
     raft_voters.routes,
+    transaction_descriptions.routes,
+    transactions.routes,
     unregister_broker.routes,
     update_features.routes,
 )

@@ -12,6 +12,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS, VOTERS_IN_LOG
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+TRANSACTION_VERSION = "transaction.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -28,6 +29,8 @@ SUPPORTED: Mapping[str, Levels] = {
     METADATA_VERSION: Levels(25, 30, 30),
     # Not a record of the metadata: a control record of the log, written with the first voters (KIP-853).
     KRAFT_VERSION: Levels(STATIC_VOTERS, VOTERS_IN_LOG, STATIC_VOTERS),
+    # 1: records of transactions with tagged fields. 2: each end of a transaction bumps its producer's epoch (KIP-890).
+    TRANSACTION_VERSION: Levels(0, 2, 2),
 }
 
 

@@ -85,16 +85,6 @@ def test_without_a_leader_there_is_no_coordinator(site: Site, bench: Bench) -> N
     assert site.ask(FindCoordinatorRequest("g"), 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("version", range(4, 7))
-def test_transactions_have_none(site: Site, version: int) -> None:
-    response = site.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"]), version)
-    assert [(each.key, each.error_code) for each in response.coordinators] == [
-        ("a", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        ("b", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-    ]
-    assert "transactions are not served" in response.coordinators[0].error_message
-
-
 def test_an_unknown_kind_of_key_is_a_mistake(site: Site) -> None:
     assert site.ask(FindCoordinatorRequest("x", 9), 3).error_code == ErrorCode.INVALID_REQUEST
 

@@ -91,12 +91,3 @@ def test_without_a_block_clients_are_told_to_try_again(
     site.send(IDEMPOTENT, 4)
     site.controller.answer(block(0))
     assert site.received("InitProducerIdResponse", 4).producer_id == 0
-
-
-@pytest.mark.parametrize(
-    ("transactional_id", "code"),
-    [("payments", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("", ErrorCode.INVALID_REQUEST)],
-)
-def test_transactions_are_refused(site: Site, transactional_id: str, code: ErrorCode) -> None:
-    response = site.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
-    assert (response.error_code, response.producer_id) == (code, -1)

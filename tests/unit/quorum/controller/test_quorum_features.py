@@ -24,7 +24,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World
 from tests.unit.quorum.controller.controller_bench import Bench, kinds
 
-OLD = [pb.FeatureRange(name="metadata.version", min_version=25, max_version=30)]  # knows no kraft.version
+OLD = [each for each in supported_ranges() if each.name != KRAFT_VERSION]
 
 
 def updates(*wanted: tuple[str, int], kind: int = UPGRADE, validate_only: bool = False) -> rpc.UpdateFeaturesRequest:

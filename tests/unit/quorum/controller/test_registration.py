@@ -3,12 +3,12 @@
 from typing import Any, cast
 
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION
+from ottla.quorum.controller.decisions.features import SUPPORTED
 from ottla.quorum.controller.registration import ControllerRegistration
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.families.nodes import CONTROLLERS
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.raft.voters import KRAFT_VERSION, Endpoint
+from ottla.quorum.raft.voters import Endpoint
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.fake_controller import FakeController
 
@@ -51,7 +51,7 @@ def test_a_controller_says_what_it_reads_and_where_it_listens() -> None:
 
     assert (asked.controller_id, asked.incarnation_id) == (4, INCARNATION)
     assert [(each.name, each.host, each.port) for each in asked.endpoints] == [("CONTROLLER", "c4", 9093)]
-    assert [each.name for each in asked.features] == [METADATA_VERSION, KRAFT_VERSION]
+    assert [each.name for each in asked.features] == list(SUPPORTED)
     assert asked.rack == "r"
 
 

@@ -1,0 +1,108 @@
+"""From the decision how a transaction ends to its end: all its partitions are told, then it is complete.
+
+A decision stands once its record is committed, and only then is a partition told. From there on it goes on until it is done, here or
+at the next coordinator: each step is tried again for ever, and each may be done twice.
+"""
+
+from collections.abc import Callable, MutableMapping
+from functools import partial
+from typing import Protocol
+
+from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.transactions import transitions
+from ottla.broker.coordinator.decisions.transactions.effects import Marker, Node, Sending
+from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
+from ottla.broker.coordinator.decisions.transactions.waits import Waits
+from ottla.runtime.errors import ErrorCode
+
+RETRY_MS = 100
+
+
+class Book(Protocol):
+    """What the shard has."""
+
+    written: dict[str, Transaction]
+
+    def record(self, transactional_id: str, transaction: Transaction) -> Record: ...
+
+
+class Completing:
+    """The transactions of one shard that are prepared."""
+
+    def __init__(self, effects: Effects, node: Node, book: Book, waits: Waits, coordinator_epoch: int) -> None:
+        self._effects = effects
+        self._node = node
+        self._book = book
+        self._waits = waits
+        self._coordinator_epoch = coordinator_epoch
+        self._under_way: MutableMapping[str, Sending] = {}
+
+    def begin(self) -> None:
+        """The last coordinator may have told any of their partitions, or none."""
+        for transactional_id, transaction in self._book.written.items():
+            if transaction.is_prepared:
+                self._look_again(transactional_id, 0)
+
+    def end(self) -> None:
+        for sending in self._under_way.values():
+            sending.cancel()
+        self._under_way.clear()
+
+    def prepare(self, transactional_id: str, transaction: Transaction, told: Callable[[ErrorCode], None]) -> None:
+        """``transaction`` is the decision; ``told`` once it stands."""
+
+        def done(error: ErrorCode) -> None:
+            told(error)
+            self._go_on(transactional_id, error)
+
+        self._effects.write([self._book.record(transactional_id, transaction)], done)
+
+    def _prepared(self, transactional_id: str) -> Transaction | None:
+        found = self._book.written.get(transactional_id)
+        return found if found is not None and found.is_prepared else None
+
+    def _look_again(self, transactional_id: str, in_ms: int) -> None:
+        self._effects.remind(("decided", transactional_id), in_ms, partial(self._look, transactional_id))
+
+    def _look(self, transactional_id: str) -> None:
+        """Whether the decision is committed by now."""
+        if self._prepared(transactional_id) is not None:
+            self._effects.write((), partial(self._go_on, transactional_id))
+
+    def _go_on(self, transactional_id: str, error: ErrorCode) -> None:
+        transaction = self._prepared(transactional_id)
+        if transaction is None:
+            self._waits.send_away(transactional_id)  # it was undone, and would be again
+        elif error:
+            self._look_again(transactional_id, RETRY_MS)  # it may be committed later
+        elif transactional_id not in self._under_way:
+            self._send(transactional_id, transaction)
+
+    def _send(self, transactional_id: str, transaction: Transaction) -> None:
+        marker = Marker(
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.state is State.PREPARE_COMMIT,
+            self._coordinator_epoch,
+            transaction.client_version,
+        )
+        done = partial(self._all_told, transactional_id)
+        self._under_way[transactional_id] = self._node.markers.send(marker, transaction.partitions, done)
+
+    def _all_told(self, transactional_id: str) -> None:
+        del self._under_way[transactional_id]
+        self._complete(transactional_id)
+
+    def _complete(self, transactional_id: str) -> None:
+        prepared = self._prepared(transactional_id)
+        if prepared is None:
+            return
+        complete = transitions.completed(prepared, self._effects.time_ms)
+
+        def done(error: ErrorCode) -> None:
+            if error and self._book.written.get(transactional_id) is prepared:
+                again = partial(self._complete, transactional_id)
+                self._effects.remind(("complete", transactional_id), RETRY_MS, again)
+
+        self._effects.write([self._book.record(transactional_id, complete)], done)
+        self._waits.wake(transactional_id)  # who comes next is told once this is committed too

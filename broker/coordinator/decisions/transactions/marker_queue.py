@@ -1,0 +1,166 @@
+"""Which partitions are to be told how a transaction ended, and through which broker: all that falls into a turn in one request."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.broker.coordinator.decisions.transactions.effects import Marker
+from ottla.broker.wire.messages.write_txn_markers_request import WritableTxnMarker, WritableTxnMarkerTopic
+from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
+from ottla.runtime.errors import ErrorCode
+
+NOWHERE = -1
+FIRST_BACKOFF_MS, BACKOFF_MS_MAX = 20, 1_000
+
+_OVER = frozenset(
+    (
+        ErrorCode.NONE,
+        # The partition has seen a later epoch of the producer: nothing of this transaction is open in it.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    )
+)
+
+Place = tuple[str, int]
+LeaderOf = Callable[[str, int], int | None]
+"""The broker that leads a partition, `NOWHERE` for nobody; None: there is no such partition."""
+
+
+class Task:
+    """One transaction's marker, until all partitions have it. Nothing more is done for one that is cancelled."""
+
+    __slots__ = ("backoff_ms", "done", "is_retrying", "marker", "places")
+
+    def __init__(self, marker: Marker, partitions: Iterable[Place], done: Callable[[], None]) -> None:
+        self.marker = marker
+        self.done = done
+        self.places = dict.fromkeys(partitions, NOWHERE)
+        """Through which broker each partition that is left is told."""
+        self.backoff_ms = FIRST_BACKOFF_MS
+        self.is_retrying = False
+
+
+class Batch(NamedTuple):
+    """What one request tells."""
+
+    broker_id: int
+    parts: list[tuple[Task, list[Place]]]
+
+    def markers(self) -> list[WritableTxnMarker]:
+        return [_written(task.marker, places) for task, places in self.parts]
+
+
+class MarkerQueue:
+    """What is to be sent. Asked for leaders when something is added, tried again, or `look_again` is called."""
+
+    def __init__(self, leader_of: LeaderOf) -> None:
+        self._leader_of = leader_of
+        self._tasks: dict[Task, None] = {}
+        self._queues: dict[int, dict[Task, dict[Place, None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: Task) -> bool:
+        """False: it has nobody to tell."""
+        self._tasks[task] = None
+        return self._route(task, list(task.places))
+
+    def cancel(self, task: Task) -> None:
+        self._tasks.pop(task, None)
+        task.places.clear()
+
+    def _route(self, task: Task, places: Iterable[Place]) -> bool:
+        for place in places:
+            leader = self._leader_of(*place)
+            if leader is None:
+                del task.places[place]
+                continue
+            task.places[place] = leader
+            if leader != NOWHERE:
+                self._queues.setdefault(leader, {}).setdefault(task, {})[place] = None
+        return self._has_more(task)
+
+    def _has_more(self, task: Task) -> bool:
+        if not task.places:
+            self._tasks.pop(task, None)
+        return bool(task.places)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> list[int]:
+        """Those that something is to be sent to."""
+        return list(self._queues)
+
+    def take(self, broker_id: int) -> Batch | None:
+        """All that is to be sent to a broker."""
+        queue = self._queues.pop(broker_id, {})
+        parts = [
+            (task, kept)
+            for task, places in queue.items()
+            if (kept := [each for each in places if task.places.get(each) == broker_id])
+        ]
+        return Batch(broker_id, parts) if parts else None
+
+    def lost(self, batch: Batch) -> list[Task]:
+        """No answer comes: its partitions are told again. Returns who has nobody left to tell."""
+        return self._again((task, _here(task, places, batch)) for task, places in batch.parts)
+
+    def answered(self, batch: Batch, response: WriteTxnMarkersResponse) -> tuple[list[Task], list[Task]]:
+        """Returns who has nobody left to tell, and who is to be tried again after its pause (`retry`)."""
+        errors = {
+            (marker.producer_id, topic.name, each.partition_index): each.error_code
+            for marker in response.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
+        done, failed = [], []
+        for task, places in batch.parts:
+            left = _here(task, places, batch)
+            for place in left:
+                code = errors.get((task.marker.producer_id, *place), ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code in _OVER:
+                    del task.places[place]
+                else:
+                    task.places[place] = NOWHERE
+            if left and not self._has_more(task):
+                done.append(task)
+            elif any(task.places.get(place) == NOWHERE for place in left):
+                failed.append(task)
+        return done, failed
+
+    def retry(self, task: Task) -> bool:
+        """False: it has nobody left to tell."""
+        task.backoff_ms = min(2 * task.backoff_ms, BACKOFF_MS_MAX)
+        return self._route(task, [place for place, broker_id in task.places.items() if broker_id == NOWHERE])
+
+    def look_again(self) -> list[Task]:
+        """Leaders may have changed. Returns who has nobody left to tell."""
+        return self._again((task, self._elsewhere(task)) for task in list(self._tasks))
+
+    def _elsewhere(self, task: Task) -> list[Place]:
+        return [place for place, broker_id in task.places.items() if self._leader_of(*place) != broker_id]
+
+    def _again(self, moved: Iterable[tuple[Task, list[Place]]]) -> list[Task]:
+        return [task for task, places in moved if places and not self._route(task, places)]
+
+
+def _here(task: Task, places: Iterable[Place], batch: Batch) -> list[Place]:
+    """Of those that were sent: who is waited for yet, and there."""
+    return [each for each in places if task.places.get(each) == batch.broker_id]
+
+
+def _written(marker: Marker, places: Iterable[Place]) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, index in places:
+        topics.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.epoch,
+        transaction_result=marker.is_commit,
+        topics=[WritableTxnMarkerTopic(topic, indexes) for topic, indexes in topics.items()],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+
+
+def places_of(partitions: Iterable[tuple[str, Iterable[int]]]) -> Iterator[Place]:
+    return ((topic, index) for topic, indexes in partitions for index in indexes)

@@ -1,0 +1,82 @@
+"""What the coordinator does without being asked: it aborts what takes too long, and forgets what nobody uses."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.transactions import asking
+from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
+from ottla.broker.coordinator.decisions.transactions.transaction import Transaction
+from ottla.broker.coordinator.decisions.transactions.transaction_records import tombstone
+from ottla.runtime.errors import ErrorCode
+
+LOOKED_AT_MAX = 250
+"""Ids a turn of the loop."""
+PIECE_BYTES = 64 << 10
+"""Tombstones that are written together."""
+
+
+class Book(Protocol):
+    """What the shard has."""
+
+    written: dict[str, Transaction]
+    open: dict[str, None]
+
+    def abort(self, transactional_id: str) -> None: ...
+
+
+class Sweeps:
+    """Of one shard. One that is under way goes on."""
+
+    def __init__(self, effects: Effects, settings: TransactionSettings, book: Book) -> None:
+        self._effects = effects
+        self._settings = settings
+        self._book = book
+        self._left: dict[str, Iterator[str]] = {}
+
+    def abort_late(self) -> None:
+        self._begin("late", self._book.open, self._abort_if_late)
+
+    def expire(self) -> None:
+        self._begin("expired", self._book.written, self._expire_some)
+
+    def _begin(self, name: str, ids: Iterable[str], look: Callable[[list[str]], None]) -> None:
+        if name not in self._left:
+            self._left[name] = iter(list(ids))
+            self._look_at_some(name, look)
+
+    def _look_at_some(self, name: str, look: Callable[[list[str]], None]) -> None:
+        some = [each for each, _ in zip(self._left[name], range(LOOKED_AT_MAX), strict=False)]
+        if some:
+            self._effects.remind(name, 0, lambda: self._look_at_some(name, look))
+            look(some)
+        else:
+            del self._left[name]
+
+    def _abort_if_late(self, ids: list[str]) -> None:
+        now_ms = self._effects.time_ms
+        for each in ids:
+            found = self._book.written.get(each)
+            if found is not None and asking.is_late(found, now_ms):
+                self._book.abort(each)
+
+    def _expire_some(self, ids: list[str]) -> None:
+        """What cannot be written is found again by the next round."""
+        now_ms, expiration_ms = self._effects.time_ms, self._settings.id_expiration_ms
+        records: list[Record] = []
+        size = 0
+        for each in ids:
+            found = self._book.written.get(each)
+            if found is None or not asking.is_expired(found, now_ms, expiration_ms):
+                continue
+            records.append(tombstone(each))
+            size += len(records[-1].key)
+            if size >= PIECE_BYTES:
+                self._effects.write(records, _ignore)
+                records, size = [], 0
+        if records:
+            self._effects.write(records, _ignore)
+
+
+def _ignore(_: ErrorCode) -> None:
+    """Nobody asked."""

@@ -1,0 +1,165 @@
+"""Transactions' requests: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26). What is decided stands in `broker/coordinator`.
+
+Producers of transaction.version 2 send only the last; for them the leaders of partitions add these (KIP-890), with version 4 and later
+of AddPartitionsToTxn, which is also asked whether a partition is part of a transaction.
+"""
+
+from functools import partial
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.coordinator.decisions.transactions import answers
+from ottla.broker.coordinator.decisions.transactions.asking import Producer
+from ottla.broker.coordinator.decisions.transactions.shard import (
+    BROKER_PATIENCE_MS,
+    CLIENT_PATIENCE_MS,
+    Told,
+    TransactionShard,
+)
+from ottla.broker.coordinator.decisions.transactions.transaction import Partitions
+from ottla.broker.handlers.common import route
+from ottla.broker.internal_topics import GROUPS
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.broker.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from ottla.broker.wire.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.broker.wire.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.broker.wire.messages.end_txn_request import EndTxnRequest
+from ottla.broker.wire.messages.end_txn_response import EndTxnResponse
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+_CREATION_TIMEOUT_MS = 5_000
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    def add(request: RequestContext, body: AddPartitionsToTxnRequest) -> None:
+        Adding(broker, request, body)
+
+    def add_offsets(request: RequestContext, body: AddOffsetsToTxnRequest) -> None:
+        broker.internal_topics.require(GROUPS, lambda _: _add_offsets(broker, request, body), _CREATION_TIMEOUT_MS)
+
+    def end(request: RequestContext, body: EndTxnRequest) -> None:
+        def tell(found: Told) -> None:
+            error = answers.told(found.error, request.version)
+            request.respond_message(EndTxnResponse(0, error, found.producer_id, found.epoch))
+
+        try:
+            shard = _shard_of(broker, body.transactional_id)
+        except KafkaError as error:
+            tell(Told(error.code))
+        else:
+            shard.finish(
+                body.transactional_id,
+                Producer(body.producer_id, body.producer_epoch),
+                tell,
+                is_commit=body.committed,
+                client_version=answers.client_version_of_end(request.version),
+            )
+
+    return [
+        route("AddPartitionsToTxn", AddPartitionsToTxnRequest, add),
+        route("AddOffsetsToTxn", AddOffsetsToTxnRequest, add_offsets),
+        route("EndTxn", EndTxnRequest, end),
+    ]
+
+
+def _shard_of(broker: BrokerContext, transactional_id: str) -> TransactionShard:
+    """Raises KafkaError."""
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+    return broker.transactions.shard_of(transactional_id)
+
+
+def _add_offsets(broker: BrokerContext, request: RequestContext, body: AddOffsetsToTxnRequest) -> None:
+    """The partition that keeps the group's offsets becomes part of the transaction."""
+
+    def tell(error: ErrorCode) -> None:
+        request.respond_message(AddOffsetsToTxnResponse(0, answers.told(error, request.version)))
+
+    index = broker.groups.place_of(body.group_id)
+    if index is None:
+        tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    try:
+        shard = _shard_of(broker, body.transactional_id)
+    except KafkaError as error:
+        tell(error.code)
+    else:
+        producer = Producer(body.producer_id, body.producer_epoch)
+        shard.add(body.transactional_id, producer, {GROUPS: frozenset((index,))}, tell)
+
+
+class Adding:
+    """AddPartitionsToTxn of several transactions: answered when the last of them has told."""
+
+    def __init__(self, broker: BrokerContext, request: RequestContext, body: AddPartitionsToTxnRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._is_of_broker = request.version >= answers.BROKERS_FROM
+        self._transactions = body.transactions if self._is_of_broker else [_only(body)]
+        self._told: dict[int, AddPartitionsToTxnResult] = {}
+        for place, each in enumerate(self._transactions):
+            self._ask(place, each)
+        if not self._transactions:
+            request.respond_message(AddPartitionsToTxnResponse())
+
+    def _ask(self, place: int, asked: AddPartitionsToTxnTransaction) -> None:
+        partitions = answers.partitions_of(asked.topics)
+        unattempted = answers.unattempted(partitions, self._broker.transactions.has)
+        if unattempted is not None:
+            self._tell(place, unattempted)
+            return
+        tell_error = partial(self._tell_error, place, partitions)
+        producer = Producer(asked.producer_id, asked.producer_epoch)
+        try:
+            shard = _shard_of(self._broker, asked.transactional_id)
+        except KafkaError as error:
+            tell_error(error.code)
+            return
+        if asked.verify_only:
+            shard.verify(asked.transactional_id, producer, partial(self._tell_verified, place, partitions))
+        else:
+            shard.add(
+                asked.transactional_id,
+                producer,
+                partitions,
+                tell_error,
+                client_version=answers.client_version_of_add(self._request.version),
+                patience_ms=BROKER_PATIENCE_MS if self._is_of_broker else CLIENT_PATIENCE_MS,
+            )
+
+    def _tell_error(self, place: int, partitions: Partitions, error: ErrorCode) -> None:
+        self._tell(place, answers.same_for_all(partitions, answers.told(error, self._request.version)))
+
+    def _tell_verified(self, place: int, partitions: Partitions, error: ErrorCode, found: Partitions) -> None:
+        if error:
+            self._tell_error(place, partitions, error)
+        else:
+            self._tell(place, answers.verified(partitions, found))
+
+    def _tell(self, place: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
+        self._told[place] = AddPartitionsToTxnResult(self._transactions[place].transactional_id, topics)
+        if len(self._told) < len(self._transactions):
+            return
+        if self._is_of_broker:
+            results = [self._told[each] for each in range(len(self._transactions))]
+            self._request.respond_message(AddPartitionsToTxnResponse(results_by_transaction=results))
+        else:
+            self._request.respond_message(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
+
+
+def _only(body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        body.v3_and_below_transactional_id,
+        body.v3_and_below_producer_id,
+        body.v3_and_below_producer_epoch,
+        False,
+        body.v3_and_below_topics,
+    )
