@@ -26,7 +26,8 @@ class FollowerLog(LeaderLog):
         """Appends a batch that the broker made itself: a transaction's end marker, or a coordinator's records.
 
         Stamped in place, as `append_as_leader` does it, but taken as it is where that has rules for clients. A repeated batch is
-        answered with its earlier offsets, a marker that came before with none. Raises KafkaError as `append_as_leader`.
+        answered with its earlier offsets; a marker that came before with the log's last, for nobody knows where below it stands.
+        Raises KafkaError as `append_as_leader`.
         """
         if not self.root.writable:
             self.root.refuse()
@@ -40,7 +41,7 @@ class FollowerLog(LeaderLog):
         if header.attributes & CONTROL:
             marker = read_end_marker(view, header)
             if marker is not None and not self.producers.check_marker(header, marker, transaction_version):
-                return AppendInfo(-1, -1, header.max_timestamp, -1, self.log_start_offset, True, 0)
+                return AppendInfo(-1, self.log_end_offset - 1, header.max_timestamp, -1, self.log_start_offset, True, 0)
         elif header.producer_id >= 0:
             duplicate = self.producers.check(header, Origin.COORDINATOR)
             if duplicate is not None:

@@ -164,6 +164,7 @@ def _forget_behind(log: DurableLog) -> bool:
         log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=end
     )
     replay_producers(log, replay_from)
+    log.producers.on_high_watermark(log.high_watermark)  # it may have stayed where it was, above what ended
     return bool(snapshots) and snapshots[-1] > end
 
 

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
-from ottla.broker.replication.own_appends import OwnAppends, size_of
+from ottla.broker.replication.markers import Marker
+from ottla.broker.replication.own_appends import OnCommitted, OwnAppends, size_of
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.errors import WireError
@@ -110,6 +111,21 @@ class ShardHost:
     def _next_place(self) -> int:
         self._places += 1
         return self._places
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def end_transaction(self, marker: Marker, on_done: OnCommitted) -> None:
+        """Writes a marker behind all that was decided before it; ``on_done`` as `Partition.append_own` says. Raises KafkaError if it is
+        not written."""
+        shard = self._shard
+        if self.is_over or shard is None or not self.is_loaded:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self._partition} is being loaded")
+
+        def written(_offset: int) -> None:
+            shard.end_transaction(marker.producer_id, is_commit=marker.is_commit)
+
+        batch = marker.batch(self._time_ms())
+        self._own.append_now(batch, written, on_done, transaction_version=marker.transaction_version)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ottla.broker.handlers import (
     transactions,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from ottla.broker.handlers.api_versions import ApiVersionsHandler
 from ottla.broker.handlers.fetching import fetch
@@ -66,6 +67,7 @@ HANDLERS: tuple[RoutesOf, ...] = (
     transactions.routes,
     unregister_broker.routes,
     update_features.routes,
+    write_txn_markers.routes,
 )
 
 

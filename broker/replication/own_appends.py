@@ -93,6 +93,26 @@ class OwnAppends:
             asyncio.get_running_loop().call_soon(self._write)
         self._waiting.append(_Entry(records, size if size >= 0 else size_of(records), on_written, on_done, undo))
 
+    def append_now(
+        self, batch: bytearray, on_written: OnWritten, on_done: OnCommitted, *, transaction_version: int = 0
+    ) -> None:
+        """Writes a batch of a transaction before this returns, behind all that was given before: what cannot be written of it is
+        nobody else's failure. Raises KafkaError if it is not written; then no callback comes.
+
+        ``on_written`` is called with the offset, or not at all where the batch stood there already; ``on_done`` as for `append`.
+        """
+        self._write()
+        sent = _Batch([_Entry((), 0, on_written, on_done, None)], self._under_way)
+        try:
+            info = self._send(batch, sent, self._wall_ms(), transaction_version)
+        except KafkaError:
+            del self._under_way[sent]
+            raise
+        if info.duplicate:
+            sent.stands(self._expires)
+        else:
+            sent.written(info.first_offset, self._expires)
+
     def has_room_for(self, size: int) -> bool:
         """Whether records of that size fit in one batch."""
         return HEADER_BYTES + size <= self._partition.log.config.max_message_bytes
@@ -139,17 +159,20 @@ class OwnAppends:
             yield entries
 
     def _write_batch(self, batch: "_Batch") -> None:
+        wall_ms = self._wall_ms()
+        info = self._send(_encoded(batch.entries, wall_ms), batch, wall_ms)
+        batch.written(info.first_offset, self._expires)
+
+    def _send(self, encoded: bytearray, batch: "_Batch", wall_ms: int, transaction_version: int = 0) -> AppendInfo:
         if self._closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader's epoch is over")
-        wall_ms = self._wall_ms()
-        encoded = _encoded(batch.entries, wall_ms)
         size_max = self._partition.log.config.max_message_bytes
         if len(encoded) > size_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
-        append = self._partition.append_own(encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed)
-        batch.written(append.info.first_offset)
-        if self._expires is not None:
-            batch.expire(self._expires)
+        append = self._partition.append_own(
+            encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed, transaction_version
+        )
+        return append.info
 
 
 class _Entry(NamedTuple):
@@ -171,19 +194,20 @@ class _Batch:
         self._timer: Timer | None = None
         under_way[self] = None
 
-    def written(self, first_offset: int) -> None:
+    def written(self, first_offset: int, expires: Expires | None) -> None:
         offset = first_offset
         for entry in self.entries:
             if entry.on_written is not None:
                 _call(entry.on_written, offset)
             offset += len(entry.records)
+        self.stands(expires)
+
+    def stands(self, expires: Expires | None) -> None:
+        """It is in the log, and those who have to know that do; its replicas may take as long as ``expires`` says."""
         self._is_written = True
         if self._outcome is not None:  # one replica: it was committed as soon as it was written
             self.settle(self._outcome)
-
-    def expire(self, expires: Expires) -> None:
-        """It is written; its replicas may take so long and no longer."""
-        if self in self._under_way:
+        elif expires is not None:
             self._timer = expires(partial(self.settle, ErrorCode.REQUEST_TIMED_OUT))
 
     def undo(self) -> None:

@@ -237,11 +237,12 @@ class Partition:
         now_ms: int,
         prepared: BatchHeader | None = None,
         is_own: bool = False,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
         ``prepared``: the header of a batch that went through the intake, which is not checked again. A DecompressionError
-        that `is_size` says that it has to.
+        that `is_size` says that it has to. ``transaction_version``: of a marker.
         """
         leader = self.leader
         if leader is None:
@@ -254,7 +255,7 @@ class Partition:
         if prepared is not None:
             info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
         elif is_own:
-            info = self.log.append_own(records, leader.epoch, wall_ms)
+            info = self.log.append_own(records, leader.epoch, wall_ms, transaction_version=transaction_version)
         else:
             info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
         if not info.duplicate:
@@ -270,10 +271,16 @@ class Partition:
         return info
 
     def append_own(
-        self, batch: bytearray, leader_epoch: int, wall_ms: int, now_ms: int, on_done: OnCommitted
+        self,
+        batch: bytearray,
+        leader_epoch: int,
+        wall_ms: int,
+        now_ms: int,
+        on_done: OnCommitted,
+        transaction_version: int = 0,
     ) -> OwnAppend:
         """Writes a batch that this broker made itself, with acks=all. Raises KafkaError if nothing was written: as `append` does,
-        NOT_LEADER_OR_FOLLOWER too when another epoch than ``leader_epoch`` has begun.
+        NOT_LEADER_OR_FOLLOWER too when another epoch than ``leader_epoch`` has begun. ``transaction_version``: of a marker.
 
         ``on_done`` is called once, perhaps before this returns: NONE when the records are committed,
         NOT_ENOUGH_REPLICAS_AFTER_APPEND when they are and fewer replicas than ``min.insync.replicas`` have them. With
@@ -282,7 +289,9 @@ class Partition:
         leader = self.leader
         if leader is None or leader.epoch != leader_epoch:
             raise self._not_leading()
-        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, is_own=True)
+        info = self.append(
+            memoryview(batch), ACKS_ALL, wall_ms, now_ms, is_own=True, transaction_version=transaction_version
+        )
         waiter = OwnAppend(info, on_done)
         if leader.high_watermark > info.last_offset:
             waiter.settle(0, outcome(leader))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Protocol
 
-from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce, write_txn_markers
 from ottla.broker.handlers.fetching import fetch
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
@@ -124,7 +124,7 @@ class Broker:
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
         )
-        modules = (produce, fetch, list_offsets, offset_for_leader_epoch)
+        modules = (produce, fetch, list_offsets, offset_for_leader_epoch, write_txn_markers)
         routes = client_routes(broker, tuple(module.routes for module in modules))
         self.network = NetworkServer()
         await self.network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
@@ -153,6 +153,16 @@ class Broker:
         log = self.manager.partitions[TOPIC_ID, index].log
         assert isinstance(log, Log)
         return log
+
+    def append_own(self, batch: bytearray) -> None:
+        """As the broker's own coordinators do it, with acks=all; what becomes of it nobody is told."""
+        assert self.node.process is not None
+        self.node.process.run(self._append_own, batch)
+
+    def _append_own(self, batch: bytearray) -> None:
+        assert self.manager is not None
+        partition = self.manager.partitions[TOPIC_ID, 0]
+        partition.append_own(batch, partition.leader_epoch, 1_000, self.manager.timers.now_ms(), lambda _: None)
 
     def kill(self) -> None:
         self.node.kill()

@@ -22,6 +22,12 @@ from ottla.broker.wire.messages.offset_for_leader_epoch_request import (
 from ottla.broker.wire.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import PartitionProduceResponse, ProduceResponse
+from ottla.broker.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from ottla.log.batch import headers
 from ottla.log.records import Record, encode_batch
 from ottla.testing.replication.broker import PORT, TOPIC, TOPIC_ID
@@ -90,6 +96,29 @@ class Client:
         response = await self.receive("ListOffsets", version, ListOffsetsResponse)
         found = response.topics[0].partitions[0]
         return found.error_code, found.offset, found.leader_epoch
+
+    async def end_transaction(self, producer_id: int, epoch: int, **options: Any) -> int:
+        """Writes a marker and answers with the partition's error."""
+        self.send_marker(producer_id, epoch, **options)
+        return await self.marker_answer()
+
+    def send_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool = True,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+        topic: str = TOPIC,
+    ) -> None:
+        told = [WritableTxnMarkerTopic(topic, [0])]
+        marker = WritableTxnMarker(producer_id, epoch, commit, told, coordinator_epoch, transaction_version)
+        self.send("WriteTxnMarkers", 2, WriteTxnMarkersRequest([marker]))
+
+    async def marker_answer(self) -> int:
+        response = await self.receive("WriteTxnMarkers", 2, WriteTxnMarkersResponse)
+        return response.markers[0].topics[0].partitions[0].error_code
 
     async def latest(self) -> tuple[int, int]:
         return (await self.list_offset(-1))[:2]

@@ -1,10 +1,13 @@
 """A shard from its election to its resignation: what is loaded, what waits, what is left when it is over."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 from unittest.mock import patch
+
+import pytest
 
 from ottla.broker.coordinator.coordinator import RELOAD_MS
 from ottla.broker.coordinator.decisions.effects import Record, Undo
@@ -12,16 +15,19 @@ from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.markers import Marker
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.wire.errors import WireError
+from ottla.log.batch import headers
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record as LogRecord
 from ottla.log.records import encode_batch
 from ottla.log.results import ColdReadError
+from ottla.log.segments.segment import Segment
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.server import ServerConfig
@@ -228,6 +234,58 @@ async def test_who_resigned_does_not_load_again(bench: Bench) -> None:
     bench.timers.pass_ms(10 * RELOAD_MS)
     assert not groups.is_loading
     assert not bench.timers.due
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+@on_a_bench
+async def test_a_marker_stands_behind_what_was_decided_before_it(bench: Bench) -> None:
+    """Else a transaction's records, given before its end, would be read behind it."""
+    await bench.begin()
+    bench.write(b"a", b"1")
+    bench.host.end_transaction(Marker(7, 0, True, 0), lambda error: bench.told.append(ErrorCode(error)))
+    assert [header.is_control for _, header in headers(bench.log.read(0, 1 << 20).data)] == [False, True]
+    assert bench.words.told == ["begin", (7, True)]
+    assert bench.told == []
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NONE] * 2
+
+
+@on_a_bench
+async def test_a_marker_that_is_refused_is_not_followed_and_hurts_nobody_else(bench: Bench) -> None:
+    await bench.begin()
+    bench.host.end_transaction(Marker(7, 3, True, 0), lambda _: None)
+    bench.write(b"a", b"1")
+    with pytest.raises(KafkaError) as caught:
+        bench.host.end_transaction(Marker(7, 2, False, 0), lambda _: None)
+    assert caught.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    await bench.follower_has_all()
+    assert bench.words.told == ["begin", (7, True)]
+    assert bench.told == [ErrorCode.NONE]
+
+
+@on_a_bench
+async def test_a_marker_that_the_disk_has_no_room_for_is_refused_and_written_when_there_is(bench: Bench) -> None:
+    await bench.begin()
+    no_room = patch.object(Segment, "append", side_effect=OSError(errno.ENOSPC, "no room"))
+    with no_room, pytest.raises(KafkaError) as caught:
+        bench.host.end_transaction(Marker(7, 0, True, 0), lambda _: None)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.words.told == ["begin"]
+    bench.log.root.set_full(False)
+    bench.host.end_transaction(Marker(7, 0, True, 0), lambda error: bench.told.append(ErrorCode(error)))
+    await bench.follower_has_all()
+    assert (bench.words.told, bench.told) == (["begin", (7, True)], [ErrorCode.NONE])
+
+
+@on_a_bench
+async def test_a_marker_that_comes_while_the_shard_is_loaded_comes_again(bench: Bench) -> None:
+    bench.fill((b"a", b"1"))
+    await bench.begin(turns=0)
+    with pytest.raises(KafkaError) as caught:
+        bench.host.end_transaction(Marker(7, 0, True, 0), lambda _: None)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""WriteTxnMarkers (27): a transaction's coordinator ends it in the partitions that this broker leads (kraft.md 5.4).
+
+Each marker is acknowledged when the in-sync replicas have it, also one that comes again; each partition's failure is its own. A
+tool that aborts what hangs (``kafka-transactions abort``) asks the same.
+"""
+
+from functools import partial
+
+from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.common import route
+from ottla.broker.internal_topics import GROUPS
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route
+from ottla.broker.replication.markers import Marker, write_marker
+from ottla.broker.replication.purgatory import ParkedRequest
+from ottla.broker.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
+from ottla.broker.wire.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+NO_PRODUCER = -1
+TIMEOUT_MS = 30_000
+"""Then who asked is told REQUEST_TIMED_OUT, and asks again."""
+
+
+def routes(broker: BrokerContext) -> list[Route]:
+    return [route("WriteTxnMarkers", WriteTxnMarkersRequest, partial(_write_all, broker))]
+
+
+def _write_all(broker: BrokerContext, request: RequestContext, body: WriteTxnMarkersRequest) -> None:
+    results: list[WritableTxnMarkerPartitionResult] = []
+
+    def answer(errors: object) -> None:
+        for each, error in zip(results, parked.errors, strict=True):
+            each.error_code = error
+        request.respond_message(response)
+
+    parked = ParkedRequest(answer)
+    response = WriteTxnMarkersResponse([_write(broker, each, parked, results) for each in body.markers])
+    parked.park(broker.timers.call_later_ms, TIMEOUT_MS)
+    if not parked.done:
+        request.on_close(parked.drop)
+
+
+def _write(
+    broker: BrokerContext,
+    asked: WritableTxnMarker,
+    parked: ParkedRequest,
+    results: list[WritableTxnMarkerPartitionResult],
+) -> WritableTxnMarkerResult:
+    marker = Marker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
+    answer = WritableTxnMarkerResult(asked.producer_id, [])
+    for topic in asked.topics:
+        answer.topics.append(WritableTxnMarkerTopicResult(topic.name, []))
+        for index in topic.partition_indexes:
+            result = WritableTxnMarkerPartitionResult(index)
+            results.append(result)
+            answer.topics[-1].partitions.append(result)
+            place = parked.add()
+            try:
+                _write_one(broker, topic.name, index, marker, partial(parked.settle, place))
+            except KafkaError as error:
+                parked.settle(place, error.code)
+    return answer
+
+
+def _write_one(broker: BrokerContext, topic: str, index: int, marker: Marker, on_done: "partial[None]") -> None:
+    """Raises KafkaError if the marker is not written."""
+    if marker.producer_id <= NO_PRODUCER or marker.producer_epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker is of a producer")
+    partition = broker.replicas.partitions.get((topic, index))
+    if partition is None:
+        raise KafkaError(broker.replicas.missing_error(topic, index), "no replica of the partition is here")
+    if topic == GROUPS:
+        broker.groups.end_transaction(partition, marker, on_done)
+    else:
+        write_marker(partition, marker, broker.host.clock.wall_ms(), broker.timers.now_ms(), on_done)
