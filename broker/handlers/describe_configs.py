@@ -12,6 +12,7 @@ from ottla.broker.handlers.config_entries import (
     plain_entries,
     topic_entries,
 )
+from ottla.broker.handlers.group_history import history_entries
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -24,7 +25,8 @@ from ottla.broker.wire.messages.describe_configs_response import (
 from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-_PLAIN = {16: CLIENT_METRICS, 32: GROUP}
+_GROUP_RESOURCE = 32
+_PLAIN = {16: CLIENT_METRICS, _GROUP_RESOURCE: GROUP}
 """Resources that have no more settings than were set on them, and the source to tell."""
 
 
@@ -39,10 +41,12 @@ def routes(broker: BrokerContext) -> list[Route]:
 def _describe(broker: BrokerContext, resource: DescribeConfigsResource, with_synonyms: bool) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
+        keys = resource.configuration_keys
         entries = _entries(broker, kind, name)
+        if kind == _GROUP_RESOURCE and keys:
+            entries += history_entries(broker, name, keys)
     except KafkaError as error:
         return DescribeConfigsResult(error.code, str(error), kind, name)
-    keys = resource.configuration_keys
     wanted = [entry for entry in entries if not keys or entry.name in keys]
     return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, [_told(entry, with_synonyms) for entry in wanted])
 

@@ -8,8 +8,10 @@ from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
 from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
-from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, join_refused
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, cause_of, join_refused
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.coordinator.decisions.groups.subscriptions import read_topics
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
@@ -167,7 +169,7 @@ class Joins:
         group.add(member, joining.protocol_type)
         group.joining[member_id] = joining.asker
         self._rebalance.keep_new(group, member)
-        self._rebalance.go_on(group, f"member {member_id} joins{_because(joining)}")
+        self._rebalance.go_on(group, cause_of(Kind.JOIN, member, joining.reason))
 
     # --- with an id ---------------------------------------------------------------------------------------------------
 
@@ -190,10 +192,9 @@ class Joins:
             joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             # The leader joins again when what it assigns has changed, such as the partitions of a topic.
-            is_leader = member_id == group.leader_id
-            who = f"leader {member_id} joins again" if is_leader else f"member {member_id} joins again"
+            kind = _kind(member.protocols, joining.protocols) if is_changed else Kind.METADATA
             self._update(group, member, joining)
-            self._rebalance.go_on(group, who + (", with other protocols" if is_changed else "") + _because(joining))
+            self._rebalance.go_on(group, cause_of(kind, member, joining.reason))
 
     def _update(self, group: ClassicGroup, member: Member, joining: _Joining) -> None:
         self._rebalance.refuse(
@@ -217,7 +218,8 @@ class Joins:
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         if not group.is_in(GroupState.STABLE) or group.chosen_protocol() != group.protocol:
             group.joining[new_id] = joining.asker
-            self._rebalance.go_on(group, f"static member {member.instance_id} is {new_id} now{_because(joining)}")
+            words = ", ".join(filter(None, [f"instance {member.instance_id}", joining.reason]))
+            self._rebalance.go_on(group, cause_of(Kind.REPLACED, member, words))
             return
         self._before[new_id] = before
 
@@ -264,5 +266,8 @@ class Joins:
         return answer
 
 
-def _because(joining: _Joining) -> str:
-    return f": {joining.reason}" if joining.reason else ""
+def _kind(before: Protocols, now: Protocols) -> Kind:
+    """Members of cooperative groups tell what they own with the topics that they read: that is no change of these."""
+    old, new = ({name: read_topics(metadata) for name, metadata in each} for each in (before, now))
+    is_same = old == new and None not in new.values()
+    return Kind.HANDED_BACK if is_same else Kind.SUBSCRIPTION

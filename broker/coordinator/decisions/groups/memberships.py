@@ -5,7 +5,9 @@ from collections.abc import Callable
 from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
-from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, assigned
+from ottla.broker.coordinator.decisions.groups.member import Member
+from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, assigned, cause_of
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.broker.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -59,11 +61,12 @@ class Memberships:
                 return  # a rebalance has begun meanwhile, and has answered them
             if error:
                 self._rebalance.refuse_syncing(group, error)
-                self._rebalance.go_on(group, f"the assignment could not be written: {error.name}")
+                self._rebalance.go_on(group, Cause(Kind.UNWRITTEN, group.leader_id or "", words=error.name))
                 return
             for member_id, assignment in assignments.items():
                 group.members[member_id].assignment = assignment
             group.change(GroupState.STABLE, self._effects.time_ms)
+            self._rebalance.recorder.assigned(group)
             self._rebalance.answer_syncing(group)
 
         self._effects.write([group_record(group, assignments)], written)
@@ -89,19 +92,20 @@ class Memberships:
         group = self._find(request.group_id)
         is_many = asker.version >= _MANY_LEAVE_FROM
         leaving = request.members if is_many else [MemberIdentity(request.member_id)]
-        left = [MemberResponse(each.member_id, each.group_instance_id, self._leave(group, each)) for each in leaving]
-        gone = [each for each in left if not each.error_code]
-        if group is not None and gone:
-            reason = next((each.reason for each in leaving if each.reason), None)
-            who = f"member {gone[0].member_id or gone[0].group_instance_id} leaves"
-            more = f", and {len(gone) - 1} more" if len(gone) > 1 else ""
-            self._shrunk(group, who + more + (f": {reason}" if reason else ""))
+        gone: list[Member] = []
+        left = [
+            MemberResponse(each.member_id, each.group_instance_id, self._leave(group, each, gone)) for each in leaving
+        ]
+        if group is not None and not all(each.error_code for each in left):
+            more = [f"and {len(gone) - 1} more"] if len(gone) > 1 else []
+            words = ", ".join(more + list(filter(None, [next((each.reason for each in leaving if each.reason), None)])))
+            self._shrunk(group, cause_of(Kind.LEAVE, gone[0], words) if gone else None)
         if is_many:
             asker.answer(LeaveGroupResponse(members=left))
         else:
             asker.answer(LeaveGroupResponse(error_code=left[0].error_code))
 
-    def _leave(self, group: ClassicGroup | None, leaving: MemberIdentity) -> ErrorCode:
+    def _leave(self, group: ClassicGroup | None, leaving: MemberIdentity, gone: list[Member]) -> ErrorCode:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = leaving.member_id
@@ -114,13 +118,18 @@ class Memberships:
             member_id = known_id
         elif member_id not in group.members and member_id not in group.pending:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._rebalance.remove(group, member_id)
+        member = self._rebalance.remove(group, member_id)
+        if member is not None:
+            gone.append(member)
         return ErrorCode.NONE
 
-    def _shrunk(self, group: ClassicGroup, reason: str) -> None:
+    def _shrunk(self, group: ClassicGroup, cause: Cause | None) -> None:
+        """``cause``: None where only an id was given back that nobody had joined with."""
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self._rebalance.prepare(group, reason)
+            self._rebalance.prepare(group, cause or Cause(Kind.LEAVE, words="an id that was not used"))
         else:
+            if cause is not None:
+                self._rebalance.recorder.went_on(group, cause)
             self._rebalance.complete_if_joined(group)
 
 

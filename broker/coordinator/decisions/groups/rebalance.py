@@ -11,6 +11,8 @@ from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
 from ottla.broker.coordinator.decisions.groups.member import Member
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
+from ottla.broker.coordinator.decisions.groups.rebalance_recorder import RebalanceRecorder
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
@@ -27,19 +29,22 @@ class Rebalance:
     def __init__(self, effects: Effects, settings: GroupSettings) -> None:
         self._effects = effects
         self._settings = settings
+        self.recorder = RebalanceRecorder(effects)
 
     # --- preparing ----------------------------------------------------------------------------------------------------
 
-    def go_on(self, group: ClassicGroup, reason: str) -> None:
+    def go_on(self, group: ClassicGroup, cause: Cause) -> None:
         """Somebody joined, changed or left: a rebalance begins, or one that is being prepared may be complete."""
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY):
-            self.prepare(group, reason)
+            self.prepare(group, cause)
         else:
+            self.recorder.went_on(group, cause)
             self.complete_if_joined(group)
 
-    def prepare(self, group: ClassicGroup, reason: str) -> None:
+    def prepare(self, group: ClassicGroup, cause: Cause) -> None:
         """All members are to join again: their heartbeats tell them."""
         effects, delay_ms = self._effects, self._settings.initial_rebalance_delay_ms
+        self.recorder.begun(group, cause)
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.refuse_syncing(group, ErrorCode.REBALANCE_IN_PROGRESS)
         effects.forget(_sync_deadline(group))
@@ -82,13 +87,16 @@ class Rebalance:
         """Without those that did not come; a static one is kept until its session ends."""
         effects = self._effects
         effects.forget(_join_deadline(group))
-        for member in [each for each in group.absent() if each.instance_id is None]:
+        late = [each for each in group.absent() if each.instance_id is None]
+        self.recorder.expelled(group, late)
+        for member in late:
             self.remove(group, member.id)
         if group.members and not group.elect_leader():
             # Only static members, none of which came: their sessions will end.
             self._wait_for_all(group, max(group.rebalance_timeout_ms, _ABSENT_MS))
             return
         group.begin_generation(effects.time_ms)
+        self.recorder.generation_begun(group)
         if not group.members:
             # The generation must not be given again. If it cannot be written, the next one that is will be higher.
             effects.write([group_record(group, {})], lambda _: None)
@@ -157,7 +165,7 @@ class Rebalance:
         for member_id in late:
             self.remove(group, member_id)
         if late:
-            self.prepare(group, f"{len(late)} members did not ask for their assignment in time")
+            self.prepare(group, Cause(Kind.UNSYNCED, late[0], words=f"{len(late)} in all" if len(late) > 1 else ""))
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -189,12 +197,14 @@ class Rebalance:
             self._watch(group, member)
         else:
             self.remove(group, member_id)
-            self.go_on(group, f"member {member_id} was not heard from for {member.session_timeout_ms} ms")
+            self.go_on(group, cause_of(Kind.SESSION, member, f"not heard from for {member.session_timeout_ms} ms"))
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def remove(self, group: ClassicGroup, member_id: str) -> Member | None:
         """A new member may be removed while its request waits: it is told to join as another."""
+        if member_id in group.members:
+            self.recorder.about_to_change(group)
         self._effects.forget(_session(group, member_id))
         self.refuse(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return group.remove(member_id)
@@ -228,6 +238,10 @@ class Rebalance:
             self.refuse(group, member_id, error)
         self._effects.forget(_join_deadline(group))
         self._effects.forget(_sync_deadline(group))
+
+
+def cause_of(kind: Kind, member: Member, words: str = "") -> Cause:
+    return Cause(kind, member.id, member.client_id, member.client_host, words)
 
 
 def join_refused(asker: Asker, member_id: str, error: ErrorCode) -> JoinGroupResponse:

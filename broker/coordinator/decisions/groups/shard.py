@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
+from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 from ottla.broker.coordinator.decisions.groups.endings import Endings
 from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group, restored_offset
@@ -12,6 +13,7 @@ from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
@@ -32,6 +34,8 @@ class GroupShard:
         self.written: dict[str, GroupMetadataValue] = {}
         """The generations as their records say them."""
         self.offsets = OffsetStore()
+        self.rates = CommitRates()
+        self._is_loaded = False
         self.rebalance = Rebalance(effects, settings)
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
         self.members = Memberships(effects, self.rebalance, self.find)
@@ -69,6 +73,7 @@ class GroupShard:
         written, group = self.written.pop(group_id, None), None
         if value is None:
             group = self._groups.pop(group_id, None)
+            self._forget_history(group_id)
         else:
             self.written[group_id] = value
 
@@ -93,6 +98,8 @@ class GroupShard:
         if value is None:
             return self.offsets.remove(key.group, place)
         committed = restored_offset(value)
+        if self._is_loaded:
+            self.rates.note(key.group, place, committed)
         if producer_id == NO_PRODUCER:
             return self.offsets.put(key.group, place, committed, record_place)
         return self.offsets.put_pending(producer_id, key.group, place, committed, record_place)
@@ -105,12 +112,14 @@ class GroupShard:
 
     def begin(self) -> None:
         """All is replayed: members of the last generation have a session's time to be heard from."""
+        self._is_loaded = True
         for group_id, value in self.written.items():
             group = self._groups[group_id] = restored_group(group_id, value)
             for member in group.members.values():
                 self.rebalance.keep(group, member)
             if len(group.members) > self._settings.max_size:
-                self.rebalance.prepare(group, f"it has more members than group.max.size={self._settings.max_size}")
+                words = f"group.max.size={self._settings.max_size}"
+                self.rebalance.prepare(group, Cause(Kind.SIZE, words=words))
         for group_id in self.offsets.group_ids():
             self._find_or_make(group_id, True)
 
@@ -135,7 +144,12 @@ class GroupShard:
         if group_id in self.written or any(True for _ in self.offsets.of_group(group_id)):
             return False
         self._groups.pop(group_id, None)
+        self._forget_history(group_id)
         return True
+
+    def _forget_history(self, group_id: str) -> None:
+        self.rebalance.recorder.forget(group_id)
+        self.rates.forget(group_id)
 
     # --- for proofs ---------------------------------------------------------------------------------------------------
 

@@ -21,3 +21,11 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     except (WireError, ValueError):
         return None
     return frozenset(topics)
+
+
+def read_topics(metadata: bytes) -> frozenset[str] | None:
+    """Of one member; None where it cannot be read."""
+    try:
+        return read_subscription(metadata).topics
+    except (WireError, ValueError):
+        return None

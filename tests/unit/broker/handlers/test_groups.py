@@ -2,13 +2,16 @@
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ottla.broker.coordinator.placement import java_hash, partition_of
+from ottla.broker.handlers.group_history import COMMITS, REBALANCES
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
@@ -270,3 +273,33 @@ def test_groups_are_deleted(site: Site, bench: Bench, version: int) -> None:
     bench.leave(ids[0])
     assert site.ask(DeleteGroupsRequest(["g"]), version).results[0].error_code == ErrorCode.NONE
     assert bench.group is None
+
+
+# --- what only the coordinator knows ----------------------------------------------------------------------------------
+
+
+def history(site: Site, group: str, *keys: str) -> Any:
+    resource = DescribeConfigsResource(32, group, list(keys) or None)
+    (result,) = site.ask(DescribeConfigsRequest([resource]), 4).results
+    return result
+
+
+def test_the_history_of_a_group_is_told_to_who_asks_for_it_by_name(site: Site, bench: Bench) -> None:
+    bench.shard.begin()
+    bench.stable()
+    now, rebalance = history(site, "g", REBALANCES).configs
+    assert (now.name, rebalance.name) == (REBALANCES, REBALANCES)
+    assert msgspec.json.decode(rebalance.value)["outcome"] == "stable"
+    assert history(site, "g").configs == []
+    assert history(site, "elsewhere", REBALANCES).error_code == ErrorCode.NOT_COORDINATOR
+    assert history(site, "elsewhere").error_code == ErrorCode.NONE, "its settings are everywhere"
+
+
+def test_commits_are_told_with_an_earlier_one(site: Site, bench: Bench) -> None:
+    bench.shard.begin()
+    partitions = [commit.OffsetCommitRequestPartition(each, 7) for each in range(120)]
+    topic = commit.OffsetCommitRequestTopic("t", partitions=partitions)
+    site.ask(commit.OffsetCommitRequest("g", -1, "", topics=[topic]), 9)
+    told = [msgspec.json.decode(each.value) for each in history(site, "g", COMMITS).configs]
+    assert [len(each) for each in told] == [50, 50, 20]
+    assert told[0][0] == ["t", 0, 7, bench.time_ms, 7, bench.time_ms]

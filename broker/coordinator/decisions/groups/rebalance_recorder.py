@@ -1,0 +1,169 @@
+"""The rebalance recorder: listens to the rebalances of classic groups, and keeps what they were about.
+
+It decides nothing, and nothing depends on it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ottla.broker.coordinator.decisions.effects import Effects
+from ottla.broker.coordinator.decisions.groups.assignments import assigned_places
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
+from ottla.broker.coordinator.decisions.groups.member import Member
+from ottla.broker.coordinator.decisions.groups.offset_store import Place
+from ottla.broker.coordinator.decisions.groups.rebalance_history import RebalanceHistory
+from ottla.broker.coordinator.decisions.groups.rebalance_record import (
+    MOVES_MAX,
+    NAMES_MAX,
+    Cause,
+    Kind,
+    Move,
+    RebalanceRecord,
+    cut,
+    cut_all,
+    encoded,
+)
+
+COMPARED_BYTES_MAX = 256 << 10
+"""Of the assignments of one generation: larger ones are not taken apart, everybody's requests would wait."""
+_ONLY_JOINING = (Kind.METADATA, Kind.HANDED_BACK)
+"""While members are waited for, one that joins as it was is what is waited for."""
+
+
+class _Open:
+    """A rebalance that goes on."""
+
+    __slots__ = ("before", "begun_ms", "joined_ms", "record")
+
+    def __init__(self, record: RebalanceRecord, begun_ms: int, before: Mapping[str, bytes]) -> None:
+        self.record, self.begun_ms, self.joined_ms, self.before = record, begun_ms, begun_ms, before
+
+
+class RebalanceRecorder:
+    """For all groups of a shard. `history` is what is over."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._open: dict[str, _Open] = {}
+        self._before: dict[str, dict[str, bytes]] = {}
+        """The assignments of groups that are about to rebalance."""
+        self.history = RebalanceHistory()
+        self.begun_count = 0
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def about_to_change(self, group: ClassicGroup) -> None:
+        """A member goes, or a rebalance begins: what it had is compared with what others get."""
+        if group.is_in(GroupState.STABLE) and group.id not in self._before:
+            self._before[group.id] = {each.id: each.assignment for each in group.members.values()}
+
+    def begun(self, group: ClassicGroup, cause: Cause) -> None:
+        self.about_to_change(group)
+        overtaken = self._open.pop(group.id, None)
+        before: Mapping[str, bytes] = self._before.pop(group.id, {})
+        if overtaken is not None:
+            before = overtaken.before
+            self._end(group.id, overtaken, "overtaken by another rebalance")
+        self.begun_count += 1
+        record = RebalanceRecord(number=self.begun_count, begun_ms=self._effects.time_ms, cause=cause.cut())
+        self._open[group.id] = opened = _Open(record, self._effects.clock_ms, before)
+        self._joins(opened, cause)
+
+    def went_on(self, group: ClassicGroup, cause: Cause) -> None:
+        """While members are waited for somebody else came, changed or left."""
+        opened = self._open.get(group.id)
+        if opened is None:
+            return
+        self._joins(opened, cause)
+        if cause.kind not in _ONLY_JOINING:
+            opened.record.also_count += 1
+            if len(opened.record.also) < NAMES_MAX:
+                opened.record.also = [*opened.record.also, cause.cut()]
+
+    def _joins(self, opened: _Open, cause: Cause) -> None:
+        if cause.kind not in (Kind.LEAVE, Kind.SESSION, Kind.UNSYNCED, Kind.UNWRITTEN, Kind.SIZE):
+            opened.record.last_joined = cut(cause.member_id)
+            opened.record.last_joined_ms = self._effects.clock_ms - opened.begun_ms
+
+    def expelled(self, group: ClassicGroup, absent: Iterable[Member]) -> None:
+        """Who did not join in time."""
+        opened = self._open.get(group.id)
+        if opened is not None:
+            names = [each.id for each in absent]
+            opened.record.absent, opened.record.absent_count = cut_all(names), len(names)
+
+    def generation_begun(self, group: ClassicGroup) -> None:
+        opened = self._open.get(group.id)
+        if opened is None:
+            return
+        opened.joined_ms, record = self._effects.clock_ms, opened.record
+        record.joining_ms = opened.joined_ms - opened.begun_ms
+        record.generation, record.members = group.generation, len(group.members)
+        record.protocol, record.leader = cut(group.protocol or ""), cut(group.leader_id or "")
+        if not group.members:
+            self._close(group, opened, "empty: nobody is left")
+
+    def assigned(self, group: ClassicGroup) -> None:
+        """The assignment is committed."""
+        opened = self._open.get(group.id)
+        if opened is not None:
+            opened.record.assigning_ms = self._effects.clock_ms - opened.joined_ms
+            self._close(group, opened, "stable")
+
+    def _close(self, group: ClassicGroup, opened: _Open, outcome: str) -> None:
+        del self._open[group.id]
+        if group.protocol_type == CONSUMER:
+            _compare(opened.record, opened.before, {each.id: each.assignment for each in group.members.values()})
+        self._end(group.id, opened, outcome)
+
+    def _end(self, group_id: str, opened: _Open, outcome: str) -> None:
+        opened.record.outcome = outcome
+        self.history.add(group_id, encoded(opened.record))
+
+    def forget(self, group_id: str) -> None:
+        """There is no such group any more."""
+        self._open.pop(group_id, None)
+        self._before.pop(group_id, None)
+        self.history.forget(group_id)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def told(self, group_id: str) -> list[bytes]:
+        """The oldest first; the last may not be over."""
+        opened = self._open.get(group_id)
+        return self.history.of_group(group_id) + ([encoded(opened.record)] if opened is not None else [])
+
+    def now(self, group: ClassicGroup | None) -> bytes:
+        """Whom the group waits for, as text."""
+        waits_for: list[str] = []
+        if group is not None and group.is_in(GroupState.PREPARING_REBALANCE):
+            waits_for = [each.id for each in group.absent()]
+        elif group is not None and group.is_in(GroupState.COMPLETING_REBALANCE) and not group.is_assigned:
+            waits_for = [group.leader_id or ""]
+        return msgspec.json.encode(
+            {
+                "now_ms": self._effects.time_ms,
+                "waits_for": cut_all(waits_for),
+                "waits_for_count": len(waits_for),
+            }
+        )
+
+
+def _compare(record: RebalanceRecord, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+    """What moved, of what can be read."""
+    if sum(map(len, before.values())) + sum(map(len, after.values())) > COMPARED_BYTES_MAX:
+        return
+    had, has = _owners(before), _owners(after)
+    moves = [
+        Move(cut(place.topic), place.partition, cut(had.get(place, "")), cut(has.get(place, "")))
+        for place in sorted(had.keys() | has.keys())
+        if had.get(place) != has.get(place)
+    ]
+    record.moved, record.moved_count = moves[:MOVES_MAX], len(moves)
+    record.kept_count = sum(had.get(place) == member for place, member in has.items())
+
+
+def _owners(assignments: Mapping[str, bytes]) -> dict[Place, str]:
+    return {place: member for member, assignment in assignments.items() for place in assigned_places(assignment)}
