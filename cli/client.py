@@ -26,6 +26,10 @@ class ConnectionLost(CommandError):
     """The request was sent, and no answer came: it may have been carried out."""
 
 
+class NobodyAnswers(CommandError):
+    """There is no connection to any of the addresses."""
+
+
 class Client:
     """One connection to one broker; versions are agreed on at the start."""
 
@@ -47,6 +51,10 @@ class Client:
 
     def close(self) -> None:
         self._socket.close()
+
+    def offers(self, api: str) -> bool:
+        """Whether the broker has the API at all."""
+        return BY_NAME[api].key in self._versions
 
     def call(self, request: msgspec.Struct, response: type[Response]) -> Response:
         """Sends the request in the newest version both sides have, and waits for its answer.
@@ -101,6 +109,6 @@ def _connect(bootstrap: str, timeout_s: float) -> socket.socket:
             continue
         connection.settimeout(timeout_s)
         return connection
-    raise CommandError(
+    raise NobodyAnswers(
         f"no broker answers ({'; '.join(failures)}): check --bootstrap-server, and that the cluster is up"
     )

@@ -5,13 +5,21 @@ class CommandError(Exception):
     """Something a command cannot do; the message is one line that says what to do next."""
 
 
+class Refused(CommandError):
+    """A broker answered with this error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def refuse(code: int, what: str, message: str | None = None) -> None:
-    """Raises CommandError when ``code``, as a broker answered, is an error."""
+    """Raises CommandError (Refused) when ``code``, as a broker answered, is an error."""
     if code:
         from ottla.runtime.errors import ErrorCode
 
         detail = f": {message}" if message else ""
-        raise CommandError(f"{what}: {ErrorCode(code).name}{detail}")
+        raise Refused(code, f"{what}: {ErrorCode(code).name}{detail}")
 
 
 def expected() -> tuple[type[Exception], ...]:

@@ -1,184 +1,191 @@
-"""What `ottla groups` asks of brokers: of each, of a group's coordinator, of partitions' leaders. All raise CommandError."""
+"""What `ottla groups` asks of brokers about groups: of each broker, of a group's coordinator. All raise CommandError."""
 
-from collections.abc import Collection, Iterable, Mapping
-from struct import Struct
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
 
-from ottla.broker.wire.codec import decoder
-from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.broker.coordinator.decisions.groups.assignments import assigned_places
+from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.broker.wire.messages.consumer_group_describe_response import Assignment, ConsumerGroupDescribeResponse
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.broker.wire.messages.delete_groups_response import DeleteGroupsResponse
 from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
-from ottla.broker.wire.messages.describe_groups_response import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsResponse,
-)
-from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from ottla.broker.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.broker.wire.messages.describe_groups_response import DescribeGroupsResponse
 from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
-from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
-from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.broker.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from ottla.broker.wire.messages.offset_commit_response import OffsetCommitResponse
+from ottla.broker.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.broker.wire.messages.offset_delete_response import OffsetDeleteResponse
 from ottla.broker.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.broker.wire.messages.offset_fetch_response import OffsetFetchResponse
-from ottla.cli.client import Client
-from ottla.cli.failures import CommandError, refuse
+from ottla.cli.client import Client, ConnectionLost, NobodyAnswers
+from ottla.cli.coordinators import PASSING, PATIENCE_S, PAUSE_S, ask_coordinator
+from ottla.cli.failures import CommandError, Refused, refuse
+from ottla.cli.leader_requests import Place, at_once, by_topic, metadata
 from ottla.cli.output import Row
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
-EARLIEST, LATEST = -2, -1
 WITHOUT_MEMBERS = ("Empty", "Dead")
-_NUMBER = Struct(">h")
-_ASSIGNMENT_VERSION = 0
-"""Later ones have the same fields."""
+OFFSETS_A_REQUEST = 1_000
+T = TypeVar("T")
 
 
-class Place(NamedTuple):
-    """A partition."""
+class Member(NamedTuple):
+    """One process of a group, of either protocol."""
 
-    topic: str
-    partition: int
-
-
-class Target(NamedTuple):
-    """Where a group is to go on; one of them is said."""
-
-    to_earliest: bool = False
-    to_latest: bool = False
-    to_offset: int | None = None
-    shift_by: int | None = None
-
-    def offset(self, committed: int | None, earliest: int, latest: int) -> int:
-        """Within what the partition has."""
-        if self.to_earliest:
-            return earliest
-        if self.to_latest:
-            return latest
-        if self.to_offset is not None:
-            return min(max(self.to_offset, earliest), latest)
-        return min(max((earliest if committed is None else committed) + (self.shift_by or 0), earliest), latest)
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    places: list[Place]
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+class Group(NamedTuple):
+    """A group as its coordinator describes it."""
+
+    name: str
+    state: str
+    kind: str
+    """classic, consumer."""
+    protocol: str
+    """How partitions are assigned, while it is stable."""
+    members: list[Member]
+
+    @property
+    def has_members(self) -> bool:
+        return self.state not in WITHOUT_MEMBERS
 
 
-def group_rows(bootstrap: str) -> list[Row]:
+class NoSuchGroup(CommandError):
+    """Nobody has heard of it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no group {name!r}: ottla groups list shows those that there are")
+
+
+# --- every broker -----------------------------------------------------------------------------------------------------
+
+
+def group_rows(bootstrap: str, states: Collection[str] = ()) -> list[Row]:
     """A row a group, of all brokers."""
-    found: dict[str, Row] = {}
-    for broker in _metadata(bootstrap, ()).brokers:
-        with Client(f"{broker.host}:{broker.port}") as client:
-            answer = client.call(ListGroupsRequest(), ListGroupsResponse)
-        refuse(answer.error_code, f"broker {broker.node_id}")
-        for each in answer.groups:
-            found[each.group_id] = {
-                "group": each.group_id,
-                "state": each.group_state,
-                "protocol type": each.protocol_type,
-                "type": each.group_type,
-                "coordinator": broker.node_id,
-            }
+
+    def ask(client: Client) -> ListGroupsResponse:
+        answer = client.call(ListGroupsRequest(), ListGroupsResponse)
+        refuse(answer.error_code, "groups")
+        return answer
+
+    wanted = {each.lower() for each in states}
+    found = {
+        each.group_id: {
+            "group": each.group_id,
+            "state": each.group_state,
+            "protocol type": each.protocol_type,
+            "type": each.group_type,
+            "coordinator": node,
+        }
+        for node, answer in ask_brokers(bootstrap, ask).items()
+        for each in answer.groups
+        if not wanted or each.group_state.lower() in wanted
+    }
     return [found[name] for name in sorted(found)]
 
 
-def offset_rows(bootstrap: str, name: str) -> list[Row]:
-    """A row a partition that the group has read or that a member has, and one for each member that has none."""
-    with Client(_coordinator(bootstrap, name)) as client:
-        group, committed = _described(client, name), _committed(client, bootstrap, name)
-    owners = {place: member for member in group.members for place in _assigned(member)}
-    ends = _offsets(bootstrap, {*committed, *owners}, LATEST)
-    rows = []
-    for place in sorted({*committed, *owners}):
-        offset, end = committed.get(place), ends.get(place)
-        lag = max(end - offset, 0) if offset is not None and end is not None else None
-        told = {"topic": place.topic, "partition": place.partition, "committed": offset, "end": end, "lag": lag}
-        rows.append({"group": name, "state": group.group_state, **told, **_who(owners.get(place))})
-    busy = {member.member_id for member in owners.values()}
-    idle = [each for each in group.members if each.member_id not in busy]
-    return rows + [{"group": name, "state": group.group_state, **_who(each)} for each in idle]
+def ask_brokers(bootstrap: str, ask: Callable[[Client], T]) -> dict[int, T]:
+    """All brokers at once; one that dies, or is taking something over, is asked again. Raises CommandError."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        told, failures = _ask_all(bootstrap, ask)
+        if not failures:
+            return told
+        node, error = min(failures.items(), key=lambda each: each[0])
+        passes = (
+            error.code in PASSING if isinstance(error, Refused) else isinstance(error, ConnectionLost | NobodyAnswers)
+        )
+        if not passes or time.monotonic() > until:
+            raise CommandError(f"broker {node}: {error}") from error
+        time.sleep(PAUSE_S)
 
 
-def _who(member: DescribedGroupMember | None) -> Row:
-    if member is None:
-        return {}
-    return {"member": member.member_id, "client": member.client_id, "host": member.client_host.removeprefix("/")}
+def _ask_all(bootstrap: str, ask: Callable[[Client], T]) -> tuple[dict[int, T], dict[int, CommandError]]:
+    told: dict[int, T] = {}
+    failures: dict[int, CommandError] = {}
+
+    def ask_one(node: int, address: str) -> None:
+        try:
+            with Client(address) as client:
+                told[node] = ask(client)
+        except CommandError as error:
+            failures[node] = error
+
+    brokers = metadata(bootstrap, ()).brokers
+    at_once([partial(ask_one, each.node_id, f"{each.host}:{each.port}") for each in brokers])
+    return told, failures
 
 
-def delete_group(bootstrap: str, name: str) -> None:
-    """It must have no members."""
-    with Client(_coordinator(bootstrap, name)) as client:
-        (result,) = client.call(DeleteGroupsRequest([name]), DeleteGroupsResponse).results
-    refuse(result.error_code, name)
+# --- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def reset_rows(bootstrap: str, name: str, topics: Collection[str], target: Target, *, dry_run: bool) -> list[Row]:
-    """A row a partition, with what was committed and what is now."""
-    with Client(_coordinator(bootstrap, name)) as client:
-        group, committed = _described(client, name), _committed(client, bootstrap, name)
-        if group.group_state not in WITHOUT_MEMBERS:
-            raise CommandError(f"{name} is {group.group_state}, with {len(group.members)} members: stop them first")
-        places = _places(bootstrap, topics) if topics else sorted(committed)
-        if not places:
-            raise CommandError(f"{name} has committed nothing: say which with --topic")
-        earliest, latest = _offsets(bootstrap, places, EARLIEST), _offsets(bootstrap, places, LATEST)
-        new = {each: target.offset(committed.get(each), earliest[each], latest[each]) for each in places}
-        if not dry_run:
-            _commit(client, bootstrap, name, new)
-    return [
-        {"group": name, "topic": each.topic, "partition": each.partition, "committed": committed.get(each), "new": at}
-        for each, at in new.items()
-    ]
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
-
-
-def _coordinator(bootstrap: str, name: str) -> str:
-    with Client(bootstrap) as client:
-        (found,) = client.call(
-            FindCoordinatorRequest(key_type=0, coordinator_keys=[name]), FindCoordinatorResponse
-        ).coordinators
-    refuse(found.error_code, name, found.error_message)
-    return f"{found.host}:{found.port}"
-
-
-def _described(client: Client, name: str) -> DescribedGroup:
+def described(client: Client, name: str) -> Group | None:
+    """None of a group that nobody has heard of."""
+    if client.offers("ConsumerGroupDescribe"):
+        request = ConsumerGroupDescribeRequest([name])
+        (newer,) = client.call(request, ConsumerGroupDescribeResponse).groups
+        if newer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            refuse(newer.error_code, name, newer.error_message)
+            members = [
+                Member(
+                    each.member_id, each.instance_id, each.client_id, _host(each.client_host), _places(each.assignment)
+                )
+                for each in newer.members
+            ]
+            return Group(name, newer.group_state, "consumer", newer.assignor_name, members)
     (group,) = client.call(DescribeGroupsRequest([name]), DescribeGroupsResponse).groups
-    if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        refuse(group.error_code, name, group.error_message)
-    return group
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    refuse(group.error_code, name, group.error_message)
+    if group.group_state == "Dead":
+        return None
+    members = [
+        Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            _host(each.client_host),
+            [Place(*place) for place in assigned_places(each.member_assignment)],
+        )
+        for each in group.members
+    ]
+    return Group(name, group.group_state, "classic", group.protocol_data, members)
 
 
-def _assigned(member: DescribedGroupMember) -> list[Place]:
-    """None of a member whose client says it in its own way."""
-    data = member.member_assignment
-    if len(data) < _NUMBER.size:
-        return []
-    try:
-        read = decoder(ConsumerProtocolAssignment, _ASSIGNMENT_VERSION)
-        assignment, _ = read(memoryview(data), _NUMBER.size)
-    except (WireError, ValueError):
-        return []
-    return [Place(each.topic, index) for each in assignment.assigned_partitions for index in each.partitions]
+def _host(text: str) -> str:
+    return text.removeprefix("/")
 
 
-def _committed(client: Client, bootstrap: str, name: str) -> dict[Place, int]:
+def _places(assignment: Assignment) -> list[Place]:
+    return [Place(each.topic_name, index) for each in assignment.topic_partitions for index in each.partitions]
+
+
+def committed(client: Client, bootstrap: str, name: str) -> dict[Place, int]:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name, None, -1, None)])
     (told,) = client.call(request, OffsetFetchResponse).groups
+    if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {}
     refuse(told.error_code, name)
     names = {}
     if any(not topic.name for topic in told.topics):
-        names = {topic.topic_id: topic.name for topic in _metadata(bootstrap, None).topics}
+        names = {topic.topic_id: topic.name for topic in metadata(bootstrap, None).topics}
     return {
         Place(topic.name or names.get(topic.topic_id) or "", each.partition_index): each.committed_offset
         for topic in told.topics
@@ -187,63 +194,85 @@ def _committed(client: Client, bootstrap: str, name: str) -> dict[Place, int]:
     }
 
 
-def _commit(client: Client, bootstrap: str, name: str, offsets: Mapping[Place, int]) -> None:
-    ids = {topic.name: topic.topic_id for topic in _metadata(bootstrap, {each.topic for each in offsets}).topics}
-    topics = [
-        OffsetCommitRequestTopic(
-            topic,
-            ids.get(topic, ZERO_ID),
-            [OffsetCommitRequestPartition(each.partition, at) for each, at in offsets.items() if each.topic == topic],
-        )
-        for topic in dict.fromkeys(each.topic for each in offsets)
-    ]
-    for told in client.call(OffsetCommitRequest(name, topics=topics), OffsetCommitResponse).topics:
-        for each in told.partitions:
-            refuse(each.error_code, f"{name}, {told.name}-{each.partition_index}")
-
-
-def _places(bootstrap: str, topics: Collection[str]) -> list[Place]:
-    found = _metadata(bootstrap, topics).topics
-    for topic in found:
-        refuse(topic.error_code, topic.name or "")
-    return sorted(Place(topic.name or "", each.partition_index) for topic in found for each in topic.partitions)
-
-
-def _offsets(bootstrap: str, places: Collection[Place], time_ms: int) -> dict[Place, int]:
-    """Asked of each leader; of topics that are gone nothing is told."""
-    if not places:
-        return {}
-    metadata = _metadata(bootstrap, {each.topic for each in places})
-    addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in metadata.brokers}
-    by_leader: dict[int, list[Place]] = {}
-    for topic in metadata.topics:
-        for each in topic.partitions:
-            place = Place(topic.name or "", each.partition_index)
-            if place in places:
-                by_leader.setdefault(each.leader_id, []).append(place)
-    found: dict[Place, int] = {}
-    for leader, mine in by_leader.items():
-        if leader not in addresses:
-            raise CommandError(f"{mine[0].topic}-{mine[0].partition} has no leader")
-        asked = [
-            ListOffsetsTopic(
-                topic, [ListOffsetsPartition(each.partition, -1, time_ms) for each in mine if each.topic == topic]
+def commit(client: Client, bootstrap: str, name: str, offsets: Mapping[Place, int]) -> None:
+    """In pieces: what is committed twice is the same."""
+    ids = {topic.name: topic.topic_id for topic in metadata(bootstrap, {each.topic for each in offsets}).topics}
+    for piece in _pieces(sorted(offsets)):
+        topics = [
+            OffsetCommitRequestTopic(
+                topic,
+                ids.get(topic, ZERO_ID),
+                [OffsetCommitRequestPartition(each.partition, offsets[each]) for each in mine],
             )
-            for topic in dict.fromkeys(each.topic for each in mine)
+            for topic, mine in by_topic(piece).items()
         ]
-        with Client(addresses[leader]) as client:
-            answer = client.call(
-                ListOffsetsRequest(replica_id=-1, topics=asked, timeout_ms=30_000), ListOffsetsResponse
-            )
-        for told in answer.topics:
-            for partition in told.partitions:
-                refuse(partition.error_code, f"{told.name}-{partition.partition_index}")
-                found[Place(told.name, partition.partition_index)] = partition.offset
-    return found
+        named = {each.topic_id: each.name for each in topics}
+        for told in client.call(OffsetCommitRequest(name, topics=topics), OffsetCommitResponse).topics:
+            for part in told.partitions:
+                refuse(part.error_code, f"{name}, {told.name or named.get(told.topic_id)}-{part.partition_index}")
 
 
-def _metadata(bootstrap: str, names: Iterable[str] | None) -> MetadataResponse:
-    """``names``: None for all topics."""
-    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    with Client(bootstrap) as client:
-        return client.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse)
+def _pieces(places: list[Place]) -> Iterable[list[Place]]:
+    return (places[at : at + OFFSETS_A_REQUEST] for at in range(0, len(places), OFFSETS_A_REQUEST))
+
+
+# --- what ends --------------------------------------------------------------------------------------------------------
+
+
+def delete_group(bootstrap: str, name: str, *, dry_run: bool = False) -> int:
+    """It must have no members. Returns how many offsets went with it."""
+    was_asked = False
+
+    def ask(client: Client) -> int:
+        nonlocal was_asked
+        group = described(client, name)
+        if group is None and was_asked:
+            return 0  # the answer to the first request was lost
+        require_no_members(group, name)
+        count = len(committed(client, bootstrap, name))
+        if not dry_run:
+            was_asked = True
+            (result,) = client.call(DeleteGroupsRequest([name]), DeleteGroupsResponse).results
+            refuse(result.error_code, name)
+        return count
+
+    return ask_coordinator(bootstrap, name, ask)
+
+
+def require_no_members(group: Group | None, name: str) -> None:
+    if group is None:
+        raise NoSuchGroup(name)
+    if group.has_members:
+        raise CommandError(f"{name} is {group.state}, with {len(group.members)} members: stop them first")
+
+
+def delete_offsets(bootstrap: str, name: str, places: Collection[Place], *, dry_run: bool) -> list[Row]:
+    """A row a partition, with what was committed. Members may go on with other topics."""
+
+    def ask(client: Client) -> list[Row]:
+        if described(client, name) is None:
+            raise NoSuchGroup(name)
+        known = committed(client, bootstrap, name)
+        if not dry_run:
+            for piece in _pieces(sorted(places)):
+                _delete_offsets(client, name, piece)
+        return [
+            {"group": name, "topic": each.topic, "partition": each.partition, "committed": known.get(each)}
+            for each in sorted(places)
+        ]
+
+    return ask_coordinator(bootstrap, name, ask)
+
+
+def _delete_offsets(client: Client, name: str, places: list[Place]) -> None:
+    topics = [
+        OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(each.partition) for each in mine])
+        for topic, mine in by_topic(places).items()
+    ]
+    answer = client.call(OffsetDeleteRequest(name, topics), OffsetDeleteResponse)
+    refuse(answer.error_code, name)
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+                raise CommandError(f"{name} reads {topic.name}: stop its members first")
+            refuse(each.error_code, f"{name}, {topic.name}-{each.partition_index}")

@@ -17,7 +17,11 @@ COMMANDS = {
     "server": ("ottla.cli.server", "server", "Run one node from its server.properties."),
     "storage": ("ottla.cli.storage", "storage", "Format and inspect a node's directories."),
     "topics": ("ottla.cli.topics", "topics", "Create, list, describe and delete topics."),
-    "groups": ("ottla.cli.groups", "groups", "List, describe and delete consumer groups, reset their offsets."),
+    "groups": (
+        "ottla.cli.groups",
+        "groups",
+        "List, describe, explain and delete consumer groups, reset their offsets.",
+    ),
     "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),

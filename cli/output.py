@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 import click
@@ -48,17 +49,52 @@ def show(rows: Sequence[Row], columns: Iterable[str], output: str, title: str | 
     if output == "json":
         click.echo(json.dumps(list(rows), indent=2, default=str))
         return
+    names = list(columns)
+    cells = [[cell(row.get(name)) for name in names] for row in rows]
+    numbers = [bool(rows) and all(isinstance(row.get(name), int | float) for row in rows) for name in names]
+    widths = [max(map(_width, column)) for column in zip(names, *cells, strict=True)]
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal or sum(widths) + 2 * len(widths) <= get_terminal_size().columns:
+        heading = (
+            click.style(_line(names, widths, numbers), bold=True) if is_terminal else _line(names, widths, numbers)
+        )
+        lines = [title or ""] * bool(title) + [heading] + [_line(each, widths, numbers) for each in cells]
+        click.echo("\n".join(lines))
+    else:
+        _show_folded(names, cells, numbers, title)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
+    padded = [
+        " " * (width - _width(text)) + text if is_number else text + " " * (width - _width(text))
+        for text, width, is_number in zip(cells, widths, numbers, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    """In columns of a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _show_folded(
+    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool], title: str | None
+) -> None:
+    """On a terminal that is too narrow."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    names = list(columns)
-    for name in names:
-        numbers = all(isinstance(row.get(name), int | float) for row in rows) and bool(rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row.get(name)) for name in names))
-    Console(highlight=False, width=None if sys.stdout.isatty() else WHOLE_WIDTH).print(table)
+    for name, is_number in zip(names, numbers, strict=True):
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    Console(highlight=False).print(table)
 
 
 def cell(value: object) -> str:

@@ -15,7 +15,8 @@ from ottla.broker.handlers.config_entries import GROUP, ConfigEntry
 REBALANCES = "ottla.group.rebalances"
 """The first entry says what the group waits for now."""
 COMMITS = "ottla.group.commits"
-"""Topic, partition, offset and time of the last commit, offset and time of an earlier one."""
+"""The first entry says what time it is. The others: topic, partition, offset and time of the last commit, offset and time of an
+earlier one."""
 _COMMITS_AN_ENTRY = 50
 _STRING = 2
 
@@ -33,7 +34,8 @@ def history_entries(broker: BrokerContext, group_id: str, keys: Collection[str])
     if COMMITS in keys:
         commits = list(_commits(shard, group_id))
         pieces = [commits[at : at + _COMMITS_AN_ENTRY] for at in range(0, len(commits), _COMMITS_AN_ENTRY)]
-        entries += [_entry(COMMITS, msgspec.json.encode(each)) for each in pieces]
+        now = {"now_ms": broker.host.clock.wall_ms()}
+        entries += [_entry(COMMITS, msgspec.json.encode(each)) for each in (now, *pieces)]
     return entries
 
 

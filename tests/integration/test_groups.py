@@ -148,6 +148,9 @@ def test_the_commands_for_groups_show_reset_and_delete_one(cluster: ProcessClust
         (index, RECORDS // PARTITIONS, 0) for index in range(PARTITIONS)
     ]
     assert {each["client"] for each in rows} == {"rdkafka"}
+    assert {each["lag seconds"] for each in rows} == {0}
+    (joined,) = ottla("explain", filled, "-o", "json")
+    assert (joined["cause"]["kind"], joined["outcome"], joined["moved_count"]) == ("join", "stable", PARTITIONS)
     assert (filled, "Stable") in [(each["group"], each["state"]) for each in ottla("list", "-o", "json")]
     stable = CliRunner().invoke(groups, ["reset-offsets", filled, "--to-earliest", "-b", cluster.bootstrap_servers])
     assert "stop them first" in str(stable.exception)
@@ -157,6 +160,14 @@ def test_the_commands_for_groups_show_reset_and_delete_one(cluster: ProcessClust
     assert sum(consumer_offsets(cluster, filled)) == RECORDS
     ottla("reset-offsets", filled, "--topic", filled, "--to-offset", "5")
     assert consumer_offsets(cluster, filled) == [5] * PARTITIONS
+    behind = ottla("describe", filled, "-o", "json")
+    assert all(0 < each["lag seconds"] < PATIENCE_S for each in behind)
+    assert {each["lag"] for each in behind} == {RECORDS // PARTITIONS - 5}
+    assert ottla("explain", filled, "-o", "json")[-1]["cause"]["kind"] == "leave"
+    ottla("delete-offsets", filled, "--topic", f"{filled}:0,1")
+    assert consumer_offsets(cluster, filled) == [-1001] * 2 + [5] * 2
+    ottla("reset-offsets", filled, "--topic", filled, "--by-duration", "1h")
+    assert consumer_offsets(cluster, filled) == [0] * PARTITIONS
     ottla("delete", filled)
     assert filled not in [each["group"] for each in ottla("list", "-o", "json")]
 

@@ -300,6 +300,7 @@ def test_commits_are_told_with_an_earlier_one(site: Site, bench: Bench) -> None:
     partitions = [commit.OffsetCommitRequestPartition(each, 7) for each in range(120)]
     topic = commit.OffsetCommitRequestTopic("t", partitions=partitions)
     site.ask(commit.OffsetCommitRequest("g", -1, "", topics=[topic]), 9)
-    told = [msgspec.json.decode(each.value) for each in history(site, "g", COMMITS).configs]
+    now, *told = [msgspec.json.decode(each.value) for each in history(site, "g", COMMITS).configs]
+    assert now["now_ms"] > 0
     assert [len(each) for each in told] == [50, 50, 20]
     assert told[0][0] == ["t", 0, 7, bench.time_ms, 7, bench.time_ms]
