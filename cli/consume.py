@@ -1,4 +1,4 @@
-"""``ottla consume``: print a topic's records (through librdkafka, partitions assigned, no group)."""
+"""``ottla consume``: print a topic's records, with all its partitions assigned, or as a member of a group (through librdkafka)."""
 
 import json
 import sys
@@ -14,7 +14,13 @@ from ottla.cli.output import bootstrap_option
 @click.command()
 @click.argument("topic")
 @bootstrap_option
-@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Where to begin.")
+@click.option("--group", help="Join this group, and commit what was printed: it goes on there the next time.")
+@click.option(
+    "--from-beginning/--from-end",
+    default=True,
+    show_default=True,
+    help="Where to begin; with --group only what it has committed nothing of.",
+)
 @click.option("--partition", type=click.IntRange(0), multiple=True, help="Only this partition; again for more.")
 @click.option("--max-messages", type=click.IntRange(1), help="End after this many records.")
 @click.option("--timeout-ms", type=click.IntRange(1), help="End when no record came for this long.")
@@ -29,6 +35,7 @@ from ottla.cli.output import bootstrap_option
 def consume(
     topic: str,
     bootstrap: str,
+    group: str | None,
     from_beginning: bool,
     partition: tuple[int, ...],
     max_messages: int | None,
@@ -36,21 +43,47 @@ def consume(
     output: str,
 ) -> None:
     """Print the records of TOPIC until Ctrl-C, --max-messages or --timeout-ms."""
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
+    if group is not None and partition:
+        raise click.UsageError("a group shares the partitions among its members: --partition goes without --group")
+    if group == "":
+        raise click.UsageError("--group: a group has a name")
+    from confluent_kafka import Consumer, KafkaException
 
-    settings = {"bootstrap.servers": bootstrap, "group.id": "ottla-cli", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer(settings)
+    consumer = Consumer(_settings(bootstrap, group, from_beginning))
     try:
-        wanted = partition or _partitions(consumer, topic)
-        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-        consumer.assign([TopicPartition(topic, number, start) for number in wanted])
-        _print_records(consumer, max_messages, timeout_ms, output)
+        _begin(consumer, topic, partition, group, from_beginning)
+        _print_records(consumer, max_messages, timeout_ms, output, commits=group is not None)
     except KafkaException as error:
         raise CommandError(f"{topic}: {error.args[0].str()}") from error
     except KeyboardInterrupt:
         pass
     finally:
         consumer.close()
+
+
+def _settings(bootstrap: str, group: str | None, from_beginning: bool) -> dict[str, Any]:
+    """What is printed is stored, and committed every second and at the end."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group or "ottla-cli",
+        "enable.auto.commit": group is not None,
+        "auto.commit.interval.ms": 1_000,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "client.id": "ottla-cli",
+        "log_level": 0,
+    }
+
+
+def _begin(consumer: Any, topic: str, partition: tuple[int, ...], group: str | None, from_beginning: bool) -> None:
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    there = partition or _partitions(consumer, topic)
+    if group is not None:
+        consumer.subscribe([topic])
+        return
+    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+    consumer.assign([TopicPartition(topic, number, start) for number in there])
 
 
 def _partitions(consumer: Any, topic: str) -> tuple[int, ...]:
@@ -60,17 +93,33 @@ def _partitions(consumer: Any, topic: str) -> tuple[int, ...]:
     return tuple(sorted(found.partitions))
 
 
-def _print_records(consumer: Any, max_messages: int | None, timeout_ms: int | None, output: str) -> None:
+def _print_records(
+    consumer: Any, max_messages: int | None, timeout_ms: int | None, output: str, *, commits: bool
+) -> None:
     left = max_messages if max_messages is not None else sys.maxsize
     last = time.monotonic()
     while left > 0 and (timeout_ms is None or (time.monotonic() - last) * 1000 < timeout_ms):
-        for message in consumer.consume(min(left, 1000), timeout=0.1):
+        messages = consumer.consume(min(left, 1000), timeout=0.1)
+        for message in messages:
             if message.error():
                 raise CommandError(message.error().str())
             sys.stdout.buffer.write(_line(message, output))
             last = time.monotonic()
             left -= 1
         sys.stdout.buffer.flush()
+        if commits:
+            _store(consumer, messages)
+
+
+def _store(consumer: Any, messages: list[Any]) -> None:
+    """The last of each partition, now that it is printed. Those of a partition that has gone to another member meanwhile are his."""
+    from confluent_kafka import KafkaException
+
+    for message in {each.partition(): each for each in messages}.values():
+        try:
+            consumer.store_offsets(message)
+        except KafkaException:
+            continue
 
 
 def _line(message: Any, output: str) -> bytes:

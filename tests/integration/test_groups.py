@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, 
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from ottla.cli.consume import consume
 from ottla.cli.groups import groups
 from ottla.testing.processes import ProcessCluster
 
@@ -170,6 +171,18 @@ def test_the_commands_for_groups_show_reset_and_delete_one(cluster: ProcessClust
     assert consumer_offsets(cluster, filled) == [0] * PARTITIONS
     ottla("delete", filled)
     assert filled not in [each["group"] for each in ottla("list", "-o", "json")]
+
+
+def test_the_command_to_consume_goes_on_where_its_group_is(cluster: ProcessCluster, filled: str) -> None:
+    found = []
+    for count in (RECORDS // 2, RECORDS // 2):
+        told = CliRunner().invoke(
+            consume, [filled, "--group", filled, "--max-messages", str(count), "-b", cluster.bootstrap_servers]
+        )
+        assert told.exception is None, told.exception
+        found += [int(line) for line in told.stdout.splitlines()]
+    assert sorted(found) == list(range(RECORDS))
+    assert sum(consumer_offsets(cluster, filled)) == RECORDS
 
 
 def test_who_assigns_partitions_himself_commits_without_a_group(cluster: ProcessCluster, filled: str) -> None:
