@@ -25,6 +25,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "1600",
     "replica.lag.time.max.ms": "2000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "group.min.session.timeout.ms": "500",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
     "controller.quorum.request.timeout.ms": "1000",

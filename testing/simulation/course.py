@@ -17,12 +17,12 @@ from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.cluster import DATA, SimulatedCluster
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.length import USUAL, Length
 from ottla.testing.simulation.metadata_at_rest import odd_images
 from ottla.testing.simulation.plan import Faults
 from ottla.testing.simulation.roles import resolve
 from ottla.testing.simulation.soundness import is_sound
 from ottla.testing.simulation.workload import (
-    SMALL_SEGMENTS,
     History,
     SimulatedProducer,
     check_history,
@@ -31,7 +31,7 @@ from ottla.testing.simulation.workload import (
 )
 
 NODES = 3
-TOPIC, PARTITIONS = "flights", 3
+TOPIC, PARTITIONS = "flights", USUAL.partitions
 HEAL_S = 20.0
 GO_ON_S = 5.0
 POLL_S = 0.02
@@ -40,17 +40,23 @@ POLL_S = 0.02
 class Run:
     """One run. ``acknowledged`` records so far; ``healed_s`` is how long the cluster took to heal."""
 
-    def __init__(self, loop: SimulationLoop, faults: Sequence[Fault], dimensions: Sequence[Dimension]) -> None:
+    def __init__(
+        self, loop: SimulationLoop, faults: Sequence[Fault], dimensions: Sequence[Dimension], length: Length = USUAL
+    ) -> None:
         self.loop = loop
         self.acknowledged = 0
         self.healed_s = 0.0
         self.producers: list[SimulatedProducer] = []
         self._faults = faults
         self._dimensions = dimensions
+        self._length = length
         self.cluster = SimulatedCluster(
             loop,
             NODES,
-            settings={name: value for each in dimensions for name, value in each.settings.items()},
+            settings={
+                **length.settings,
+                **{name: value for each in dimensions for name, value in each.settings.items()},
+            },
             directories=(DATA, *dict.fromkeys(path for each in dimensions for path in each.directories)),
             plain_brokers=sum(each.plain_brokers for each in dimensions),
         )
@@ -164,12 +170,12 @@ class Run:
         await self._read_back()
 
     async def _prepare(self) -> None:
-        settings = dict(SMALL_SEGMENTS)
+        settings = dict(self._length.topics)
         for dimension in self._dimensions:
             settings.update(dimension.topic_settings)
-        await self.create_topic(TOPIC, PARTITIONS, **settings)
-        for index in range(PARTITIONS):
-            self.produce(History(TOPIC, index), 0.04 * (index + 1))
+        await self.create_topic(TOPIC, self._length.partitions, **settings)
+        for index in range(self._length.partitions):
+            self.produce(History(TOPIC, index), self._length.producing_s * (index + 1))
         for dimension in self._dimensions:
             await dimension.prepare()
 
@@ -198,7 +204,7 @@ class Run:
         )
         self.invariants.on_metadata.append(faults.metadata_changed)
         faults.schedule(self._faults)
-        least_ms = max((each.least_ms for each in self._dimensions), default=0)
+        least_ms = self._length.least_ms(max((each.least_ms for each in self._dimensions), default=0))
         await asyncio.sleep(max(last_end_ms(self._faults), least_ms) / 1000 + 0.001)
 
     async def _heal(self) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.length import USUAL, Length
 from ottla.testing.simulation.plan import FaultKind
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Dimension:
     name: ClassVar[str]
     one_in: ClassVar[int] = 4
     """One seed of so many has it."""
+    in_brief: ClassVar[bool] = False
+    """Whether brief runs may have it: about every other one has, and each has one of them."""
     settings: Mapping[str, str] = {}
     """For every node, Kafka's names, on top of `cluster.SETTINGS`."""
     topic_settings: Mapping[str, str] = {}
@@ -39,6 +42,8 @@ class Dimension:
     limits: Sequence[tuple[Any, str, Any]] = ()
     """Limits of the program that are lower in this run, so that it meets them: (module or class, name, value)."""
 
+    length: Length = USUAL
+    """Of the run."""
     run: "Run"
     """Set before `kinds` is called."""
 

@@ -46,6 +46,8 @@ from ottla.testing.simulation.workload import FETCH_BYTES, FETCH_VERSION, RETRIA
 SESSION_MS = 700
 REBALANCE_MS = 900
 """Less than a client waits for an answer."""
+LEAST_SHARE = 0.5
+"""Of those two, however brief a run is: a coordinator has to be found in that time."""
 HEARTBEAT_S = 0.2
 POLL_S = (0.08, 0.25)
 COMMIT_VERSION = FETCH_OFFSETS_VERSION = 9  # the last ones that name topics
@@ -75,11 +77,15 @@ class GroupMember:
 
     protocol = "range"
 
-    def __init__(self, client: Callable[[], Client], group: Group, rng: Random, instance_id: str | None) -> None:
+    def __init__(
+        self, client: Callable[[], Client], group: Group, rng: Random, instance_id: str | None, share: float = 1.0
+    ) -> None:
+        """``share`` of the usual time is what its lives and its absences take."""
         self.generation = -1
         self.positions: dict[int, int] = {}
         """What it reads, once it knows from where on."""
         self._clients, self._group, self._rng, self._instance_id = client, group, rng, instance_id
+        self._share, self._patience = share, max(share, LEAST_SHARE)
         self._client, self._reads = client(), client()
         self._committed: dict[int, int] = {}
         """What it fetched or committed last, of what it reads."""
@@ -111,7 +117,7 @@ class GroupMember:
         loop = asyncio.get_running_loop()
         rest_s = loop.time() + restless_s
         while loop.time() < rest_s:
-            lives_s = min(self._rng.uniform(*LIVES_S), rest_s - loop.time())
+            lives_s = min(self._share * self._rng.uniform(*LIVES_S), rest_s - loop.time())
             try:
                 async with asyncio.timeout(lives_s):
                     await self._live()
@@ -138,11 +144,11 @@ class GroupMember:
             client.close()
         self._client, self._reads = self._clients(), self._clients()
         self._coordinator = None
-        await asyncio.sleep(self._rng.uniform(*AWAY_S))
+        await asyncio.sleep(self._share * self._rng.uniform(*AWAY_S))
 
     async def _sleep(self) -> None:
         """It wakes as if no time had passed."""
-        await asyncio.sleep(self._rng.uniform(*PAUSES_S))
+        await asyncio.sleep(self._share * self._rng.uniform(*PAUSES_S))
 
     def _forget(self) -> None:
         self._id, self.generation, self.positions, self._committed = "", -1, {}, {}
@@ -208,8 +214,8 @@ class GroupMember:
         group = self._group
         request = JoinGroupRequest(
             group.name,
-            SESSION_MS,
-            REBALANCE_MS,
+            int(SESSION_MS * self._patience),
+            int(REBALANCE_MS * self._patience),
             self._id,
             self._instance_id,
             "consumer",
@@ -271,7 +277,7 @@ class GroupMember:
         await self._read()
         if self.positions != self._committed:
             await self._commit(self.generation)
-        if loop.time() - self._beaten_s > HEARTBEAT_S:
+        if loop.time() - self._beaten_s > HEARTBEAT_S * self._patience:
             self._beaten_s = loop.time()
             request = HeartbeatRequest(self._group.name, self.generation, self._id, self._instance_id)
             self._judge((await self._ask(request, HeartbeatResponse)).error_code)
@@ -289,7 +295,7 @@ class GroupMember:
                 leader = self._leaders.get(index)
                 if leader is None:
                     raise Unreachable("nobody leads")
-                async with asyncio.timeout(SESSION_MS / 2_000):
+                async with asyncio.timeout(self._patience * SESSION_MS / 2_000):
                     self.positions[index] = await self._fetch(leader, index)
             except (Unreachable, TimeoutError):
                 self._outdated = True

@@ -33,12 +33,11 @@ WEIGHTED_KINDS = (
     *("isolate", "isolate", "isolate", "cut", "cut", "reset", "slow-link", "lossy-link"),
     *("clock-rate", "clock-jump", "slow-disk"),
 )
-FAULTS_MAX = 8
 
 
-def draw(rng: Random, nodes: Sequence[str], until_ms: int) -> list[Fault]:
-    """One to eight faults, all over by ``until_ms``."""
-    return generate(rng, nodes, count=rng.randint(2, FAULTS_MAX), until_ms=until_ms, kinds=WEIGHTED_KINDS)
+def draw(rng: Random, nodes: Sequence[str], until_ms: int, most: int) -> list[Fault]:
+    """Two faults or more, all over by ``until_ms``."""
+    return generate(rng, nodes, count=rng.randint(2, most), until_ms=until_ms, kinds=WEIGHTED_KINDS)
 
 
 class _Suspect(NamedTuple):

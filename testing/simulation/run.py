@@ -2,6 +2,7 @@
 
 python -m ottla.testing.simulation.run --seeds 1000           # many, on two processes
 python -m ottla.testing.simulation.run --minutes 30           # as many as fit
+python -m ottla.testing.simulation.run --brief --seeds 1000   # of groups and transactions, each a fifth as long
 python -m ottla.testing.simulation.run --seed 17 --trace      # one, and what every node did
 python -m ottla.testing.simulation.run --replay bundle.json   # a failure that was written down
 """
@@ -23,9 +24,9 @@ from rich.console import Console
 from ottla.runtime.simulation.faults import Bundle, Fault, shrink
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.seed_search import Failed, chunks_of, search
+from ottla.testing.simulation.length import BRIEF, LENGTHS, USUAL, Length
 from ottla.testing.simulation.scenario import NONE, RunResult, SimulationFailure, faults_of, run_seed
 
-SCENARIO = "cluster"
 SHRINK_RUNS_MAX = 60
 
 
@@ -58,14 +59,14 @@ def _told(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items())
 
 
-def run_chunk(dimensions: Sequence[str] | None, seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
+def run_chunk(dimensions: Sequence[str] | None, length: Length, seeds: Sequence[int]) -> tuple[Totals, list[Failed]]:
     """Runs seeds in this process."""
     totals, failures = NOTHING, list[Failed]()
     for seed in seeds:
         began_s = time.process_time()
         run = NOTHING
         try:
-            result = run_seed(seed, dimensions=dimensions)
+            result = run_seed(seed, dimensions=dimensions, length=length)
             run = Totals(0, result.virtual_s, 0.0, Counter(result.counts), Counter(result.dimensions))
         except SimulationFailure as failure:
             failures.append(Failed(seed, failure.invariant, str(failure)))
@@ -80,9 +81,10 @@ def search_all(
     jobs: int,
     console: Console,
     dimensions: Sequence[str] | None = None,
+    length: Length = USUAL,
 ) -> list[Failed]:
     """Runs them all and says what they came to."""
-    wanted, runs = count if minutes is None else None, partial(run_chunk, dimensions)
+    wanted, runs = count if minutes is None else None, partial(run_chunk, dimensions, length)
     totals, failures = search(runs, chunks_of(first, wanted, minutes), NOTHING, jobs, console, wanted)
     console.print(str(totals), markup=False, highlight=False)
     return failures
@@ -96,27 +98,29 @@ def shrunk(failure: SimulationFailure, console: Console) -> Bundle:
         if next(runs) > SHRINK_RUNS_MAX:
             return False
         try:
-            run_seed(failure.seed, faults, failure.dimensions)
+            run_seed(failure.seed, faults, failure.dimensions, length=failure.length)
         except SimulationFailure as other:
             return other.invariant == failure.invariant
         return False
 
     faults = shrink(failure.faults, fails)
     console.print(f"{len(failure.faults)} faults shrunk to {len(faults)}", highlight=False)
-    return Bundle(SCENARIO, failure.seed, tuple(faults), str(failure.error), failure.dimensions)
+    return Bundle(failure.length.name, failure.seed, tuple(faults), str(failure.error), failure.dimensions)
 
 
-def explain(seed: int, dimensions: Sequence[str] | None, console: Console, directory: Path) -> None:
+def explain(
+    seed: int, dimensions: Sequence[str] | None, console: Console, directory: Path, length: Length = USUAL
+) -> None:
     """Runs a failing seed again here: shrinks its faults, writes the bundle, shows the last events."""
     try:
-        run_seed(seed, dimensions=dimensions)
+        run_seed(seed, dimensions=dimensions, length=length)
     except SimulationFailure as failure:
         bundle = shrunk(failure, console)
         path = directory / f"simulation-{seed}.json"
         path.write_text(bundle.to_json(), encoding="utf-8")
         story = failure
         try:
-            run_seed(seed, bundle.faults, bundle.dimensions)
+            run_seed(seed, bundle.faults, bundle.dimensions, length=length)
         except SimulationFailure as shorter:
             story = shorter
         for line in (story.events, *map(str, story.faults), str(failure), f"or: --replay {path}"):
@@ -124,13 +128,19 @@ def explain(seed: int, dimensions: Sequence[str] | None, console: Console, direc
 
 
 def run_one(
-    seed: int, faults: Sequence[Fault], dimensions: Sequence[str] | None, console: Console, *, trace: bool
+    seed: int,
+    faults: Sequence[Fault],
+    dimensions: Sequence[str] | None,
+    console: Console,
+    *,
+    trace: bool,
+    length: Length = USUAL,
 ) -> bool:
     """One run, told in detail. True when nothing was wrong."""
     for fault in faults:
         console.print(str(fault), markup=False, highlight=False)
     try:
-        result: RunResult = run_seed(seed, faults, dimensions, _log_to_trace if trace else None)
+        result: RunResult = run_seed(seed, faults, dimensions, _log_to_trace if trace else None, length)
     except SimulationFailure as failure:
         console.print(failure.events, markup=False, highlight=False, soft_wrap=True)
         console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
@@ -173,20 +183,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--seed", type=int, metavar="S", help="this seed alone")
     parser.add_argument("--dimensions", metavar="A,B", help=f"every run has exactly these; {NONE}: only what all have")
+    parser.add_argument("--brief", action="store_true", help="short runs, of groups and transactions")
     parser.add_argument("--trace", action="store_true", help="with --seed or --replay: print what every node does")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run what a bundle describes")
     parser.add_argument("--bundles", type=Path, default=Path(), metavar="DIR", help="where bundles of failures go")
     options = parser.parse_args(arguments)
     console, dimensions = Console(), _named(options.dimensions)
+    length = BRIEF if options.brief else USUAL
     if options.replay is not None:
         bundle = Bundle.from_json(options.replay.read_text(encoding="utf-8"))
-        return 0 if run_one(bundle.seed, bundle.faults, bundle.dimensions, console, trace=options.trace) else 1
+        length = LENGTHS[bundle.scenario]
+        ran = run_one(bundle.seed, bundle.faults, bundle.dimensions, console, trace=options.trace, length=length)
+        return 0 if ran else 1
     if options.seed is not None:
-        faults = faults_of(options.seed, dimensions)
-        return 0 if run_one(options.seed, faults, dimensions, console, trace=options.trace) else 1
-    failures = search_all(options.first, options.seeds, options.minutes, options.jobs, console, dimensions)
+        faults = faults_of(options.seed, dimensions, length)
+        return 0 if run_one(options.seed, faults, dimensions, console, trace=options.trace, length=length) else 1
+    failures = search_all(options.first, options.seeds, options.minutes, options.jobs, console, dimensions, length)
     if failures:
-        explain(failures[0].seed, dimensions, console, options.bundles)
+        explain(failures[0].seed, dimensions, console, options.bundles, length)
         console.print(f"failing seeds: {', '.join(str(failure.seed) for failure in failures)}", highlight=False)
     return 1 if failures else 0
 

@@ -16,13 +16,14 @@ from ottla.runtime.simulation.loop import DeadlockError, LivelockError, Simulati
 from ottla.runtime.simulation.run import run_on
 from ottla.testing.simulation.course import NODES, Run
 from ottla.testing.simulation.dimension import Dimension
-from ottla.testing.simulation.dimensions import dimensions_of, made
+from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_of, made
 from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.length import BRIEF, USUAL, Length
 from ottla.testing.simulation.observer import observed
 from ottla.testing.simulation.plan import draw
 from ottla.testing.simulation.workload import BrokenPromise
 
-FAULTS_UNTIL_MS = 6000
+FAULTS_UNTIL_MS = USUAL.faults_until_ms
 LIMIT_S = 90.0
 EVENTS_SHOWN = 120
 NONE = "none"
@@ -47,15 +48,23 @@ class SimulationFailure(Exception):
     """A run that broke an invariant. ``events`` are the last of each node, in order of time."""
 
     def __init__(
-        self, seed: int, dimensions: Sequence[str], faults: Sequence[Fault], error: BaseException, events: str
+        self,
+        seed: int,
+        dimensions: Sequence[str],
+        faults: Sequence[Fault],
+        error: BaseException,
+        events: str,
+        length: Length = USUAL,
     ) -> None:
-        forced = "" if tuple(dimensions) == dimensions_of(seed) else f" --dimensions {','.join(dimensions) or NONE}"
+        forced = "" if tuple(dimensions) == drawn(seed, length) else f" --dimensions {','.join(dimensions) or NONE}"
+        forced += " --brief" if length is BRIEF else ""
         super().__init__(
             f"seed {seed} ({', '.join(dimensions) or NONE}): {error}\n"
             f"replay: python -m ottla.testing.simulation.run --seed {seed}{forced}"
         )
         self.seed = seed
         self.dimensions = tuple(dimensions)
+        self.length = length
         self.faults = list(faults)
         self.error = error
         self.events = events
@@ -66,17 +75,24 @@ class SimulationFailure(Exception):
         return self.error.invariant if isinstance(self.error, InvariantViolation) else type(self.error).__name__
 
 
-def faults_of(seed: int, dimensions: Iterable[str] | None = None) -> list[Fault]:
+def drawn(seed: int, length: Length) -> tuple[str, ...]:
+    """The dimensions of a seed's run of that length."""
+    return brief_dimensions_of(seed) if length is BRIEF else dimensions_of(seed)
+
+
+def faults_of(seed: int, dimensions: Iterable[str] | None = None, length: Length = USUAL) -> list[Fault]:
     """The faults that belong to a seed: its weather, and what its dimensions draw."""
-    return _draw(seed, made(seed, dimensions_of(seed) if dimensions is None else dimensions))
+    having = made(seed, drawn(seed, length) if dimensions is None else dimensions, length)
+    return _draw(seed, having, length)
 
 
-def _draw(seed: int, dimensions: Sequence[Dimension]) -> list[Fault]:
+def _draw(seed: int, dimensions: Sequence[Dimension], length: Length) -> list[Fault]:
     nodes = [f"node-{number}" for number in range(1, NODES + 1 + sum(each.plain_brokers for each in dimensions))]
     calm = any(each.calm for each in dimensions)
-    faults = [] if calm else draw(Random(f"{seed}/faults"), nodes, FAULTS_UNTIL_MS)
+    until_ms = length.faults_until_ms
+    faults = [] if calm else draw(Random(f"{seed}/faults"), nodes, until_ms, length.faults_max)
     for dimension in dimensions:
-        faults += dimension.faults(nodes, FAULTS_UNTIL_MS)
+        faults += dimension.faults(nodes, until_ms)
     return sorted(faults, key=lambda fault: fault.time_ms)
 
 
@@ -85,23 +101,24 @@ def run_seed(
     faults: Sequence[Fault] | None = None,
     dimensions: Iterable[str] | None = None,
     on_loop: Callable[[SimulationLoop], None] | None = None,
+    length: Length = USUAL,
 ) -> RunResult:
     """``faults``, ``dimensions``: others than the seed's own. ``on_loop`` gets the loop before it runs. Raises
     SimulationFailure."""
-    having = made(seed, dimensions_of(seed) if dimensions is None else dimensions)
+    having = made(seed, drawn(seed, length) if dimensions is None else dimensions, length)
     names = tuple(each.name for each in having)
-    drawn = _draw(seed, having)  # also when others are wanted: a dimension may draw more, later
-    chosen = drawn if faults is None else list(faults)
+    own = _draw(seed, having, length)  # also when others are wanted: a dimension may draw more, later
+    chosen = own if faults is None else list(faults)
     loop = SimulationLoop(seed)
     if on_loop is not None:
         on_loop(loop)
-    run = Run(loop, chosen, having)
+    run = Run(loop, chosen, having, length)
     try:
         with observed(run.invariants), _errors_noticed(run.invariants), _limited(having):
             run_on(loop, run.main, limit_s=LIMIT_S)
     except (InvariantViolation, BrokenPromise, DeadlockError, LivelockError, TimeLimitError) as error:
         first = run.invariants.first or error
-        raise SimulationFailure(seed, names, chosen, first, loop.trace.tail(EVENTS_SHOWN)) from error
+        raise SimulationFailure(seed, names, chosen, first, loop.trace.tail(EVENTS_SHOWN), length) from error
     finally:
         loop.close()
     trace = loop.trace

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.simulation.faults import Bundle, Fault
-from ottla.testing.simulation.dimensions import ALL, dimensions_of
+from ottla.testing.simulation.dimensions import ALL, brief_dimensions_of, dimensions_of
+from ottla.testing.simulation.length import BRIEF
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_seed
 
 SEEDS = 300  # about two minutes of CPU
+BRIEF_SEEDS = 300
 LIMIT_S = 3600  # of a machine that does much else; a run that hangs ends itself, by virtual time
 LEAST_A_SEED = {
     "segments rolled": 30,
@@ -36,6 +38,8 @@ LEAST_A_SEED = {
     "offsets committed": 5,
     "processed in groups": 20,
     "looks at coordinators": 3,
+    "resets of groups": 0.05,
+    "polls while they rebalanced": 0.2,
     "found by clerks": 1,
     "unregistered": 0.05,
     "failed operations": 0.15,
@@ -45,15 +49,38 @@ LEAST_A_SEED = {
 }
 
 
-def test_the_cluster_keeps_its_promises_under_seeded_faults(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ottla.testing.simulation.run", "--seeds", str(SEEDS), "--bundles", str(tmp_path)]
+LEAST_A_BRIEF_SEED = {
+    "generations of groups": 1.5,
+    "assignments told": 3,
+    "offsets committed": 6,
+    "processed in groups": 15,
+    "looks at coordinators": 4,
+    "found by clerks": 1,
+    "resets of groups": 0.2,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds", "least_a_seed"), [([], SEEDS, LEAST_A_SEED), (["--brief"], BRIEF_SEEDS, LEAST_A_BRIEF_SEED)]
+)
+def test_the_cluster_keeps_its_promises_under_seeded_faults(
+    options: list[str], seeds: int, least_a_seed: dict[str, float], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "ottla.testing.simulation.run", *options, "--seeds", str(seeds)]
+    command += ["--bundles", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     told = " ".join(run.stdout.split())
-    for what, least in LEAST_A_SEED.items():
+    for what, least in least_a_seed.items():
         found = re.search(rf"(\d+) {what}", told)
         assert found is not None, what
-        assert int(found[1]) > least * SEEDS, what
+        assert int(found[1]) > least * seeds, what
+
+
+def test_a_brief_run_is_a_run_too() -> None:
+    assert run_seed(3, length=BRIEF) == run_seed(3, length=BRIEF)
+    failure = SimulationFailure(9, brief_dimensions_of(9), [], AssertionError("lost"), "", BRIEF)
+    assert str(failure).endswith("--seed 9 --brief")
 
 
 @pytest.mark.parametrize("seed", [3, 17])

@@ -6,6 +6,7 @@ from pkgutil import iter_modules
 from random import Random
 
 from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.length import USUAL, Length
 
 
 def _found() -> Iterable[type[Dimension]]:
@@ -22,13 +23,27 @@ def dimensions_of(seed: int) -> tuple[str, ...]:
     return tuple(name for name, dimension in ALL.items() if not _rng(seed, name).randrange(dimension.one_in))
 
 
-def made(seed: int, names: Iterable[str]) -> list[Dimension]:
+def brief_dimensions_of(seed: int) -> tuple[str, ...]:
+    """Which of them a brief run has: one at least."""
+    names = [name for name, dimension in ALL.items() if dimension.in_brief]
+    rng = _rng(seed, "brief")
+    wanted = {rng.choice(names), rng.choice(names)}
+    return tuple(name for name in names if name in wanted)
+
+
+def made(seed: int, names: Iterable[str], length: Length = USUAL) -> list[Dimension]:
     """The named ones, always in the same order, as that seed would draw them. ValueError for a name that there is not."""
     wanted = list(names)
     unknown = [name for name in wanted if name not in ALL]
     if unknown:
         raise ValueError(f"no dimension {', '.join(unknown)}: there are {', '.join(ALL)}")
-    return [dimension(_used(_rng(seed, name), dimension)) for name, dimension in ALL.items() if name in wanted]
+    return [_made(seed, dimension, length) for name, dimension in ALL.items() if name in wanted]
+
+
+def _made(seed: int, dimension: type[Dimension], length: Length) -> Dimension:
+    one = dimension(_used(_rng(seed, dimension.name), dimension))
+    one.length = length
+    return one
 
 
 def _rng(seed: int, name: str) -> Random:

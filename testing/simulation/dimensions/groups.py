@@ -26,7 +26,7 @@ from ottla.testing.simulation.groups import STATE, TIMERS, Group, hosts, odd_sha
 from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import leader_of
-from ottla.testing.simulation.workload import SMALL_SEGMENTS, BrokenPromise, History
+from ottla.testing.simulation.workload import BrokenPromise, History
 
 TOPIC = "departures"
 COORDINATORS, PLACE = 2, 1
@@ -42,10 +42,10 @@ FAULTS = ("kill", "kill", "pause", "isolate", SPLIT, SPLIT)
 class Groups(Dimension):
     name = "groups"
     one_in = 3
+    in_brief = True
     settings: Mapping[str, str] = {
         "offsets.topic.num.partitions": str(COORDINATORS),
         "group.initial.rebalance.delay.ms": "150",
-        "group.min.session.timeout.ms": "500",
         "offsets.retention.check.interval.ms": "300",
     }
     limits = ((internal_topics, "internal_topic", in_small_segments),)
@@ -64,7 +64,7 @@ class Groups(Dimension):
             self._statics = (
                 0  # one that dies between letting go and joining again leaves a partition to nobody, in Kafka too
             )
-        self._reset_s = rng.choice((None, rng.uniform(1.0, 3.0)))
+        self._reset_share = rng.choice((None, rng.uniform(0.2, 0.7)))
         self._present = self._count
         self._are_gone = asyncio.Event()
         self._is_reset = asyncio.Event()
@@ -76,7 +76,7 @@ class Groups(Dimension):
         """Of its coordinator, whoever that is then."""
         leader = leader_of(GROUPS, PLACE)
         for _ in range(self.rng.randint(0, 2)):
-            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, until_ms - 500)
+            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, until_ms - 300)
             yield Fault(at_ms, kind, (leader,), self.rng.randrange(100, min(until_ms - at_ms, 3_500)))
 
     def kinds(self) -> Mapping[str, FaultKind]:
@@ -93,9 +93,10 @@ class Groups(Dimension):
         if told != [ErrorCode.NONE]:
             raise BrokenPromise(f"the topic of groups could not be made: {told}")
         run.keep(GROUPS)
-        await run.create_topic(TOPIC, self._partitions, **SMALL_SEGMENTS)
+        await run.create_topic(TOPIC, self._partitions, **self.length.topics)
+        producing_s = min(2 * self.length.producing_s, 0.2)
         for index in range(self._partitions):
-            run.produce(History(TOPIC, index), 0.08 * (index + 1), batch=2)
+            run.produce(History(TOPIC, index), producing_s * (index + 1), batch=2)
         self._group = Group(run, self._name, TOPIC, self._partitions, partition_of(self._name, COORDINATORS))
         rng = Random(self.rng.getrandbits(64))
         self._clerk = GroupClerk(run, run.client(), TOPIC, self._partitions, COORDINATORS, rng)
@@ -103,7 +104,7 @@ class Groups(Dimension):
         for number in range(self._count):
             instance_id = f"seat {number}" if number < self._statics else None
             rng = Random(self.rng.getrandbits(64))
-            self._members.append(self._kind(run.client, self._group, rng, instance_id))
+            self._members.append(self._kind(run.client, self._group, rng, instance_id, self.length.share))
         await self._members[0].begin()
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -111,23 +112,25 @@ class Groups(Dimension):
         yield self._clerk.run()
         for member in self._members:
             yield self._work(member)
-        if self._reset_s is not None:
+        if self._reset_share is not None:
             yield self._reset()
 
     async def _work(self, member: GroupMember) -> None:
         """In some runs all go once, so that their offsets can be reset."""
-        if self._reset_s is None:
-            await member.run(RESTLESS_S)
+        restless_s = RESTLESS_S * self.length.share
+        if self._reset_share is None:
+            await member.run(restless_s)
             return
+        reset_s = restless_s * self._reset_share
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._reset_s):
-                await member.run(RESTLESS_S)
+            async with asyncio.timeout(reset_s):
+                await member.run(restless_s)
         await member.depart()
         self._present -= 1
         if not self._present:
             self._are_gone.set()
         await self._is_reset.wait()
-        await member.run(RESTLESS_S - self._reset_s)
+        await member.run(restless_s - reset_s)
 
     async def _reset(self) -> None:
         await self._are_gone.wait()
