@@ -50,6 +50,8 @@ class Topics(Protocol):
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
+    def has_partition(self, name: str, index: int) -> bool: ...
+
 
 class Offsets:
     """The requests about offsets, of all groups of a shard."""
@@ -100,10 +102,13 @@ class Offsets:
         by_id = taking.by_id
         name = self._topics.name_of(told.topic_id) if by_id else told.name
         topic_id = self._topics.id_of(name) if name is not None else None
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic = OffsetCommitResponseTopic(told.name, told.topic_id, [])
         for each in told.partitions:
-            if name is not None and topic_id is not None:
+            if name is None or topic_id is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not self._topics.has_partition(name, each.partition_index):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
                 code = self._take(taking, name, topic_id, each)
             topic.partitions.append(OffsetCommitResponsePartition(each.partition_index, code))
         return topic
@@ -208,12 +213,14 @@ class Offsets:
         answer = OffsetDeleteResponse(topics=[])
         for told in request.topics:
             is_read = read is None or told.name in read
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             topic = OffsetDeleteResponseTopic(told.name, [])
             answer.topics.append(topic)
             for each in told.partitions:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+                if not self._topics.has_partition(told.name, each.partition_index):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 topic.partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
-                if not is_read and self._store.get(group.id, Place(told.name, each.partition_index)) is not None:
+                if not code and self._store.get(group.id, Place(told.name, each.partition_index)) is not None:
                     records.append(offset_tombstone(group.id, told.name, each.partition_index))
 
         def written(error: ErrorCode) -> None:

@@ -161,6 +161,15 @@ def test_a_topic_that_does_not_exist_cannot_be_committed_to() -> None:
     assert bench.log == []
 
 
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("partition", [-1, 2_000, 2**31 - 1])
+def test_a_commit_for_a_partition_that_the_topic_has_not_is_refused(version: int, partition: int) -> None:
+    """Each would be a record, and a place in memory, for as long as the topic is there."""
+    bench = Bench()
+    assert code(commit(bench, 5, partition=partition, version=version)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.log == []
+
+
 def test_topics_are_known_by_their_ids_as_well() -> None:
     bench = Bench()
     assert code(commit(bench, 5, version=10)) is ErrorCode.NONE
@@ -242,9 +251,9 @@ def test_a_deleted_offset_does_not_come_back_with_a_marker() -> None:
 # --- deleting ---------------------------------------------------------------------------------------------------------
 
 
-def delete(bench: Bench, topic: str = "t") -> Any:
+def delete(bench: Bench, topic: str = "t", partition: int = 0) -> Any:
     asked = Asked(0)
-    told = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])
+    told = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)])
     bench.shard.commits.delete(asked, OffsetDeleteRequest("g", [told]))
     return asked.said
 
@@ -264,6 +273,14 @@ def test_offsets_of_topics_that_nobody_reads_can_be_deleted() -> None:
     assert delete(bench, "t").topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     assert delete(bench, "u").topics[0].partitions[0].error_code == ErrorCode.NONE
     assert (offset(bench)[0], offset(bench, "u")[0]) == (5, -1)
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nix", 0), ("t", 2_000)])
+def test_an_offset_of_a_partition_that_is_not_there_cannot_be_deleted(topic: str, partition: int) -> None:
+    bench = Bench()
+    commit(bench, 5)
+    answer = delete(bench, topic, partition=partition)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_of_a_group_whose_subscriptions_cannot_be_read_nothing_is_deleted() -> None:
