@@ -1,0 +1,121 @@
+"""Kafka's own command line tools in one JVM (tests/peers/kafka/Tools.java), and what they say in words that two brokers have in common."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.testing.processes import wait_for
+
+KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
+SOURCE = str(Path(KAFKA).with_name("Tools.java"))
+CLASSES = {
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+}
+_OF_ONE_RUN = (
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
+    (re.compile(r"(localhost|127\.0\.0\.1):\d+"), "BROKER"),
+    (re.compile(r"(?<=consumer-readers-)\d+"), "N"),  # the JVM counts its clients
+    (re.compile(r'(?<=imestamp":)\d+|^\d{4}-\d\d-\d\d [\d:,]+'), "TIME"),
+    (re.compile(r"(?<=__consumer_offsets:\d:)[1-9]\d*"), "N"),  # how many records of groups there are
+    (re.compile(r'(?<="topicId":")[^"]*'), "ID"),
+)
+
+
+class Said:
+    """What a tool printed, and its exit code; None while it runs."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.out: str = told["out"]
+        self.err: str = told["err"]
+        self.code: int | None = told["code"]
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def in_common(self) -> list[str]:
+        """All lines, sorted."""
+        lines = [*self.out.splitlines(), *self.err.splitlines(), f"exit code {self.code}"]
+        return sorted(in_common(line) for line in lines if line.strip() and not line.startswith("\tat "))
+
+
+def in_common(line: str) -> str:
+    """Without what differs from one run to the next."""
+    for pattern, word in _OF_ONE_RUN:
+        line = pattern.sub(word, line)
+    return " ".join(line.split())
+
+
+class KafkaTools:
+    """``with KafkaTools() as tools``: ``tools.run("consumer-groups", "--list", ...)``."""
+
+    def __enter__(self) -> Self:
+        subprocess.run([KAFKA, "install"], check=True, timeout=600)
+        command = [KAFKA, "run", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", SOURCE]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, **asked: object) -> dict[str, Any]:
+        asking, answers = self._process.stdin, self._process.stdout
+        assert asking is not None
+        assert answers is not None
+        asking.write(json.dumps(asked) + "\n")
+        asking.flush()
+        line = answers.readline()
+        assert line, "the JVM with Kafka's tools has ended"
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def run(self, tool: str, *words: str) -> Said:
+        return Said(self._ask(run=CLASSES[tool], words=words))
+
+    def start(self, tool: str, *words: str) -> "Running":
+        return Running(self, self._ask(start=CLASSES[tool], words=words)["number"])
+
+    def said(self, number: int) -> Said:
+        return Said(self._ask(said=number))
+
+    def stop(self, number: int) -> Said:
+        return Said(self._ask(stop=number))
+
+
+class Running:
+    """A tool at work beside others."""
+
+    def __init__(self, tools: KafkaTools, number: int) -> None:
+        self._tools = tools
+        self._number = number
+
+    @property
+    def said(self) -> Said:
+        return self._tools.said(self._number)
+
+    def wait_for(self, words: str, count: int = 1) -> None:
+        """Until it has printed them so many times."""
+
+        def is_said() -> bool:
+            said = self.said
+            assert said.code is None or said.out.count(words) >= count, said.out + said.err
+            return said.out.count(words) >= count
+
+        wait_for(is_said, f"{words!r}", timeout_s=60)
+
+    def stop(self) -> Said:
+        """As Ctrl-C does."""
+        return self._tools.stop(self._number)
