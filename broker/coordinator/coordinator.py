@@ -120,10 +120,6 @@ class Topics:
         topic = self._image.topics_by_id.get(topic_id)
         return topic.name if topic is not None else None
 
-    def has_partition(self, name: str, index: int) -> bool:
-        topic = self._image.topics_by_name.get(name)
-        return topic is not None and index in topic.partitions
-
     def has(self, name: str, index: int) -> bool:
         topic = self._image.topics_by_name.get(name)
         return topic is not None and index in topic.partitions

@@ -50,7 +50,7 @@ class Topics(Protocol):
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
-    def has_partition(self, name: str, index: int) -> bool: ...
+    def has(self, name: str, index: int) -> bool: ...
 
 
 class Offsets:
@@ -106,7 +106,7 @@ class Offsets:
         for each in told.partitions:
             if name is None or topic_id is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif not self._topics.has_partition(name, each.partition_index):
+            elif not self._topics.has(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 code = self._take(taking, name, topic_id, each)
@@ -217,7 +217,7 @@ class Offsets:
             answer.topics.append(topic)
             for each in told.partitions:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-                if not self._topics.has_partition(told.name, each.partition_index):
+                if not self._topics.has(told.name, each.partition_index):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 topic.partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
                 if not code and self._store.get(group.id, Place(told.name, each.partition_index)) is not None:

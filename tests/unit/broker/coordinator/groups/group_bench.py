@@ -70,7 +70,7 @@ class Bench:
     def name_of(self, topic_id: bytes) -> str | None:
         return next((name for name, each in self.topic_ids.items() if each == topic_id), None)
 
-    def has_partition(self, name: str, index: int) -> bool:
+    def has(self, name: str, index: int) -> bool:
         return name in self.topic_ids and 0 <= index < 2_000
 
     # --- Effects ------------------------------------------------------------------------------------------------------
