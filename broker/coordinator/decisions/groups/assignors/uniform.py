@@ -1,7 +1,7 @@
 """The assignor `uniform`: every member gets as many partitions as the others, and keeps what it had where it can."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from ottla.broker.coordinator.decisions.groups.assignors.members import Assignment, MemberSpec
@@ -65,30 +65,44 @@ class _Shares:
                 self._give(number, topic, partition)
 
     def even_out(self) -> None:
-        """Moves partitions until nobody has too many. A member that gave or got some makes others uneven, in all topics of its."""
+        """Moves partitions until nobody has too many. Topics with the same subscribers are evened out as one: of whoever has most, whichever
+        topic it is of. A member that gave or got some makes others uneven, in all topics of its."""
         if max(self._loads, default=0) - min(self._loads, default=0) < _UNEVEN:
             return
-        waiting = deque(self._by_choice(self._subscribers))
-        known = set(waiting)
+        alike: dict[tuple[int, ...], list[bytes]] = {}
+        for topic in self._by_choice(self._subscribers):
+            alike.setdefault(tuple(self._subscribers[topic]), []).append(topic)
+        place = {topic: at for at, topics in enumerate(alike.values()) for topic in topics}
+        waiting = deque(alike.values())
+        known = set(range(len(waiting)))
+        order = list(alike.values())
         while waiting:
-            topic = waiting.popleft()
-            known.discard(topic)
-            touched = {each for number in self._even_out_topic(topic) for each in self._members[number].topics}
-            for each in self._by_choice(touched & self._subscribers.keys() - known - {topic}):
-                waiting.append(each)
+            topics = waiting.popleft()
+            at = place[topics[0]]
+            known.discard(at)
+            touched = {
+                place[each]
+                for number in self._even_out(topics)
+                for each in self._members[number].topics
+                if each in place
+            }
+            for each in sorted(touched - known - {at}):
+                waiting.append(order[each])
                 known.add(each)
 
-    def _even_out_topic(self, topic: bytes) -> Collection[int]:
-        """Those that gave or got some of it. Of a member only its last entry in a heap says how many it has."""
-        loads, owned = self._loads, self._owned
-        most = [(-loads[each], each) for each in self._subscribers[topic] if owned[each].get(topic)]
-        fewest = [(loads[each], each) for each in self._subscribers[topic]]
+    def _even_out(self, topics: Sequence[bytes]) -> Collection[int]:
+        """Those that gave or got some of them. Of a member only its last entry in a heap says how many it has."""
+        loads = self._loads
+        subscribers = self._subscribers[topics[0]]
+        most = [(-loads[each], each) for each in subscribers if self._owns(each, topics)]
+        fewest = [(loads[each], each) for each in subscribers]
         heapify(most)
         heapify(fewest)
         touched: set[int] = set()
         while most:
             load, giver = most[0]
-            if -load != loads[giver] or not owned[giver].get(topic):
+            topic = self._owns(giver, topics)
+            if -load != loads[giver] or topic is None:
                 heappop(most)
                 continue
             fewest_load, taker = fewest[0]
@@ -103,6 +117,11 @@ class _Shares:
                 heappush(fewest, (loads[each], each))
                 touched.add(each)
         return touched
+
+    def _owns(self, number: int, topics: Iterable[bytes]) -> bytes | None:
+        """One of the topics that it has a partition of."""
+        owned = self._owned[number]
+        return next((each for each in topics if owned.get(each)), None)
 
     def _by_choice(self, topics: Iterable[bytes]) -> list[bytes]:
         return sorted(topics, key=lambda each: (len(self._subscribers[each]), each))
