@@ -1,6 +1,7 @@
 """What the coordinator does without being asked: it aborts what takes too long, and forgets what nobody uses."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Protocol
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record
@@ -46,7 +47,7 @@ class Sweeps:
             self._look_at_some(name, look)
 
     def _look_at_some(self, name: str, look: Callable[[list[str]], None]) -> None:
-        some = [each for each, _ in zip(self._left[name], range(LOOKED_AT_MAX), strict=False)]
+        some = list(islice(self._left[name], LOOKED_AT_MAX))
         if some:
             self._effects.remind(name, 0, lambda: self._look_at_some(name, look))
             look(some)

@@ -18,7 +18,7 @@ def test_a_new_transactional_id_gets_a_producer_id_of_its_own_and_epoch_0() -> N
     bench = Bench()
     assert bench.producer("x") == (1_001, 0)
     assert bench.producer("y") == (1_002, 0)
-    assert bench.transaction.state is State.EMPTY
+    assert bench.state() is State.EMPTY
 
 
 def test_who_begins_again_has_the_next_epoch_and_who_was_before_is_fenced() -> None:
@@ -103,7 +103,7 @@ def test_who_begins_waits_until_the_open_transaction_is_aborted(version: int) ->
     assert not answers
     bench.arrive()
     assert who(answers) == (first.id, 2)
-    assert bench.transaction.state is State.EMPTY
+    assert bench.state() is State.EMPTY
     assert not bench.reminders
 
 
@@ -125,7 +125,7 @@ def test_who_goes_on_after_an_error_aborts_its_own_transaction_only() -> None:
     live = bench.producer()
     bench.add(live)
     assert code(bench.init(zombie)) is ErrorCode.PRODUCER_FENCED
-    assert bench.transaction.state is State.ONGOING
+    assert bench.state() is State.ONGOING
     answers = bench.init(live)
     bench.arrive()
     assert who(answers).id == live.id

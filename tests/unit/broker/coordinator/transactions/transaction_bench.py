@@ -10,7 +10,9 @@ from ottla.broker.coordinator.decisions.transactions.asking import NOBODY, Produ
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.shard import Beginning, Told, TransactionShard
-from ottla.broker.coordinator.decisions.transactions.transaction import Partitions, Transaction
+from ottla.broker.coordinator.decisions.transactions.transaction import Partitions, State, Transaction
+from ottla.broker.coordinator.decisions.transactions.transaction_records import record
+from ottla.broker.coordinator.decisions.transactions.transitions import replace
 from ottla.runtime.errors import ErrorCode
 
 TIME_MS = 1_800_000_000_000
@@ -48,6 +50,8 @@ class Bench:
         self.refuses = ErrorCode.NONE
         self.clock_ms, self.time_ms = 1_000, TIME_MS
         self.log: list[Record] = []
+        self.pieces: list[int] = []
+        """How many records were given together."""
         self.sent: list[Sent] = []
         self.settings = TransactionSettings(**settings)
         self.next_id = 1_000
@@ -84,6 +88,7 @@ class Bench:
         if self.refuses:
             done(self.refuses)
             return
+        self.pieces.append(len(records))
         undoes = []
         for each in records:
             undoes.append(self.shard.replay(each, len(self.log)))
@@ -141,8 +146,8 @@ class Bench:
         other.settings = self.settings
         other.clock_ms, other.time_ms, other.log, other.next_id = 77, self.time_ms, list(self.log), self.next_id
         other.shard = TransactionShard(other, other.settings, other, 8)
-        for offset, record in enumerate(self.log):
-            other.shard.replay(Record(record.key, record.value), offset)
+        for offset, each in enumerate(self.log):
+            other.shard.replay(Record(each.key, each.value), offset)
         other.shard.begin()
         other.wait(0)
         return other
@@ -191,12 +196,12 @@ class Bench:
 
     def set(self, **changes: Any) -> None:
         """Makes the transaction another one, as if its record said so."""
-        from ottla.broker.coordinator.decisions.transactions.transaction_records import record
-        from ottla.broker.coordinator.decisions.transactions.transitions import replace
-
         written = record("x", replace(self.transaction, **changes), self.transaction_version)
         self.shard.replay(written, len(self.log))
         self.log.append(written)
+
+    def state(self) -> State:
+        return self.transaction.state
 
     @property
     def transaction(self) -> Transaction:
