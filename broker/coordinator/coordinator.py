@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
+from ottla.broker.coordinator.load_times import LoadTimes
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.coordinator.shard_host import Shard, ShardHost, Surroundings
 from ottla.broker.replication.markers import Marker
@@ -33,6 +34,7 @@ class Coordinator(ABC, Generic[ShardKind]):
         self._image = image
         self._around = surroundings
         self._hosts: dict[int, tuple[ShardHost, ShardKind]] = {}
+        self._load_times = LoadTimes()
 
     @abstractmethod
     def _shard(self, host: ShardHost, leader_epoch: int) -> ShardKind:
@@ -53,7 +55,9 @@ class Coordinator(ABC, Generic[ShardKind]):
 
     def _loaded(self, partition: Partition, leader_epoch: int, host: ShardHost, error: KafkaError | None) -> None:
         """What keeps it from being read may pass, such as a want of descriptors; nobody else leads meanwhile."""
-        if error is not None:
+        if error is None:
+            self._load_times.record(host.clock_ms, host.load_ms)
+        else:
             logger.error("%s cannot be loaded, which is tried again soon: %s", partition, error)
             host.remind("load", RELOAD_MS, partial(self._load_again, partition, leader_epoch, host))
 
@@ -104,6 +108,17 @@ class Coordinator(ABC, Generic[ShardKind]):
     @property
     def is_loading(self) -> bool:
         return any(not host.is_loaded for host, _ in self._hosts.values())
+
+    # --- for metrics --------------------------------------------------------------------------------------------------
+
+    def states(self) -> dict[str, int]:
+        """How many partitions are in each."""
+        active = sum(host.is_loaded for host, _ in self._hosts.values())
+        return {"active": active, "loading": len(self._hosts) - active}
+
+    def load_times_ms(self) -> list[int]:
+        """Of the last minute."""
+        return self._load_times.recent_ms(self._around.timers.now_ms())
 
 
 class Topics:

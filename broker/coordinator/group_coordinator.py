@@ -1,10 +1,12 @@
 """The groups that this broker coordinates: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
+from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.internal_topics import GROUPS
+from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.settings.server import ServerConfig
@@ -22,9 +24,24 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._settings = group_settings(config)
         self._check_interval_ms = config.integer("offsets.retention.check.interval.ms")
         self._repeated = Repeated(surroundings.timers)
+        self._past = GroupCounts()
+        """Of shards that are not here any more."""
 
     def _shard(self, host: ShardHost, leader_epoch: int) -> GroupShard:
         return GroupShard(host, self._settings, Topics(self._image))
+
+    def resigned(self, partition: Partition, leader_epoch: int) -> None:
+        found = self._hosts.get(partition.index)
+        if found is not None:
+            self._past = self._past.plus(found[1].counts())
+        super().resigned(partition, leader_epoch)
+
+    def counts(self) -> GroupCounts:
+        """Since this process began."""
+        counts = self._past
+        for shard in self.shards():
+            counts = counts.plus(shard.counts())
+        return counts
 
     def start(self) -> None:
         self._repeated.every(self._check_interval_ms, self._expire)

@@ -67,6 +67,8 @@ class ShardHost:
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
         self.is_loaded = self.is_over = False
+        self.load_ms = 0
+        """How long it took."""
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -81,9 +83,13 @@ class ShardHost:
             if error is None:
                 self.is_loaded = True
                 shard.begin()
-                took_ms = self.clock_ms - self._begun_ms
+                self.load_ms = self.clock_ms - self._begun_ms
                 logger.info(
-                    "%s: loaded in epoch %d, %d records in %d ms", partition, self._leader_epoch, self._places, took_ms
+                    "%s: loaded in epoch %d, %d records in %d ms",
+                    partition,
+                    self._leader_epoch,
+                    self._places,
+                    self.load_ms,
                 )
             on_loaded(error)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla import __version__
 from ottla.broker.broker import Broker
+from ottla.broker.coordinator import metrics as coordinators
 from ottla.broker.lifecycle_state import Phase
 from ottla.broker.metrics import scrape
 from ottla.broker.network import metrics as network
@@ -82,6 +83,7 @@ AREAS: tuple[Area, ...] = tuple(
         ("Broker", "brokers", STATE_METRICS + quorum_metrics.BROKER_METRICS),
         ("Log", "brokers", log.METRICS),
         ("Replication and traffic", "brokers", replication.METRICS),
+        ("Groups", "brokers", coordinators.METRICS),
         ("Network", "brokers", network.METRICS + network.TIME_METRICS),
         ("The metrics themselves", "every node with a listener", scrape.METRICS + REGISTRY_METRICS),
     )
@@ -115,6 +117,7 @@ class NodeMetrics:
         registry.add(quorum_metrics.BROKER_METRICS, at_once(partial(self._applied, node, loader)))
         registry.add(log.METRICS, logs)
         registry.add(replication.METRICS, partial(replication.look, broker.replicas))
+        registry.add(coordinators.METRICS, partial(coordinators.look, broker.context.groups))
         registry.add(network.METRICS, at_once(lambda: broker.network))
         registry.add(network.TIME_METRICS, partial(network.look_at_times, broker.network))
 

@@ -45,6 +45,7 @@ class Endings:
         self._offsets = offsets
         self._round: Iterator[ClassicGroup] | None = None
         self._again = False
+        self.expired_count = 0
 
     def delete(self, group_ids: Iterable[str], told: Callable[[dict[str, ErrorCode]], None]) -> None:
         """Groups without members, with their offsets; told once that is committed."""
@@ -92,6 +93,7 @@ class Endings:
     def _look_at(self, group: ClassicGroup) -> None:
         """Removes what has expired of it, and the group itself if it has neither offsets nor members."""
         gone = self._commits.expired(group)
+        self.expired_count += len(gone)
         kept = sum(1 for _ in self._offsets.of_group(group.id)) - len(gone)
         is_over = group.is_in(GroupState.EMPTY) and not kept and not group.pending
         if is_over and not self._offsets.is_open(group.id) and not self._groups.forget(group.id):

@@ -50,7 +50,7 @@ class RebalanceRecorder:
         self._before: dict[str, dict[str, bytes]] = {}
         """The assignments of groups that are about to rebalance."""
         self.history = RebalanceHistory()
-        self.begun_count = 0
+        self.begun_count = self.generation_count = 0
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -95,6 +95,7 @@ class RebalanceRecorder:
             opened.record.absent, opened.record.absent_count = cut_all(names), len(names)
 
     def generation_begun(self, group: ClassicGroup) -> None:
+        self.generation_count += bool(group.members)
         opened = self._open.get(group.id)
         if opened is None:
             return

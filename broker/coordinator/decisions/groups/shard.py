@@ -6,6 +6,7 @@ from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
 from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group, restored_offset
 from ottla.broker.coordinator.decisions.groups.joining import Joins
@@ -36,6 +37,7 @@ class GroupShard:
         self.offsets = OffsetStore()
         self.rates = CommitRates()
         self._is_loaded = False
+        self._commit_count = self._removal_count = 0
         self.rebalance = Rebalance(effects, settings)
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
         self.members = Memberships(effects, self.rebalance, self.find)
@@ -96,9 +98,11 @@ class GroupShard:
     ) -> Undo:
         place = Place(key.topic, key.partition)
         if value is None:
+            self._removal_count += self._is_loaded
             return self.offsets.remove(key.group, place)
         committed = restored_offset(value)
         if self._is_loaded:
+            self._commit_count += 1
             self.rates.note(key.group, place, committed)
         if producer_id == NO_PRODUCER:
             return self.offsets.put(key.group, place, committed, record_place)
@@ -150,6 +154,13 @@ class GroupShard:
     def _forget_history(self, group_id: str) -> None:
         self.rebalance.recorder.forget(group_id)
         self.rates.forget(group_id)
+
+    # --- for metrics --------------------------------------------------------------------------------------------------
+
+    def counts(self) -> GroupCounts:
+        expired = self._endings.expired_count
+        rebalances = self.rebalance.recorder.generation_count
+        return GroupCounts(self._commit_count, expired, self._removal_count - expired, rebalances)
 
     # --- for proofs ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,15 @@
+"""What the groups of a shard have done since it was loaded, as metrics count it."""
+
+from typing import NamedTuple
+
+
+class GroupCounts(NamedTuple):
+    """Offsets, each of one partition, and generations."""
+
+    commits: int = 0
+    expirations: int = 0
+    deletions: int = 0
+    rebalances: int = 0
+
+    def plus(self, other: "GroupCounts") -> "GroupCounts":
+        return GroupCounts(*(one + another for one, another in zip(self, other, strict=True)))

@@ -1,0 +1,137 @@
+"""The metrics of a broker's coordinators (docs/metrics.md)."""
+
+from collections import Counter
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from ottla.broker.coordinator.coordinator import Coordinator
+from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
+from ottla.broker.coordinator.decisions.groups.describing import CLASSIC
+from ottla.broker.coordinator.group_coordinator import GroupCoordinator
+from ottla.runtime.metrics import Labels, Metric, Reading, counter, gauge
+
+GROUPS_A_SLICE = 2_000
+"""Looked at between two turns of the loop: some tenths of a millisecond."""
+
+
+class Partitions:
+    """Of a coordinator's topic, those that this broker leads."""
+
+    def __init__(self, coordinator: Coordinator[Any]) -> None:
+        self.states = coordinator.states()
+        self.load_times_ms = coordinator.load_times_ms()
+
+    @property
+    def load_max_ms(self) -> float | None:
+        return max(self.load_times_ms, default=None)
+
+    @property
+    def load_average_ms(self) -> float | None:
+        times = self.load_times_ms
+        return sum(times) / len(times) if times else None
+
+    def by_state(self) -> Mapping[Labels, float]:
+        return {(state,): number for state, number in self.states.items()}
+
+
+class GroupTotals(Partitions):
+    """One pass over the groups."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        super().__init__(coordinator)
+        self.offsets = 0
+        self.groups: Counter[tuple[str, str]] = Counter()
+        """By protocol and state."""
+        self.counts: GroupCounts = coordinator.counts()
+
+    def of_protocol(self) -> Mapping[Labels, float]:
+        found: Counter[Labels] = Counter({(CLASSIC,): 0})
+        for (protocol, _), number in self.groups.items():
+            found[protocol,] += number
+        return found
+
+    def in_state(self, state: GroupState) -> int:
+        return self.groups[CLASSIC, state.value]
+
+
+def look(coordinator: GroupCoordinator) -> Generator[None, None, GroupTotals]:
+    totals = GroupTotals(coordinator)
+    looked = 0
+    for shard in list(coordinator.shards()):
+        totals.offsets += len(shard.offsets)
+        for group in list(shard.groups()):
+            totals.groups[CLASSIC, group.state.value] += 1
+            looked += 1
+            if looked % GROUPS_A_SLICE == 0:
+                yield
+    return totals
+
+
+def _in_state(name: str, state: GroupState, words: str) -> Metric[GroupTotals]:
+    def read(totals: GroupTotals) -> Reading:
+        return totals.in_state(state)
+
+    return gauge(f"kafka_coordinator_group_groupmetadatamanager_{name}", f"Classic groups {words}.", read)
+
+
+METRICS: tuple[Metric[GroupTotals], ...] = (
+    gauge(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        "Classic groups that this broker coordinates.",
+        lambda t: t.of_protocol()[CLASSIC,],
+    ),
+    _in_state("numgroupsempty", GroupState.EMPTY, "without members"),
+    _in_state("numgroupspreparingrebalance", GroupState.PREPARING_REBALANCE, "that wait for their members to join"),
+    _in_state(
+        "numgroupscompletingrebalance", GroupState.COMPLETING_REBALANCE, "that wait for their leader's assignment"
+    ),
+    _in_state("numgroupsstable", GroupState.STABLE, "whose members have their partitions"),
+    gauge(
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        "Committed offsets that this broker keeps, one for each partition of each group.",
+        lambda t: t.offsets,
+    ),
+    gauge(
+        "kafka_server_group_coordinator_metrics_group_count",
+        "Groups that this broker coordinates, by protocol.",
+        lambda t: t.of_protocol(),
+        "protocol",
+    ),
+    gauge(
+        "kafka_server_group_coordinator_metrics_num_partitions",
+        "Partitions of __consumer_offsets that this broker leads: active, or loading (whose groups wait).",
+        lambda t: t.by_state(),
+        "state",
+    ),
+    gauge(
+        "kafka_server_group_coordinator_metrics_partition_load_time_max",
+        "Milliseconds that a partition of __consumer_offsets took to load, the longest of the last minute.",
+        lambda t: t.load_max_ms,
+    ),
+    gauge(
+        "kafka_server_group_coordinator_metrics_partition_load_time_avg",
+        "The average of them.",
+        lambda t: t.load_average_ms,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_group_completed_rebalance_total",
+        "Generations of classic groups that began.",
+        lambda t: t.counts.rebalances,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_offset_commit_total",
+        "Offsets that were committed, one for each partition.",
+        lambda t: t.counts.commits,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_offset_expiration_total",
+        "Offsets that expired, or whose topic was deleted.",
+        lambda t: t.counts.expirations,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_offset_deletion_total",
+        "Offsets that an administrator deleted, alone or with their group.",
+        lambda t: t.counts.deletions,
+    ),
+)
