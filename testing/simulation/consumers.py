@@ -68,19 +68,22 @@ class Leaders:
         while True:
             if self._outdated:
                 try:
-                    await self._ask()
-                    self._outdated = False
+                    self._outdated = not await self._ask()
                 except Unreachable:
                     pass
             await asyncio.sleep(RETRY_S)
 
-    async def _ask(self) -> None:
+    async def _ask(self) -> bool:
+        """Whether every partition has a leader."""
+        all_led = True
         for name in self._topics:
             topic, brokers = await self._client.topic(name)
             for each in topic.partitions:
                 known, address = self._known.get((name, each.partition_index)), brokers.get(each.leader_id)
+                all_led &= address is not None
                 if address is not None and (known is None or each.leader_epoch >= known.epoch):
                     self._known[name, each.partition_index] = Leader(address, each.leader_epoch)
+        return all_led
 
 
 class Consumer:
