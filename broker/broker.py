@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.marker_sender import MarkerSender
+from ottla.broker.coordinator.placement import coordinator_of
 from ottla.broker.coordinator.shard_host import Surroundings
 from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from ottla.broker.directories import NodeIdentity
@@ -18,6 +20,8 @@ from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.internal_topics import GROUPS, TRANSACTIONS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.links.leader import leaders
+from ottla.broker.links.peers import Peers
+from ottla.broker.links.verifier import Verifier
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
@@ -26,6 +30,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum_view import QuorumView
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.verifications import Verifications
 from ottla.broker.scrubbing import Scrubbing, ScrubSettings
 from ottla.broker.storage import Storage
 from ottla.log.compaction.worker import CleanerProcess
@@ -47,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 PLAINTEXT = 0
 """The security protocol's number; no setting asks for another (`ottla.runtime.settings.security`)."""
+VERIFICATION = "transaction.partition.verification.enable"
 OnFatal = Callable[[Exception], None]
 
 
@@ -109,6 +115,15 @@ class Broker:
         self._transactions = TransactionCoordinator(
             config, loader.image, surroundings, self._markers, producer_ids.allocate
         )
+        self._peers = Peers(config, loader.image, timers, "coordinators")
+        verifier = Verifier(
+            self._peers,
+            partial(coordinator_of, loader.image, TRANSACTIONS),
+            timers,
+            retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
+            retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+        )
+        self._verifications = Verifications(verifier, timers, is_enabled=config.flag(VERIFICATION))
         self.context = BrokerContext(
             config=self._config,
             host=host,
@@ -122,6 +137,7 @@ class Broker:
             internal_topics=InternalTopics(channel, config, loader.image, timers, config.node_id),
             groups=self._groups,
             transactions=self._transactions,
+            verifications=self._verifications,
             producer_ids=producer_ids,
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
@@ -136,6 +152,7 @@ class Broker:
         loader.add_publisher(self.context.internal_topics)
         loader.add_publisher(self._groups)
         loader.add_publisher(self._markers)
+        loader.add_publisher(self._peers)
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -168,6 +185,10 @@ class Broker:
         self.replicas.listen(TRANSACTIONS, self._transactions)
         self._groups.start()
         self._transactions.start()
+        self._verifications.start(
+            self._config.integer("producer.id.expiration.check.interval.ms"),
+            lambda: self.settings.current.integer("producer.id.expiration.ms"),
+        )
         self.storage.start()
         self._scrubbing.start()
         self.lifecycle.ready()
@@ -178,6 +199,7 @@ class Broker:
     def _settings_changed(self, config: ServerConfig) -> None:
         self.network.limits = ServerLimits.from_config(config, self._descriptors)  # who is connected stays
         self.storage.configure(config)
+        self._verifications.is_enabled = config.flag(VERIFICATION)
 
     def contact_lost(self) -> None:
         """The way to the controller changed: say at once that this broker lives."""
@@ -200,6 +222,8 @@ class Broker:
         else:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.network.stop()
+        self._verifications.stop()
+        self._peers.close()
         self.context.internal_topics.close()
         self._transactions.stop()
         self._markers.close()

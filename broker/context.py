@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum_view import QuorumView
     from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.verifications import Verifications
     from ottla.log.directories.manager import LogManager
     from ottla.quorum.controller.channel import ControllerChannel
     from ottla.quorum.metadata.image import MetadataImage
@@ -41,6 +42,7 @@ class BrokerContext:
     producer_ids: "ProducerIds"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
+    verifications: "Verifications"
     quorum_view: "QuorumView"
     logs: "LogManager"
     moves: "DirectoryMoves"

@@ -5,13 +5,13 @@ append is in `ottla.log.follow`.
 """
 
 from struct import Struct
-from typing import NoReturn
 
 from ottla.log import reopening
 from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, read_header
 from ottla.log.config import LogConfig
 from ottla.log.durable_log import DurableLog
 from ottla.log.producers.state import Duplicate
+from ottla.log.producers.verification import UnverifiedError
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.log.results import AppendInfo
 from ottla.log.segments.segment import Segment
@@ -39,8 +39,8 @@ class LeaderLog(DurableLog):
         """Appends exactly one batch of a client, stamped in place with its offset and epoch; ``view`` is not kept.
 
         A repeated batch is answered with its earlier offsets. ``verified``: the coordinator knows the transaction that the
-        batch says it is of; without that it is refused, for nobody would ever end it. Raises KafkaError: what
-        `validate_client_batch` and the producer state refuse, INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, FENCED_LEADER_EPOCH,
+        batch begins here; without that it is refused, for nobody would ever end it. Raises KafkaError: what
+        `validate_client_batch` and the producer state refuse, UnverifiedError, RECORD_LIST_TOO_LARGE, FENCED_LEADER_EPOCH,
         and StorageError when the directory takes nothing.
         """
         if not self.root.writable:
@@ -50,17 +50,23 @@ class LeaderLog(DurableLog):
         config = self.config
         header = validate_client_batch(view, config, now_ms, inflated_bytes_max=inflated_bytes_max)
         if header.producer_id >= 0:
+            if header.attributes & TRANSACTIONAL and not verified:
+                self._require_open(header)
             duplicate = self.producers.check(header)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate, header)
-            if header.attributes & TRANSACTIONAL and not verified:
-                _refuse_unverified(header)
         if config.compression_type != "producer":
             view, header = _recompressed(view, header, config)
         return self._append_checked(view, header, leader_epoch, now_ms)
 
     def append_prepared(
-        self, view: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+        self,
+        view: memoryview | bytearray,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        verified: bool = False,
     ) -> AppendInfo:
         """`append_as_leader` for a client's batch that went through `validation.prepare` before. Raises as it does."""
         if not self.root.writable:
@@ -68,11 +74,11 @@ class LeaderLog(DurableLog):
         if self.half_done:
             reopening.refuse(self)
         if header.producer_id >= 0:
+            if header.attributes & TRANSACTIONAL and not verified:
+                self._require_open(header)
             duplicate = self.producers.check(header)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate, header)
-            if header.attributes & TRANSACTIONAL:
-                _refuse_unverified(header)
         return self._append_checked(view, header, leader_epoch, now_ms)
 
     def _append_checked(
@@ -105,6 +111,11 @@ class LeaderLog(DurableLog):
             self.producers.update(header, offset)
         append_time = max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         return AppendInfo(offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size)
+
+    def _require_open(self, header: BatchHeader) -> None:
+        """Raises UnverifiedError unless the batch's transaction is under way here."""
+        if not self.producers.has_open(header.producer_id, header.producer_epoch):
+            raise UnverifiedError(header)
 
     def _answer_duplicate(self, duplicate: Duplicate, header: BatchHeader) -> AppendInfo:
         append_time = duplicate.timestamp if header.attributes & LOG_APPEND_TIME else -1
@@ -167,12 +178,6 @@ class LeaderLog(DurableLog):
         old.forget_indexes()
         self.root.rolled[self] = None
         self.unsettled((old,))
-
-
-def _refuse_unverified(header: BatchHeader) -> NoReturn:
-    """Raises KafkaError (INVALID_TXN_STATE): a transaction without a coordinator would hold the last stable offset for ever."""
-    message = f"producer {header.producer_id}: no coordinator knows the transaction"
-    raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
 
 
 def _recompressed(

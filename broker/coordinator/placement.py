@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from ottla.quorum.metadata.image import MetadataImage
+
 _INT32 = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 _REMEMBERED = 4096
@@ -26,3 +28,12 @@ def partition_of(key: str, count: int) -> int:
 @lru_cache(_REMEMBERED)
 def _hash(key: str) -> int:
     return java_hash(key) & _POSITIVE
+
+
+def coordinator_of(image: MetadataImage, topic: str, key: str) -> int | None:
+    """The broker that leads the key's partition of an internal topic, if there is one."""
+    found = image.topics_by_name.get(topic)
+    if found is None or not found.partitions:
+        return None
+    leader_id = found.partitions[partition_of(key, len(found.partitions))].leader
+    return leader_id if leader_id in image.brokers else None

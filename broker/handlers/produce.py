@@ -29,6 +29,7 @@ from ottla.broker.wire.produce_fast import (
     walk_produce,
 )
 from ottla.log.compression import DecompressionError
+from ottla.log.producers.verification import UnverifiedError
 from ottla.log.records import RecordError
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -51,18 +52,19 @@ class ProduceHandler:
         self._replicas = broker.replicas
         self._image = broker.image
         self._partitions = broker.replicas.partitions
+        self.verifications = broker.verifications
         self.traffic = broker.replicas.traffic
         self.wall_ms = broker.host.clock.wall_ms
         self.now_ms = broker.timers.now_ms
         self._schedule = broker.timers.call_later_ms
 
     def handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
-        _, acks, timeout_ms, topics = walk_produce(frame, position, request.version)
+        transactional_id, acks, timeout_ms, topics = walk_produce(frame, position, request.version)
         if len(topics) == 1 and len(topics[0][1]) == 1 and ACKS_ALL <= acks <= ACKS_LEADER:
             topic, ((index, records),) = topics[0]
-            self._produce_one(request, acks, timeout_ms, topic, index, records)
+            self._produce_one(request, acks, timeout_ms, topic, index, records, transactional_id)
         else:
-            ProduceMany(self, request, acks, timeout_ms).run(topics)
+            ProduceMany(self, request, acks, timeout_ms, transactional_id).run(topics)
 
     # One partition: what most requests of most clients are.
 
@@ -74,19 +76,23 @@ class ProduceHandler:
         topic: Topic,
         index: int,
         records: memoryview | None,
+        transactional_id: str | None,
     ) -> None:
         try:
             partition, batch = self.find(request, acks, topic, index, records)
             if partition.must_prepare(batch):
-                ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
+                ProduceMany(self, request, acks, timeout_ms, transactional_id).run([(topic, [(index, records)])])
                 return
             info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
             traffic = self.traffic
             traffic.bytes_in += info.size_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1
         except KafkaError as error:
-            if isinstance(error, DecompressionError) and error.is_size:
-                ProduceMany(self, request, acks, timeout_ms).run([(topic, [(index, records)])])
+            if isinstance(error, UnverifiedError):
+                many = ProduceMany(self, request, acks, timeout_ms, transactional_id)
+                many.run_unverified(topic, index, partition, batch, error.header)
+            elif isinstance(error, DecompressionError) and error.is_size:
+                ProduceMany(self, request, acks, timeout_ms, transactional_id).run([(topic, [(index, records)])])
             else:
                 self.answer(request, acks, [(topic, [self.refusal(topic, index, error)])])
             return

@@ -1,4 +1,4 @@
-"""A Produce of any shape: several partitions, or batches that a thread prepares before they are written."""
+"""A Produce of any shape: several partitions, batches that a thread prepares before they are written, or that begin a transaction."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_NONE, await_acks, is_done
+from ottla.broker.replication.decisions.verification import Client, produce_error, producer_of
 from ottla.broker.replication.intake import Prepared
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory import ParkedRequest
+from ottla.broker.replication.verified_appends import append_verified
 from ottla.broker.wire.produce_fast import PartitionAck, Partitions, Topic
+from ottla.log.batch import BatchHeader
 from ottla.log.compression import DecompressionError
+from ottla.log.producers.verification import UnverifiedError
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -32,11 +36,19 @@ class _Part(NamedTuple):
 class ProduceMany:
     """One request: answered when all its batches are written, and with acks=all when all are committed."""
 
-    def __init__(self, handler: "ProduceHandler", request: RequestContext, acks: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        handler: "ProduceHandler",
+        request: RequestContext,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None,
+    ) -> None:
         self._handler = handler
         self._request = request
         self._acks = acks
         self._timeout_ms = timeout_ms
+        self._transactional_id = transactional_id
         self._answer: list[tuple[Topic, list[PartitionAck]]] = []
         self._awaited: list[_Part] = []
         self._parked = ParkedRequest(self._acknowledge)
@@ -51,6 +63,15 @@ class ProduceMany:
                 self._produce(_Part(topic, index, acknowledged, len(acknowledged) - 1), records)
         self._written()
 
+    def run_unverified(
+        self, topic: Topic, index: int, partition: Partition, records: memoryview, header: BatchHeader
+    ) -> None:
+        """Of one partition, whose leader just met the beginning of a transaction."""
+        acknowledged = [_UNKNOWN]
+        self._answer.append((topic, acknowledged))
+        self._verify(_Part(topic, index, acknowledged, 0), partition, bytearray(records), header)
+        self._written()
+
     def _produce(self, part: _Part, records: memoryview | None) -> None:
         handler, acks = self._handler, self._acks
         try:
@@ -62,10 +83,17 @@ class ProduceMany:
             try:
                 self._appended(part, partition, partition.append(records, acks, handler.wall_ms(), handler.now_ms()))
                 return
+            except UnverifiedError as error:
+                self._verify(part, partition, bytearray(records), error.header)
+                return
             except KafkaError as error:
                 if not (isinstance(error, DecompressionError) and error.is_size):
                     self._refused(part, error)
                     return
+        self._prepare(part, partition, records)
+
+    def _prepare(self, part: _Part, partition: Partition, records: memoryview) -> None:
+        handler = self._handler
         self._unwritten += 1
         self._request.connection.hold(len(records))
         partition.prepare(records, handler.wall_ms(), partial(self._ready, part, partition, len(records)))
@@ -78,10 +106,45 @@ class ProduceMany:
             if isinstance(outcome, KafkaError):
                 raise outcome
             batch, header = outcome
-            info = partition.append(memoryview(batch), self._acks, handler.wall_ms(), handler.now_ms(), header)
+            info = partition.append_prepared(batch, header, self._acks, handler.wall_ms(), handler.now_ms())
             self._appended(part, partition, info)
+        except UnverifiedError as error:
+            self._verify(part, partition, batch, error.header, prepared=True)
         except KafkaError as error:
             self._refused(part, error)
+        self._written()
+
+    # A batch that may begin a transaction in its partition waits for the transaction's coordinator.
+
+    def _verify(
+        self, part: _Part, partition: Partition, batch: bytearray, header: BatchHeader, *, prepared: bool = False
+    ) -> None:
+        handler = self._handler
+        self._unwritten += 1
+        self._request.connection.hold(len(batch))
+        then = partial(self._verified, part, partition, batch, header, prepared)
+        handler.verifications.begin(partition, header, self._transactional_id, producer_of(self._request.version), then)
+
+    def _verified(
+        self,
+        part: _Part,
+        partition: Partition,
+        batch: bytearray,
+        header: BatchHeader,
+        prepared: bool,
+        guard: int,
+        error: ErrorCode,
+    ) -> None:
+        handler = self._handler
+        self._request.connection.hold(-len(batch))
+        try:
+            if error:
+                raise _not_vouched(error, producer_of(self._request.version))
+            wall_ms, now_ms = handler.wall_ms(), handler.now_ms()
+            info = append_verified(partition, batch, header, guard, self._acks, wall_ms, now_ms, prepared=prepared)
+            self._appended(part, partition, info)
+        except KafkaError as failure:
+            self._refused(part, failure)
         self._written()
 
     def _refused(self, part: _Part, error: KafkaError) -> None:
@@ -113,3 +176,7 @@ class ProduceMany:
                 index, _, *rest = part.acknowledged[part.place]
                 part.acknowledged[part.place] = (index, error, *rest)  # type: ignore[assignment]  # mypy loses the rest's types
         self._handler.answer(self._request, ACKS_ALL, self._answer)
+
+
+def _not_vouched(error: ErrorCode, client: Client) -> KafkaError:
+    return KafkaError(produce_error(error, client), f"the transaction's coordinator says {error.name}")

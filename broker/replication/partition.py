@@ -5,7 +5,7 @@ method is one step that nothing interrupts.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.replication.acks import ACKS_ALL, outcome
 from ottla.broker.replication.decisions.follower import PartitionFollower
@@ -19,15 +19,19 @@ from ottla.broker.replication.own_appends import OnCommitted, OwnAppend
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import OffsetWaiters, ParkedRequest
 from ottla.broker.replication.watches import Watches
-from ottla.log.batch import BatchHeader
+from ottla.log.batch import BatchHeader, read_header
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
+from ottla.log.producers.verification import VerificationGuards
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 UNDAMAGED = -1
+
+Write = Callable[[memoryview, int, int], AppendInfo]
+"""How the log takes a batch, in a leader epoch at a time of day."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ class Partition:
         "topic",
         "topic_id",
         "usable",
+        "verification",
         "watches",
     )
 
@@ -76,6 +81,7 @@ class Partition:
             tuple[int, ParkedRequest, int]
         ] = []  # DeleteRecords, until every replica begins there
         self.intake: Intake | None = None  # made when a batch has to be prepared on a thread; then it stays
+        self.verification: VerificationGuards | None = None  # made when the first transaction comes; then it stays
         self.services = services
 
     def __str__(self) -> str:
@@ -120,6 +126,7 @@ class Partition:
         if new_epoch:
             # Noted even before anything is written: followers must find where our epoch began.
             log.epochs.assign(leader_epoch, log.log_end_offset)
+            self._forget_verifications()
         self.leader, self.follower = leader, None
         self._adopt(node_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:
@@ -165,6 +172,10 @@ class Partition:
             self.follower = PartitionFollower(leader_epoch, offset, last_epoch, backoff_max_ms)
             self.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return new_epoch
+
+    def _forget_verifications(self) -> None:
+        if self.verification is not None:
+            self.verification.clear()
 
     def _adopt(self, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...]) -> None:
         self.leader_id = leader_id
@@ -230,19 +241,12 @@ class Partition:
     # Writing.
 
     def append(
-        self,
-        records: memoryview,
-        acks: int,
-        wall_ms: int,
-        now_ms: int,
-        prepared: BatchHeader | None = None,
-        is_own: bool = False,
-        transaction_version: int = 0,
+        self, records: memoryview, acks: int, wall_ms: int, now_ms: int, write: "Write | None" = None
     ) -> AppendInfo:
         """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
 
-        ``prepared``: the header of a batch that went through the intake, which is not checked again. A DecompressionError
-        that `is_size` says that it has to. ``transaction_version``: of a marker.
+        A DecompressionError that `is_size` says that it has to go through the intake, an UnverifiedError that the coordinator
+        of its transaction is to be asked first. ``write``: as the log takes it, where it is no client's that just came.
         """
         leader = self.leader
         if leader is None:
@@ -252,10 +256,8 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
             )
-        if prepared is not None:
-            info = self.log.append_prepared(records, prepared, leader.epoch, wall_ms)
-        elif is_own:
-            info = self.log.append_own(records, leader.epoch, wall_ms, transaction_version=transaction_version)
+        if write is not None:
+            info = write(records, leader.epoch, wall_ms)
         else:
             info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
         if not info.duplicate:
@@ -269,6 +271,16 @@ class Partition:
             if not stable:
                 self.services.durability.follow(self.log, self._stable)
         return info
+
+    def append_prepared(
+        self, batch: bytearray, header: BatchHeader, acks: int, wall_ms: int, now_ms: int
+    ) -> AppendInfo:
+        """`append` for a batch that went through the intake, and is not checked again."""
+
+        def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
+            return self.log.append_prepared(view, header, epoch, wall_ms)
+
+        return self.append(memoryview(batch), acks, wall_ms, now_ms, write)
 
     def append_own(
         self,
@@ -289,9 +301,13 @@ class Partition:
         leader = self.leader
         if leader is None or leader.epoch != leader_epoch:
             raise self._not_leading()
-        info = self.append(
-            memoryview(batch), ACKS_ALL, wall_ms, now_ms, is_own=True, transaction_version=transaction_version
-        )
+
+        def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
+            return self.log.append_own(view, epoch, wall_ms, transaction_version=transaction_version)
+
+        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, write)
+        if self.verification is not None and not info.duplicate:
+            self.verification.appended(read_header(batch).producer_id)
         waiter = OwnAppend(info, on_done)
         if leader.high_watermark > info.last_offset:
             waiter.settle(0, outcome(leader))

@@ -56,6 +56,11 @@ class ProducerStateManager:
         """One producer's entry, for DescribeProducers and tests; not to be changed."""
         return self._entries.get(producer_id)
 
+    def has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of the producer's epoch is under way here."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer_epoch
+
     def last_records(self) -> dict[int, tuple[int, int]]:
         """(last data offset or -1, epoch) of every producer known: what compaction must leave standing of them."""
         return {producer_id: (entry.last_offset, entry.epoch) for producer_id, entry in self._entries.items()}

@@ -5,6 +5,8 @@ leader makes a guard, asks the coordinator, and appends only while that same gua
 meanwhile has removed it. One object per partition, made when the first transactional batch comes.
 """
 
+from typing import Protocol
+
 import msgspec
 
 from ottla.log.batch import BatchHeader
@@ -13,6 +15,29 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 NOT_NEEDED = 0
 """The guard of a batch whose transaction is open here already."""
+
+
+class OfProducer(Protocol):
+    """What there is to know of a batch: its header, mostly."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def producer_epoch(self) -> int: ...
+
+    @property
+    def base_sequence(self) -> int: ...
+
+
+class UnverifiedError(KafkaError):
+    """The batch may begin a transaction here: the coordinator has to be asked before it is written."""
+
+    def __init__(self, header: BatchHeader) -> None:
+        super().__init__(
+            ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id}: no coordinator knows the transaction"
+        )
+        self.header = header
 
 
 class _Verification(msgspec.Struct, gc=False):
@@ -38,7 +63,11 @@ class VerificationGuards:
         self._verifications: dict[int, _Verification] = {}
         self._last_guard = NOT_NEEDED
 
-    def begin(self, header: BatchHeader, now_ms: int, transaction_version: int = 0) -> int:
+    def clear(self) -> None:
+        """Another epoch of the leader: what was proved before, another leader may have ended. No guard is given again."""
+        self._verifications.clear()
+
+    def begin(self, header: OfProducer, now_ms: int, transaction_version: int = 0) -> int:
         """The guard to hold while the coordinator is asked about a transactional batch; NOT_NEEDED: append at once.
 
         Retries of a producer share a guard; a later epoch gets a new one.
@@ -56,7 +85,7 @@ class VerificationGuards:
             found.lowest_sequence = min(found.lowest_sequence, header.base_sequence)
         return found.guard
 
-    def verify(self, header: BatchHeader, guard: int) -> None:
+    def verify(self, header: OfProducer, guard: int) -> None:
         """Raises KafkaError unless the batch may be appended with what was learned under ``guard``.
 
         INVALID_TXN_STATE: the guard no longer stands. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
@@ -87,6 +116,5 @@ class VerificationGuards:
             del self._verifications[producer_id]
         return len(gone)
 
-    def _is_open(self, header: BatchHeader) -> bool:
-        entry = self._producers.entry(header.producer_id)
-        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == header.producer_epoch
+    def _is_open(self, header: OfProducer) -> bool:
+        return self._producers.has_open(header.producer_id, header.producer_epoch)

@@ -23,6 +23,7 @@ APPLIED = (
     "max.connections.per.ip.overrides",
     "producer.id.expiration.ms",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "transaction.partition.verification.enable",
 )
 """Beside the defaults of topics."""
 
@@ -49,7 +50,6 @@ _REFUSED = {
     "log.roll.hours": "set log.roll.ms",
     "log.roll.jitter.hours": "set log.roll.jitter.ms",
     "metric.reporters": "reporters are Java classes; metrics are pulled here (ottla.metrics.listener)",
-    "transaction.partition.verification.enable": "there are no transactions yet",
 }
 _FIXED = "cannot change while a node runs: write it into server.properties"
 

@@ -6,14 +6,19 @@ from types import SimpleNamespace
 from typing import Protocol
 
 from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce, write_txn_markers
+from ottla.broker.handlers.common import route
 from ottla.broker.handlers.fetching import fetch
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
 from ottla.broker.links.leader import leaders
+from ottla.broker.links.peers import Peers
+from ottla.broker.links.verifier import Verifier
 from ottla.broker.network.server import NetworkServer
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.verifications import Verifications
+from ottla.broker.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
@@ -28,6 +33,7 @@ from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
 from ottla.runtime.timers import LoopTimers
 from ottla.testing.broker_context import broker_context
+from ottla.testing.replication.transactions import Transactions
 
 TOPIC, TOPIC_ID = "flights", b"F" * 16
 PORT = 9092
@@ -38,6 +44,7 @@ class Controller(Protocol):
     """Whoever answers the brokers' AlterPartition requests."""
 
     settings: dict[str, str]
+    transactions: Transactions
     records: list[pb.MetadataRecord]
     loop: SimulationLoop
 
@@ -114,6 +121,12 @@ class Broker:
             config, logs, timers, self, host.rng, WakeQueue(loop), host.sync_later, leaders(config, timers)
         )
         cold_reads = ColdReads()
+        transactions = self.cluster.transactions
+        self.peers = Peers(config, self.image, timers, "test")
+        verifier = Verifier(self.peers, lambda _: transactions.node_id, timers, retry_ms=20, retry_ms_max=100)
+        self.verifications = Verifications(
+            verifier, timers, is_enabled=config.flag("transaction.partition.verification.enable")
+        )
         broker = broker_context(
             config,
             host=host,
@@ -121,11 +134,13 @@ class Broker:
             image=self.image,
             quorum=SimpleNamespace(kraft_version=0),
             replicas=self.manager,
+            verifications=self.verifications,
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
         )
         modules = (produce, fetch, list_offsets, offset_for_leader_epoch, write_txn_markers)
-        routes = client_routes(broker, tuple(module.routes for module in modules))
+        coordinator = route("AddPartitionsToTxn", AddPartitionsToTxnRequest, transactions.add_partitions)
+        routes = client_routes(broker, (*(module.routes for module in modules), lambda _: [coordinator]))
         self.network = NetworkServer()
         await self.network.bind("PLAINTEXT", f"broker-{self.node_id}", PORT, routes)
         await self.network.start()
@@ -146,6 +161,7 @@ class Broker:
         delta = MetadataDelta()
         for record in records:
             self.image.apply(record, delta)
+        self.peers.publish(delta, self.image)
         self.manager.publish(delta, self.image)
 
     def log(self, index: int = 0) -> Log:
@@ -154,10 +170,14 @@ class Broker:
         assert isinstance(log, Log)
         return log
 
+    def run(self, what: Callable[[], None]) -> None:
+        """In this broker's process."""
+        assert self.node.process is not None
+        self.node.process.run(what)
+
     def append_own(self, batch: bytearray) -> None:
         """As the broker's own coordinators do it, with acks=all; what becomes of it nobody is told."""
-        assert self.node.process is not None
-        self.node.process.run(self._append_own, batch)
+        self.run(lambda: self._append_own(batch))
 
     def _append_own(self, batch: bytearray) -> None:
         assert self.manager is not None

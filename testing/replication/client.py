@@ -76,11 +76,12 @@ class Client:
         index: int = 0,
         timeout_ms: int = 30_000,
         version: int = 9,
+        transactional_id: str | None = None,
         **options: int,
     ) -> None:
         """``options`` are those of ``encode_batch``."""
         data = PartitionProduceData(index, bytes(batch(*values, **options)))
-        body = ProduceRequest(None, acks, timeout_ms, [TopicProduceData(topic, partition_data=[data])])
+        body = ProduceRequest(transactional_id, acks, timeout_ms, [TopicProduceData(topic, partition_data=[data])])
         self.send("Produce", version, body)
 
     async def fetch(self, offset: int, *, version: int = 12, **options: Any) -> PartitionData:

@@ -15,6 +15,7 @@ from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
 from ottla.testing.replication.broker import PORT, TOPIC, TOPIC_ID, Broker, Done
 from ottla.testing.replication.client import Client
+from ottla.testing.replication.transactions import Transactions
 
 
 class Cluster:
@@ -28,6 +29,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.refusal = 0
         self.damage_reports = 0
+        self.transactions = Transactions()
         self.alterations: list[tuple[int, ...]] = []
         self._clients: list[Client] = []
 

@@ -1,0 +1,46 @@
+"""Appends of batches that begin a transaction in a partition: only with the proof that its coordinator knows of it (KIP-890)."""
+
+from ottla.broker.replication.partition import Partition
+from ottla.log.batch import BatchHeader
+from ottla.log.producers.verification import VerificationGuards
+from ottla.log.results import AppendInfo
+from ottla.log.validation import LIGHT_BYTES_MAX
+
+NOBODY_ASKED = -1
+"""The guard of a batch that is taken without proof: ``transaction.partition.verification.enable=false``."""
+
+
+def guards_of(partition: Partition) -> VerificationGuards:
+    """What is being asked about a partition."""
+    if partition.verification is None:
+        partition.verification = VerificationGuards(partition.log.producers)
+    return partition.verification
+
+
+def append_verified(
+    partition: Partition,
+    batch: bytearray,
+    header: BatchHeader,
+    guard: int,
+    acks: int,
+    wall_ms: int,
+    now_ms: int,
+    *,
+    prepared: bool = False,
+) -> AppendInfo:
+    """`Partition.append` with what was learned under ``guard``. Raises KafkaError: also what `VerificationGuards.verify` refuses.
+
+    A guard that is right, a batch written and all other guards void: one step, which no marker can come between.
+    """
+    log, guards = partition.log, guards_of(partition)
+
+    def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
+        if guard != NOBODY_ASKED:
+            guards.verify(header, guard)
+        if prepared:
+            return log.append_prepared(view, header, epoch, wall_ms, verified=True)
+        return log.append_as_leader(view, epoch, wall_ms, verified=True, inflated_bytes_max=LIGHT_BYTES_MAX)
+
+    info = partition.append(memoryview(batch), acks, wall_ms, now_ms, write)
+    guards.appended(header.producer_id)
+    return info
