@@ -92,14 +92,20 @@ class Coordinator(ABC, Generic[ShardKind]):
 
     def shard_of(self, name: str) -> ShardKind:
         """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._hosted(name)[1]
+
+    def partition_of(self, name: str) -> Partition:
+        """Where its shard is kept. Raises KafkaError as `shard_of`."""
+        return self._hosted(name)[0].partition
+
+    def _hosted(self, name: str) -> tuple[ShardHost, ShardKind]:
         place = self.place_of(name)
         found = self._hosts.get(place) if place is not None else None
         if found is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.keeps} {name} is coordinated by another broker")
-        host, shard = found
-        if not host.is_loaded:
+        if not found[0].is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.keeps} {name} is being loaded")
-        return shard
+        return found
 
     def shards(self) -> Iterator[ShardKind]:
         """Those that are loaded."""

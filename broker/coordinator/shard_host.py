@@ -12,14 +12,16 @@ from typing import Protocol
 from uuid import UUID
 
 from ottla.broker.coordinator.decisions.append_errors import told
-from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
 from ottla.broker.replication.markers import Marker
 from ottla.broker.replication.own_appends import OnCommitted, OwnAppends, size_of
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.verified_appends import require_proof
 from ottla.broker.wire.errors import WireError
 from ottla.log.batch import headers
-from ottla.log.records import decode_records, read_end_marker
+from ottla.log.records import Record as LogRecord
+from ottla.log.records import decode_records, encode_batch, read_end_marker
 from ottla.runtime.clock import Clock
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.timers import LoopTimers, Timer
@@ -55,7 +57,7 @@ class ShardHost:
     """From an election to the resignation after it."""
 
     def __init__(self, partition: Partition, leader_epoch: int, surroundings: Surroundings) -> None:
-        self._partition = partition
+        self.partition = partition
         self._leader_epoch = leader_epoch
         self._around = surroundings
         self._shard: Shard | None = None
@@ -76,7 +78,7 @@ class ShardHost:
         """Reads the partition from its start. All that the leader has counts: it will be committed unless another leads before, and
         nobody is answered from it before it is."""
         self._shard = shard
-        partition = self._partition
+        partition = self.partition
 
         def ended(error: KafkaError | None) -> None:
             self._reading = None
@@ -112,7 +114,7 @@ class ShardHost:
             shard.replay(record, self._next_place(), producer_id)
         except (WireError, ValueError) as error:
             # Passed over, as Kafka does it: one record that nobody can read must not take all groups of the shard away.
-            logger.error("%s: the record at %d cannot be read and is passed over: %s", self._partition, offset, error)
+            logger.error("%s: the record at %d cannot be read and is passed over: %s", self.partition, offset, error)
 
     def _next_place(self) -> int:
         self._places += 1
@@ -125,7 +127,7 @@ class ShardHost:
         not written."""
         shard = self._shard
         if self.is_over or shard is None or not self.is_loaded:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self._partition} is being loaded")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is being loaded")
 
         def written(_offset: int) -> None:
             shard.end_transaction(marker.producer_id, is_commit=marker.is_commit)
@@ -183,7 +185,7 @@ class ShardHost:
 
     def _when_all_is_committed(self, done: Done) -> None:
         """What is in the state is committed when the high watermark has passed the log's end, and what waits to be written."""
-        partition = self._partition
+        partition = self.partition
         if self._own.has_unwritten:
             self._own.append((), None, partial(_tell, done))
             return
@@ -196,6 +198,24 @@ class ShardHost:
             waiter = _Waiter(done)
             waiter.expires(self._around)
             partition.produce_waiters.wait_for(end, waiter, 0)
+
+    def write_transactional(self, records: Sequence[Record], batch: ProducerBatch, guard: int, done: Done) -> None:
+        shard = self._shard
+        if self.is_over or shard is None:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+
+        def written(_offset: int) -> None:
+            for each in records:
+                shard.replay(each, self._next_place(), batch.producer_id)
+
+        encoded = _transactional(records, batch, self._time_ms())
+        try:
+            self._own.append_now(
+                encoded, written, partial(_tell, done), proof=partial(require_proof, self.partition, batch, guard)
+            )
+        except KafkaError as error:
+            done(told(error.code))
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.forget(name)
@@ -237,6 +257,16 @@ class _Waiter:
             if self._timer is not None:
                 self._timer.cancel()
             _tell(self._tell, outcome[-1])
+
+
+def _transactional(records: Sequence[Record], batch: ProducerBatch, wall_ms: int) -> bytearray:
+    return encode_batch(
+        [LogRecord(offset, wall_ms, each.key, each.value) for offset, each in enumerate(records)],
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=True,
+    )
 
 
 def _tell(done: Done, error: int) -> None:

@@ -33,6 +33,10 @@ Expires = Callable[[Callable[[], None]], Timer]
 logger = logging.getLogger(__name__)
 
 
+def _no_proof() -> None:
+    """None is needed."""
+
+
 class OwnAppend:
     """One batch on its way to the in-sync replicas."""
 
@@ -94,14 +98,22 @@ class OwnAppends:
         self._waiting.append(_Entry(records, size if size >= 0 else size_of(records), on_written, on_done, undo))
 
     def append_now(
-        self, batch: bytearray, on_written: OnWritten, on_done: OnCommitted, *, transaction_version: int = 0
+        self,
+        batch: bytearray,
+        on_written: OnWritten,
+        on_done: OnCommitted,
+        *,
+        proof: Callable[[], None] = _no_proof,
+        transaction_version: int = 0,
     ) -> None:
         """Writes a batch of a transaction before this returns, behind all that was given before: what cannot be written of it is
         nobody else's failure. Raises KafkaError if it is not written; then no callback comes.
 
         ``on_written`` is called with the offset, or not at all where the batch stood there already; ``on_done`` as for `append`.
+        ``proof`` is asked right before, and raises KafkaError where there is none.
         """
         self._write()
+        proof()
         sent = _Batch([_Entry((), 0, on_written, on_done, None)], self._under_way)
         try:
             info = self._send(batch, sent, self._wall_ms(), transaction_version)

@@ -2,7 +2,7 @@
 
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import BatchHeader
-from ottla.log.producers.verification import VerificationGuards
+from ottla.log.producers.verification import OfProducer, VerificationGuards
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX
 
@@ -15,6 +15,12 @@ def guards_of(partition: Partition) -> VerificationGuards:
     if partition.verification is None:
         partition.verification = VerificationGuards(partition.log.producers)
     return partition.verification
+
+
+def require_proof(partition: Partition, header: OfProducer, guard: int) -> None:
+    """Raises KafkaError as `VerificationGuards.verify`."""
+    if guard != NOBODY_ASKED:
+        guards_of(partition).verify(header, guard)
 
 
 def append_verified(
@@ -35,8 +41,7 @@ def append_verified(
     log, guards = partition.log, guards_of(partition)
 
     def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
-        if guard != NOBODY_ASKED:
-            guards.verify(header, guard)
+        require_proof(partition, header, guard)
         if prepared:
             return log.append_prepared(view, header, epoch, wall_ms, verified=True)
         return log.append_as_leader(view, epoch, wall_ms, verified=True, inflated_bytes_max=LIGHT_BYTES_MAX)

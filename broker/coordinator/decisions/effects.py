@@ -20,6 +20,14 @@ class Record(NamedTuple):
     """Key and value as messages, where they are known because the record was just made of them."""
 
 
+class ProducerBatch(NamedTuple):
+    """Whose a transaction's batch is. Coordinators count no sequences."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int = 0
+
+
 class Asker(Protocol):
     """Who asked, and gets one answer."""
 
@@ -69,4 +77,13 @@ class Effects(Protocol):
 
     def forget(self, name: Hashable) -> None:
         """There may be none of that name."""
+        ...
+
+
+class TransactionalEffects(Effects, Protocol):
+    """Also of a shard whose records may be part of transactions."""
+
+    def write_transactional(self, records: Sequence[Record], batch: ProducerBatch, guard: int, done: Done) -> None:
+        """`write`, as part of the producer's transaction: in a batch of its own, and only if the proof that its coordinator knows of it
+        stands. What is refused is nobody else's failure."""
         ...

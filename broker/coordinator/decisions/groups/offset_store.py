@@ -28,6 +28,8 @@ class OffsetStore:
         self._of_group: dict[str, dict[Place, _Kept]] = {}
         self._open: dict[int, dict[str, dict[Place, _Kept]]] = {}
         """By producer id, group and place."""
+        self._producers: dict[str, set[int]] = {}
+        """Of each group: those that have offsets of it in ``_open``, and perhaps some that had."""
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -47,11 +49,28 @@ class OffsetStore:
 
     def is_open(self, group_id: str) -> bool:
         """Whether a transaction that is not decided has offsets of it."""
-        return any(group_id in groups for groups in self._open.values())
+        return any(True for _ in self._undecided(group_id))
 
     def is_pending(self, group_id: str, place: Place) -> bool:
-        """Whether an open transaction may change it. Costs a look at every open transaction of this shard."""
-        return any(place in groups.get(group_id, ()) for groups in self._open.values())
+        """Whether an open transaction may change it."""
+        return group_id in self._producers and any(place in places for places in self._undecided(group_id))
+
+    def has(self, group_id: str, place: Place) -> bool:
+        """Whether any record is about it, also of a transaction that is not decided."""
+        return self.get(group_id, place) is not None or self.is_pending(group_id, place)
+
+    def places_of(self, group_id: str) -> list[Place]:
+        """Of all its offsets, also those that no transaction has committed yet."""
+        places = dict.fromkeys(self._of_group.get(group_id, ()))
+        for undecided in self._undecided(group_id):
+            places.update(dict.fromkeys(undecided))
+        return list(places)
+
+    def _undecided(self, group_id: str) -> Iterator[dict[Place, _Kept]]:
+        for producer_id in self._producers.get(group_id, ()):
+            places = self._open.get(producer_id, {}).get(group_id)
+            if places is not None:
+                yield places
 
     def __len__(self) -> int:
         return sum(map(len, self._of_group.values()))
@@ -76,6 +95,7 @@ class OffsetStore:
     ) -> Undo:
         """Part of a transaction that is not decided."""
         groups = self._open.setdefault(producer_id, {})
+        self._producers.setdefault(group_id, set()).add(producer_id)
         places = groups.setdefault(group_id, {})
         before = places.get(place)
         places[place] = _Kept(committed, record_offset)
@@ -84,7 +104,8 @@ class OffsetStore:
     def remove(self, group_id: str, place: Place) -> Undo:
         """Also from transactions that are not decided: a deleted group's offset does not come back with their markers."""
         undoes: list[Undo] = []
-        for offsets in (self._of_group, *self._open.values()):
+        undecided = (self._open.get(producer_id, {}) for producer_id in self._producers.get(group_id, ()))
+        for offsets in (self._of_group, *undecided):
             before = offsets.get(group_id, {}).get(place)
             if before is not None:
                 _put_back(offsets, group_id, place, None)
@@ -94,12 +115,21 @@ class OffsetStore:
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
         """Its marker was read."""
         groups = self._open.pop(producer_id, {})
+        for group_id in groups:
+            self._forget_producer(group_id, producer_id)
         for group_id, places in groups.items() if is_commit else ():
             known = self._of_group.setdefault(group_id, {})
             for place, kept in places.items():
                 before = known.get(place)
                 if before is None or before.record_offset < kept.record_offset:
                     known[place] = kept
+
+    def _forget_producer(self, group_id: str, producer_id: int) -> None:
+        producers = self._producers.get(group_id)
+        if producers is not None:
+            producers.discard(producer_id)
+            if not producers:
+                del self._producers[group_id]
 
 
 def _put_back(offsets: dict[str, dict[Place, _Kept]], group_id: str, place: Place, kept: _Kept | None) -> None:

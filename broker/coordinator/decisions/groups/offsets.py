@@ -220,7 +220,7 @@ class Offsets:
                 if not self._topics.has(told.name, each.partition_index):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 topic.partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
-                if not code and self._store.get(group.id, Place(told.name, each.partition_index)) is not None:
+                if not code and self._store.has(group.id, Place(told.name, each.partition_index)):
                     records.append(offset_tombstone(group.id, told.name, each.partition_index))
 
         def written(error: ErrorCode) -> None:
@@ -229,8 +229,8 @@ class Offsets:
         self._effects.write(records, written)
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """For all offsets of a group."""
-        return [offset_tombstone(group_id, *place) for place, _ in self._store.of_group(group_id)]
+        """For all offsets of a group; a transaction that is not decided does not bring any of them back."""
+        return [offset_tombstone(group_id, *place) for place in self._store.places_of(group_id)]
 
     # --- expiry -------------------------------------------------------------------------------------------------------
 

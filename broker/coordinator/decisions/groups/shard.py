@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Record, TransactionalEffects, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
@@ -16,6 +16,7 @@ from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.coordinator.decisions.groups.transactional_commits import TransactionalCommits
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
@@ -28,7 +29,7 @@ class GroupShard:
     """What is written is in ``written`` and ``offsets``; members that join, wait and are alive are known to this coordinator
     alone."""
 
-    def __init__(self, effects: Effects, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(self, effects: TransactionalEffects, settings: GroupSettings, topics: Topics) -> None:
         self._effects = effects
         self._settings = settings
         self._groups: dict[str, ClassicGroup] = {}
@@ -42,6 +43,7 @@ class GroupShard:
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
         self.members = Memberships(effects, self.rebalance, self.find)
         self.commits = Offsets(effects, settings, topics, self.offsets, self.rebalance, self._find_or_make)
+        self.transactional = TransactionalCommits(effects, settings, topics, self._find_or_make)
         self._endings = Endings(effects, self, self.commits, self.offsets)
 
     def find(self, group_id: str) -> ClassicGroup | None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from ottla.broker.coordinator.coordinator import RELOAD_MS
-from ottla.broker.coordinator.decisions.effects import Record, Undo
+from ottla.broker.coordinator.decisions.effects import ProducerBatch, Record, Undo
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
@@ -19,6 +19,7 @@ from ottla.broker.replication.markers import Marker
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.verified_appends import guards_of
 from ottla.broker.wire.errors import WireError
 from ottla.log.batch import headers
 from ottla.log.config import LogConfig
@@ -286,6 +287,58 @@ async def test_a_marker_that_comes_while_the_shard_is_loaded_comes_again(bench: 
     with pytest.raises(KafkaError) as caught:
         bench.host.end_transaction(Marker(7, 0, True, 0), lambda _: None)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def write_in_transaction(bench: Bench, value: bytes, *, epoch: int = 0, guard: int | None = None) -> None:
+    batch = ProducerBatch(7, epoch)
+    given = guards_of(bench.partition).begin(batch, 0) if guard is None else guard
+    bench.host.write_transactional([Record(b"a", value)], batch, given, bench.told.append)
+
+
+@on_a_bench
+async def test_a_transactions_records_stand_in_a_batch_of_its_producer_behind_what_came_before(bench: Bench) -> None:
+    await bench.begin()
+    bench.write(b"b", b"1")
+    write_in_transaction(bench, b"1")
+    found = [header for _, header in headers(bench.log.read(0, 1 << 20).data)]
+    assert [(each.is_transactional, each.producer_id, each.producer_epoch) for each in found] == [
+        (False, -1, -1),
+        (True, 7, 0),
+    ]
+    assert bench.told == []
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NONE] * 2
+    assert bench.log.last_stable_offset == 1
+    other = ShardHost(bench.partition, EPOCH, bench.around)
+    words = Words()
+    other.load(words, lambda _: None)
+    await bench.turn(5)
+    assert words.values == bench.words.values == {b"a": b"1", b"b": b"1"}
+
+
+@on_a_bench
+async def test_a_transactions_records_need_the_proof_that_stands_and_a_marker_takes_it_away(bench: Bench) -> None:
+    await bench.begin()
+    guard = guards_of(bench.partition).begin(ProducerBatch(7, 0), 0)
+    bench.host.end_transaction(Marker(7, 0, False, 0), lambda _: None)
+    bench.write(b"b", b"1")
+    write_in_transaction(bench, b"1", guard=guard)
+    assert bench.told == [ErrorCode.INVALID_TXN_STATE]
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+    assert bench.words.values == {b"b": b"1"}
+
+
+@on_a_bench
+async def test_a_fenced_producer_commits_nothing_and_hurts_nobody_else(bench: Bench) -> None:
+    await bench.begin()
+    write_in_transaction(bench, b"new", epoch=3)
+    bench.write(b"b", b"1")
+    write_in_transaction(bench, b"old", epoch=2)
+    assert bench.told == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    await bench.follower_has_all()
+    assert sorted(bench.told) == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert bench.words.values == {b"a": b"new", b"b": b"1"}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

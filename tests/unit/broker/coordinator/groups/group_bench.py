@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
@@ -53,6 +53,10 @@ class Bench:
         self.refuses = ErrorCode.NONE
         self.clock_ms, self.time_ms = 1_000, TIME_MS
         self.log: list[Record] = []
+        self.producers: dict[int, int] = {}
+        """By place in the log: of the transactions that records are part of."""
+        self.markers: dict[int, list[tuple[int, bool]]] = {}
+        """By place in the log: producer ids of transactions that ended before it, and whether they were committed."""
         self.written: list[int] = []
         """How many records were given together."""
         self.settings = GroupSettings(**settings)
@@ -92,6 +96,19 @@ class Bench:
         if self.commits:
             self.commit()
 
+    def write_transactional(self, records: Sequence[Record], batch: ProducerBatch, guard: int, done: Done) -> None:
+        if self.refuses:
+            done(self.refuses)
+            return
+        for each in records:
+            self.shard.replay(each, len(self.log), batch.producer_id)
+            self.producers[len(self.log)] = batch.producer_id
+            self.log.append(each)
+        self.written.append(len(records))
+        self._waiting.append((done, []))
+        if self.commits:
+            self.commit()
+
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.reminded += 1
         assert self.reminded < 100_000, "it spins"
@@ -121,6 +138,11 @@ class Bench:
         for done, _ in unwritten:
             done(error)
 
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Its marker is written."""
+        self.markers.setdefault(len(self.log), []).append((producer_id, is_commit))
+        self.shard.end_transaction(producer_id, is_commit=is_commit)
+
     def wait(self, by_ms: int) -> None:
         """Time passes; reminders come when they are due."""
         end_ms, start_ms = self.clock_ms + by_ms, self.clock_ms
@@ -141,9 +163,15 @@ class Bench:
         other.clock_ms, other.time_ms, other.log = 77, self.time_ms, list(self.log)
         other.shard = GroupShard(other, self.settings, other)
         for offset, record in enumerate(self.log):
-            other.shard.replay(Record(record.key, record.value), offset)
+            self._replay_markers(other.shard, offset)
+            other.shard.replay(Record(record.key, record.value), offset, self.producers.get(offset, -1))
+        self._replay_markers(other.shard, len(self.log))
         other.shard.begin()
         return other
+
+    def _replay_markers(self, shard: GroupShard, offset: int) -> None:
+        for producer_id, is_commit in self.markers.get(offset, ()):
+            shard.end_transaction(producer_id, is_commit=is_commit)
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
