@@ -1,18 +1,13 @@
 """What the members of a group may rely on, all together: held against everything that one of them is told."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.shard_host import ShardHost
 from ottla.broker.internal_topics import GROUPS
-from ottla.broker.replication.partition import Partition
 from ottla.broker.wire.messages.fetch_response import PartitionData
-from ottla.log.batch import headers
-from ottla.log.records import decode_records
-from ottla.runtime.errors import KafkaError
 from ottla.testing.simulation.course import Run
 from ottla.testing.simulation.reading import check_answer
 from ottla.testing.simulation.workload import BrokenPromise
@@ -21,7 +16,6 @@ ONE_OWNER = "a partition has one owner in a generation"
 HANDED_OVER = "a partition is handed over when its owner has let it go"
 STAYS = "what a group committed stays"
 TIMERS = "a coordinator watches its members and nobody else"
-STATE = "a coordinator's state is what its partition says"
 
 
 class _Look(NamedTuple):
@@ -161,49 +155,3 @@ def coordinating_epoch(run: Run, address: tuple[str, int] | None, place: int) ->
 def hosts(broker: Broker) -> dict[int, tuple[ShardHost, GroupShard]]:
     """The shards that a broker has, loaded or not."""
     return broker.context.groups._hosts
-
-
-def odd_shard(broker: Broker, partition: Partition) -> str:
-    """How a coordinator's state is not what its partition says; "" when it is, or when what was decided in this turn is not
-    written yet."""
-    host, shard = hosts(broker).get(partition.index, (None, None))
-    if host is None or shard is None or not host.is_loaded or host._own.has_unwritten:
-        return ""
-    fresh = GroupShard(host, shard._settings, shard.commits._topics)
-    try:
-        for place, record in enumerate(records_of(partition)):
-            fresh.replay(record, place)
-    except KafkaError:
-        return ""  # its disk cannot be read just now
-    if fresh.contents() == shard.contents():
-        return ""
-    written, offsets = _different(shard.written, fresh.written), _different(*map(_offsets, (shard, fresh)))
-    return (
-        f"{partition}: (what the coordinator has, what its partition says) of groups: {written}, of offsets: {offsets}"
-    )
-
-
-def _offsets(shard: GroupShard) -> dict[object, object]:
-    offsets = shard.offsets
-    return {(group, *place): each for group in offsets.group_ids() for place, each in offsets.of_group(group)}
-
-
-def _different(one: Mapping[Any, object], other: Mapping[Any, object]) -> dict[object, object]:
-    return {
-        key: (one.get(key), other.get(key)) for key in dict.fromkeys((*one, *other)) if one.get(key) != other.get(key)
-    }
-
-
-def records_of(partition: Partition) -> Iterator[Record]:
-    """All that a partition's log has."""
-    log = partition.log
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        found = log.read(offset, 1 << 20, wait=True)
-        for at, header in headers(found.data):
-            for record in decode_records(found.data, header, position=at):
-                if record.offset >= offset and record.key is not None and not header.is_control:
-                    yield Record(record.key, record.value)
-        if not found.data:
-            return
-        offset = found.next_offset

@@ -83,6 +83,8 @@ class Invariants:
         self.cluster = cluster
         self.first: InvariantViolation | None = None
         self.metadata = MetadataImage()  # that of the node that is furthest
+        self.on_committed: list[Callable[[Partition, int], None]] = []
+        """Told of a replica, up to where it is committed, whenever that may have moved."""
         self.on_metadata: list[Callable[[], None]] = []
         self.on_violation: list[Callable[[], None]] = []
         self.forgiving: list[
@@ -333,6 +335,8 @@ class Invariants:
                     return
             else:
                 committed.append(batch)
+        for heard in self.on_committed:
+            heard(partition, end)
 
     def _compare_compacted(self, node: int, partition: Partition, key: PartitionKey, start: int, end: int) -> None:
         """Else a consumer reads another value of a key, or none, after a change of leaders."""

@@ -22,10 +22,11 @@ from ottla.testing.simulation.dimensions.ledgers import in_small_segments
 from ottla.testing.simulation.group_administrator import GroupAdministrator
 from ottla.testing.simulation.group_clerk import GroupClerk
 from ottla.testing.simulation.group_members import GroupMember
-from ottla.testing.simulation.groups import STATE, TIMERS, Group, hosts, odd_shard
+from ottla.testing.simulation.groups import TIMERS, Group
 from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import leader_of
+from ottla.testing.simulation.shards import check_shards, missing_shards
 from ottla.testing.simulation.workload import BrokenPromise, History
 
 TOPIC = "departures"
@@ -142,31 +143,12 @@ class Groups(Dimension):
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(self.rng.uniform(*LOOKS_S))
-            self._check_coordinators()
-
-    def _check_coordinators(self) -> None:
-        for number, broker in self.run.servers.items():
-            for index in hosts(broker):
-                partition = self.run.partition(number, GROUPS, index)
-                leader = partition.leader if partition is not None else None
-                if partition is None or leader is None or leader.epoch != hosts(broker)[index][0]._leader_epoch:
-                    continue  # it is about to hear of it
-                odd = odd_shard(broker, partition)
-                if odd:
-                    raise InvariantViolation(STATE, odd)
-                self._looks += 1
+            self._looks += check_shards(self.run)
 
     # --- once all has healed ------------------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        return self._coordinators_missing() or self._members_missing() or self._records_missing()
-
-    def _coordinators_missing(self) -> str:
-        for index, view in self.run.invariants.metadata.topics_by_name[GROUPS].partitions.items():
-            found = [number for number, broker in self.run.servers.items() if index in hosts(broker)]
-            if found != [view.leader] or not hosts(self.run.servers[view.leader])[index][0].is_loaded:
-                return f"groups of {index} are coordinated by {found}, and {view.leader} leads"
-        return ""
+        return missing_shards(self.run) or self._members_missing() or self._records_missing()
 
     def _members_missing(self) -> str:
         """Nobody joins, all are of one generation, and every partition has its reader."""
@@ -187,7 +169,7 @@ class Groups(Dimension):
         return {**processed, "done by a clerk": self._clerk.done}
 
     async def check(self) -> None:
-        self._check_coordinators()
+        self._looks += check_shards(self.run)
         self._check_commits()
         self._check_reminders()
 

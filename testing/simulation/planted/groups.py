@@ -19,9 +19,10 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import SPLIT
 from ottla.testing.simulation.dimensions.groups import PLACE
-from ottla.testing.simulation.groups import HANDED_OVER, ONE_OWNER, STATE, STAYS, TIMERS
+from ottla.testing.simulation.groups import HANDED_OVER, ONE_OWNER, STAYS, TIMERS
 from ottla.testing.simulation.planted.bug import PlantedBug
 from ottla.testing.simulation.roles import follower_of, leader_of, other_follower_of
+from ottla.testing.simulation.shards import STATE
 
 HEALS = "when faults end, the cluster heals"
 COORDINATOR = leader_of(GROUPS, PLACE)
