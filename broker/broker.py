@@ -17,6 +17,7 @@ from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
+from ottla.broker.handlers.write_txn_markers import write_one
 from ottla.broker.internal_topics import GROUPS, TRANSACTIONS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.links.leader import leaders
@@ -111,7 +112,7 @@ class Broker:
         surroundings = Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
         self._groups = GroupCoordinator(config, loader.image, surroundings)
         producer_ids = ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch)
-        self._markers = MarkerSender(config, loader.image, timers)
+        self._markers = MarkerSender(config, loader.image, timers, lambda *marker: write_one(self.context, *marker))
         self._transactions = TransactionCoordinator(
             config, loader.image, surroundings, self._markers, producer_ids.allocate
         )

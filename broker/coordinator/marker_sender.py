@@ -6,24 +6,33 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
-from ottla.broker.coordinator.decisions.transactions.marker_queue import NOWHERE, Batch, MarkerQueue, Task, places_of
+from ottla.broker.coordinator.decisions.transactions.marker_queue import (
+    NOWHERE,
+    Batch,
+    MarkerQueue,
+    Place,
+    Task,
+    places_of,
+)
 from ottla.broker.coordinator.decisions.transactions.transaction import Partitions
 from ottla.broker.links.broker_link import BrokerLink, LinkSettings
+from ottla.broker.replication.markers import Marker as PartitionMarker
+from ottla.broker.replication.own_appends import OnCommitted
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder
-from ottla.broker.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
+from ottla.broker.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.runtime.errors import KafkaError
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 
 WRITE_TXN_MARKERS = BY_NAME["WriteTxnMarkers"].key
 VERSIONS = (1, 2)
 
-OnAnswer = Callable[[WriteTxnMarkersResponse], None]
-WriteHere = Callable[[list[WritableTxnMarker], OnAnswer], None]
-"""Writes markers to partitions that this node leads."""
+WriteHere = Callable[[str, int, PartitionMarker, OnCommitted], None]
+"""Writes a marker in a partition that this node leads; raises KafkaError if it does not."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +40,7 @@ logger = logging.getLogger(__name__)
 class MarkerSender:
     """A metadata publisher. What falls into one turn of the loop goes to a broker with one request."""
 
-    def __init__(
-        self, config: ServerConfig, image: MetadataImage, timers: LoopTimers, write_here: WriteHere | None = None
-    ) -> None:
+    def __init__(self, config: ServerConfig, image: MetadataImage, timers: LoopTimers, write_here: WriteHere) -> None:
         """``image`` is the node's own, which changes."""
         self._node_id = config.node_id
         self._listener_name = config.inter_broker_listener_name
@@ -91,10 +98,8 @@ class MarkerSender:
             task.done()
 
     def _send_to(self, broker_id: int) -> None:
-        if broker_id == self._node_id and self._write_here is not None:
-            batch = self._queue.take(broker_id)
-            if batch is not None:
-                self._write_here(batch.markers(), partial(self._answered, batch))
+        if broker_id == self._node_id:
+            self._write_all_here()
             return
         link = self._links.get(broker_id) or self._connect(broker_id)
         if link.room <= 0:
@@ -102,6 +107,28 @@ class MarkerSender:
         batch = self._queue.take(broker_id)
         if batch is not None:
             self._request(link, batch)
+
+    def _write_all_here(self) -> None:
+        """Each partition answers for itself: none waits for another's."""
+        batch = self._queue.take(self._node_id)
+        if batch is None:
+            return
+        for task, places in batch.parts:
+            marker = PartitionMarker(*task.marker)
+            for place in places:
+                told = partial(self._told, batch, task, place)
+                try:
+                    self._write_here(*place, marker, told)
+                except KafkaError as error:
+                    told(error.code)
+
+    def _told(self, batch: Batch, task: Task, place: Place, code: int) -> None:
+        is_over = self._queue.told(batch, task, place, code)
+        if is_over:
+            self._done.append(task)
+            self._plan()
+        elif is_over is False:
+            self._retry_later(task)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

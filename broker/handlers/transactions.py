@@ -4,6 +4,7 @@ Producers of transaction.version 2 send only the last; for them the leaders of p
 of AddPartitionsToTxn, which is also asked whether a partition is part of a transaction.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.context import BrokerContext
@@ -40,7 +41,10 @@ _CREATION_TIMEOUT_MS = 5_000
 
 def routes(broker: BrokerContext) -> list[Route]:
     def add(request: RequestContext, body: AddPartitionsToTxnRequest) -> None:
-        Adding(broker, request, body)
+        if request.version >= answers.BROKERS_FROM:
+            add_all(broker, body, request.respond_message, request.version)
+        else:
+            Adding(broker, request.version, [_only(body)], lambda told: _answer_one(request, told))
 
     def add_offsets(request: RequestContext, body: AddOffsetsToTxnRequest) -> None:
         broker.internal_topics.require(GROUPS, lambda _: _add_offsets(broker, request, body), _CREATION_TIMEOUT_MS)
@@ -96,19 +100,41 @@ def _add_offsets(broker: BrokerContext, request: RequestContext, body: AddOffset
         shard.add(body.transactional_id, producer, {GROUPS: frozenset((index,))}, tell)
 
 
-class Adding:
-    """AddPartitionsToTxn of several transactions: answered when the last of them has told."""
+def add_all(
+    broker: BrokerContext,
+    body: AddPartitionsToTxnRequest,
+    answer: Callable[[AddPartitionsToTxnResponse], None],
+    version: int,
+) -> None:
+    """What brokers ask."""
+    if body.transactions:
+        Adding(broker, version, body.transactions, lambda told: answer(AddPartitionsToTxnResponse(0, 0, told)))
+    else:
+        answer(AddPartitionsToTxnResponse())
 
-    def __init__(self, broker: BrokerContext, request: RequestContext, body: AddPartitionsToTxnRequest) -> None:
+
+def _answer_one(request: RequestContext, told: list[AddPartitionsToTxnResult]) -> None:
+    request.respond_message(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=told[0].topic_results))
+
+
+class Adding:
+    """AddPartitionsToTxn of several transactions: ``answer`` is told when the last of them has told."""
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        version: int,
+        transactions: list[AddPartitionsToTxnTransaction],
+        answer: Callable[[list[AddPartitionsToTxnResult]], None],
+    ) -> None:
         self._broker = broker
-        self._request = request
-        self._is_of_broker = request.version >= answers.BROKERS_FROM
-        self._transactions = body.transactions if self._is_of_broker else [_only(body)]
+        self._version = version
+        self._is_of_broker = version >= answers.BROKERS_FROM
+        self._transactions = transactions
+        self._answer = answer
         self._told: dict[int, AddPartitionsToTxnResult] = {}
-        for place, each in enumerate(self._transactions):
+        for place, each in enumerate(transactions):
             self._ask(place, each)
-        if not self._transactions:
-            request.respond_message(AddPartitionsToTxnResponse())
 
     def _ask(self, place: int, asked: AddPartitionsToTxnTransaction) -> None:
         partitions = answers.partitions_of(asked.topics)
@@ -131,12 +157,12 @@ class Adding:
                 producer,
                 partitions,
                 tell_error,
-                client_version=answers.client_version_of_add(self._request.version),
+                client_version=answers.client_version_of_add(self._version),
                 patience_ms=BROKER_PATIENCE_MS if self._is_of_broker else CLIENT_PATIENCE_MS,
             )
 
     def _tell_error(self, place: int, partitions: Partitions, error: ErrorCode) -> None:
-        self._tell(place, answers.same_for_all(partitions, answers.told(error, self._request.version)))
+        self._tell(place, answers.same_for_all(partitions, answers.told(error, self._version)))
 
     def _tell_verified(self, place: int, partitions: Partitions, error: ErrorCode, found: Partitions) -> None:
         if error:
@@ -146,13 +172,8 @@ class Adding:
 
     def _tell(self, place: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
         self._told[place] = AddPartitionsToTxnResult(self._transactions[place].transactional_id, topics)
-        if len(self._told) < len(self._transactions):
-            return
-        if self._is_of_broker:
-            results = [self._told[each] for each in range(len(self._transactions))]
-            self._request.respond_message(AddPartitionsToTxnResponse(results_by_transaction=results))
-        else:
-            self._request.respond_message(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
+        if len(self._told) == len(self._transactions):
+            self._answer([self._told[each] for each in range(len(self._transactions))])
 
 
 def _only(body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

@@ -12,6 +12,7 @@ from ottla.broker.internal_topics import GROUPS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.markers import Marker, write_marker
+from ottla.broker.replication.own_appends import OnCommitted
 from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.broker.wire.messages.write_txn_markers_response import (
@@ -68,14 +69,14 @@ def _write(
             answer.topics[-1].partitions.append(result)
             place = parked.add()
             try:
-                _write_one(broker, topic.name, index, marker, partial(parked.settle, place))
+                write_one(broker, topic.name, index, marker, partial(parked.settle, place))
             except KafkaError as error:
                 parked.settle(place, error.code)
     return answer
 
 
-def _write_one(broker: BrokerContext, topic: str, index: int, marker: Marker, on_done: "partial[None]") -> None:
-    """Raises KafkaError if the marker is not written."""
+def write_one(broker: BrokerContext, topic: str, index: int, marker: Marker, on_done: OnCommitted) -> None:
+    """In a partition that this broker leads. Raises KafkaError if the marker is not written."""
     if marker.producer_id <= NO_PRODUCER or marker.producer_epoch < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker is of a producer")
     partition = broker.replicas.partitions.get((topic, index))

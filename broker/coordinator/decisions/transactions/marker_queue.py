@@ -117,15 +117,22 @@ class MarkerQueue:
             left = _here(task, places, batch)
             for place in left:
                 code = errors.get((task.marker.producer_id, *place), ErrorCode.UNKNOWN_SERVER_ERROR)
-                if code in _OVER:
-                    del task.places[place]
-                else:
-                    task.places[place] = NOWHERE
+                _settle(task, place, code)
             if left and not self._has_more(task):
                 done.append(task)
             elif any(task.places.get(place) == NOWHERE for place in left):
                 failed.append(task)
         return done, failed
+
+    def told(self, batch: Batch, task: Task, place: Place, code: int) -> bool | None:
+        """One partition's answer. Returns True if the task has nobody left to tell, False if it is to be tried again after its
+        pause (`retry`)."""
+        if task.places.get(place) != batch.broker_id:
+            return None
+        _settle(task, place, code)
+        if not self._has_more(task):
+            return True
+        return False if place in task.places else None
 
     def retry(self, task: Task) -> bool:
         """False: it has nobody left to tell."""
@@ -141,6 +148,13 @@ class MarkerQueue:
 
     def _again(self, moved: Iterable[tuple[Task, list[Place]]]) -> list[Task]:
         return [task for task, places in moved if places and not self._route(task, places)]
+
+
+def _settle(task: Task, place: Place, code: int) -> None:
+    if code in _OVER:
+        del task.places[place]
+    else:
+        task.places[place] = NOWHERE
 
 
 def _here(task: Task, places: Iterable[Place], batch: Batch) -> list[Place]:
