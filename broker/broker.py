@@ -17,6 +17,7 @@ from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
+from ottla.broker.handlers.transactions import Coordinators
 from ottla.broker.handlers.write_txn_markers import write_one
 from ottla.broker.internal_topics import GROUPS, TRANSACTIONS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
@@ -118,7 +119,7 @@ class Broker:
         )
         self._peers = Peers(config, loader.image, timers, "coordinators")
         verifier = Verifier(
-            self._peers,
+            Coordinators(self._peers, lambda: self.context),
             partial(coordinator_of, loader.image, TRANSACTIONS),
             timers,
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),

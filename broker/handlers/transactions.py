@@ -4,8 +4,10 @@ Producers of transaction.version 2 send only the last; for them the leaders of p
 of AddPartitionsToTxn, which is also asked whether a partition is part of a transaction.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.decisions.transactions import answers
@@ -35,6 +37,9 @@ from ottla.broker.wire.messages.add_partitions_to_txn_response import (
 from ottla.broker.wire.messages.end_txn_request import EndTxnRequest
 from ottla.broker.wire.messages.end_txn_response import EndTxnResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.links.peers import Peers
 
 _CREATION_TIMEOUT_MS = 5_000
 
@@ -111,6 +116,29 @@ def add_all(
         Adding(broker, version, body.transactions, lambda told: answer(AddPartitionsToTxnResponse(0, 0, told)))
     else:
         answer(AddPartitionsToTxnResponse())
+
+
+class Coordinators:
+    """The nodes that leaders of partitions ask (`links/verifier.py`); this one without a request."""
+
+    def __init__(self, others: "Peers", broker: Callable[[], BrokerContext]) -> None:
+        self._others = others
+        self._broker = broker
+
+    def ask(
+        self,
+        broker_id: int,
+        request: AddPartitionsToTxnRequest,
+        response: type[AddPartitionsToTxnResponse],
+        versions: tuple[int, int],
+        timeout_ms: int,
+        told: Callable[[AddPartitionsToTxnResponse | None], None],
+    ) -> None:
+        broker = self._broker()
+        if broker_id == broker.node_id:
+            asyncio.get_running_loop().call_soon(add_all, broker, request, told, versions[1])
+        else:
+            self._others.ask(broker_id, request, response, versions, timeout_ms, told)
 
 
 def _answer_one(request: RequestContext, told: list[AddPartitionsToTxnResult]) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from ottla.broker.replication.verifications import OnTold, Place, Transaction
 from ottla.broker.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -25,13 +23,13 @@ TIMEOUT_MS = 5_000
 
 
 class Others(Protocol):
-    """The other brokers (`Peers`)."""
+    """The brokers, by their numbers (`Peers`)."""
 
     def ask(
         self,
         broker_id: int,
-        request: msgspec.Struct,
-        response: type[msgspec.Struct],
+        request: AddPartitionsToTxnRequest,
+        response: type[AddPartitionsToTxnResponse],
         versions: tuple[int, int],
         timeout_ms: int,
         told: Callable[[AddPartitionsToTxnResponse | None], None],

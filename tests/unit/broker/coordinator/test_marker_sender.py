@@ -51,7 +51,7 @@ class Link:
         LINKS[broker_id] = self
 
     def move(self, address: Any) -> bool:
-        moved, self.address = address != self.address, address
+        moved, self.address = bool(address != self.address), address
         return moved
 
     def connect(self) -> None: ...
