@@ -22,6 +22,7 @@ COMMANDS = {
         "groups",
         "List, describe, explain and delete consumer groups, reset their offsets.",
     ),
+    "producers": ("ottla.cli.producers", "producers", "Show who writes to a topic, and whose transactions are open."),
     "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),

@@ -1,6 +1,6 @@
 """The metrics of the partitions a broker hosts, and of what passes through them (docs/metrics.md)."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -10,10 +10,16 @@ PARTITIONS_A_SLICE = 400
 """Looked at between two turns of the loop: a fifth of a millisecond."""
 
 
+LATE_MS = 300_000
+"""A transaction that is open for so much longer than its coordinator lets any be has none that knows of it."""
+
+
 class ReplicaTotals:
     """One pass over the hosted partitions."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
+    def __init__(self, manager: ReplicaManager, late_before_ms: int) -> None:
+        self._late_before_ms = late_before_ms
+        self.late_transactions = 0
         self.manager = manager
         self.traffic = manager.traffic
         self.partitions = self.leaders = self.offline = 0
@@ -29,6 +35,7 @@ class ReplicaTotals:
             self.under_replicated += in_sync < len(partition.replicas)
             self.under_min_isr += in_sync < required
             self.at_min_isr += in_sync == required
+            self.late_transactions += partition.log.producers.has_late(self._late_before_ms)
         elif partition.follower is not None:
             lag = partition.follower.leaders_high_watermark - partition.log.log_end_offset
             self.lag_max = max(self.lag_max, lag)
@@ -36,9 +43,11 @@ class ReplicaTotals:
             self.offline += 1
 
 
-def look(manager: ReplicaManager) -> Generator[None, None, ReplicaTotals]:
+def look(
+    manager: ReplicaManager, wall_ms: Callable[[], int], transaction_ms_max: int
+) -> Generator[None, None, ReplicaTotals]:
     """Passes over the partitions there are, and those that could not be hosted."""
-    totals = ReplicaTotals(manager)
+    totals = ReplicaTotals(manager, wall_ms() - transaction_ms_max - LATE_MS)
     partitions = manager.partitions
     for number, key in enumerate(list(partitions)):
         if number % (2 * PARTITIONS_A_SLICE) == 2 * PARTITIONS_A_SLICE - 1:
@@ -61,6 +70,12 @@ METRICS: tuple[Metric[ReplicaTotals], ...] = (
         "kafka_server_replicamanager_underreplicatedpartitions",
         "Partitions led here with replicas out of the ISR. Should be 0.",
         lambda t: t.under_replicated,
+    ),
+    gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Partitions led here with a transaction open for longer than transaction.max.timeout.ms and five minutes. Should be 0: "
+        "`ottla producers describe` says whose it is.",
+        lambda t: t.late_transactions,
     ),
     gauge(
         "kafka_server_replicamanager_underminisrpartitioncount",

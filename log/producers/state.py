@@ -61,6 +61,11 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer_epoch
 
+    def has_late(self, wrote_before_ms: int) -> bool:
+        """Whether the oldest transaction that is open here has not been written to since then."""
+        producer_id = next(iter(self._open.values()), None)
+        return producer_id is not None and self._entries[producer_id].last_timestamp < wrote_before_ms
+
     def last_records(self) -> dict[int, tuple[int, int]]:
         """(last data offset or -1, epoch) of every producer known: what compaction must leave standing of them."""
         return {producer_id: (entry.last_offset, entry.epoch) for producer_id, entry in self._entries.items()}

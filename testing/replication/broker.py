@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Protocol
 
-from ottla.broker.handlers import list_offsets, offset_for_leader_epoch, produce, write_txn_markers
+from ottla.broker.handlers import describe_producers, list_offsets, offset_for_leader_epoch, produce, write_txn_markers
 from ottla.broker.handlers.common import route
 from ottla.broker.handlers.fetching import fetch
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
@@ -138,7 +138,7 @@ class Broker:
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
         )
-        modules = (produce, fetch, list_offsets, offset_for_leader_epoch, write_txn_markers)
+        modules = (produce, fetch, list_offsets, offset_for_leader_epoch, write_txn_markers, describe_producers)
         coordinator = route("AddPartitionsToTxn", AddPartitionsToTxnRequest, transactions.add_partitions)
         routes = client_routes(broker, (*(module.routes for module in modules), lambda _: [coordinator]))
         self.network = NetworkServer()

@@ -180,7 +180,7 @@ async def scrape(directory: str, partitions: int) -> None:
 
     replicas, logs, _ = broker(directory, partitions)
     host, registry = Host.real(), Registry()
-    registry.add(replication.METRICS, lambda: replication.look(replicas))
+    registry.add(replication.METRICS, lambda: replication.look(replicas, lambda: 0, 900_000))
     registry.add(log.METRICS, lambda: log.look(logs.manager, None, host.sync_later, host.clock.wall_ms, 0))
     best: list[float] = []
     for _ in range(10):

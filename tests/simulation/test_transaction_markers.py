@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from ottla.broker.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from ottla.broker.wire.messages.describe_producers_response import DescribeProducersResponse, ProducerState
 from ottla.broker.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -13,7 +15,7 @@ from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarker
 from ottla.log.batch import headers
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
-from ottla.testing.replication.client import batch
+from ottla.testing.replication.client import Client, batch
 from ottla.testing.replication.cluster import Cluster, run
 
 NONE = ErrorCode.NONE
@@ -225,5 +227,51 @@ def test_markers_of_a_deleted_topic_have_nowhere_to_go() -> None:
         await cluster.start()
         client = await cluster.client()
         assert await client.end_transaction(PRODUCER, 0, topic="nix") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+# --- a transaction that hangs -----------------------------------------------------------------------------------------
+
+
+async def described(client: Client, partition: int = 0) -> tuple[int, list[ProducerState]]:
+    client.send("DescribeProducers", 0, DescribeProducersRequest([TopicRequest(TOPIC, [partition])]))
+    response = await client.receive("DescribeProducers", 0, DescribeProducersResponse)
+    told = response.topics[0].partitions[0]
+    return told.error_code, told.active_producers
+
+
+def test_every_replica_tells_of_producers_and_where_their_transactions_begin() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        begin(cluster)
+        await cluster.until(lambda: all(broker.log().log_end_offset == 1 for broker in cluster.brokers.values()))
+        for node_id in cluster.brokers:
+            client = await cluster.client(node_id)
+            error, (producer,) = await described(client)
+            assert (error, producer.producer_id, producer.producer_epoch) == (NONE, PRODUCER, 0)
+            assert (producer.last_sequence, producer.last_timestamp) == (0, 1_000)
+            assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
+            assert await described(client, 9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+
+    run(scenario)
+
+
+def test_what_a_tool_learns_of_a_hanging_transaction_is_enough_to_abort_it() -> None:
+    """As kafka-transactions does it: the producer's own epoch, and no coordinator's."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        begin(cluster)
+        assert await client.end_transaction(PRODUCER, 0, coordinator_epoch=6) == NONE
+        begin(cluster, sequence=1)
+        _, (producer,) = await described(client)
+        assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (6, 2)
+        options = {"commit": False, "coordinator_epoch": producer.coordinator_epoch}
+        assert await client.end_transaction(PRODUCER, producer.producer_epoch, **options) == NONE
+        _, (ended,) = await described(client)
+        assert ended.current_txn_start_offset == -1
+        assert cluster.brokers[1].log().last_stable_offset == 4
 
     run(scenario)
