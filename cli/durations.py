@@ -12,6 +12,8 @@ _FACTORS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w
 
 def words(seconds: float) -> str:
     """`0.3 s`, `42 s`, `12 min`, `5.2 h`, `3.1 d`."""
+    if not seconds:
+        return "0 s"
     for unit, size in _UNITS:
         if seconds >= 2 * size:
             value = seconds / size

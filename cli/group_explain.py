@@ -31,6 +31,15 @@ _WHY = {
 }
 
 
+_DID = {
+    "join": "joined",
+    "leave": "left",
+    "session timeout": "fell silent",
+    "subscription change": "subscribed to other topics",
+    "static member back": "came back as another process",
+}
+
+
 class Explained:
     """A group, and what is known of its rebalances, the oldest first."""
 
@@ -137,7 +146,9 @@ def _also(record: Record) -> str:
     kinds: dict[str, int] = {}
     for each in record.get("also", ()):
         kinds[each[0]] = kinds.get(each[0], 0) + 1
-    told = ", ".join(f"{kind} ({number} times)" if number > 1 else kind for kind, number in kinds.items())
+    told = ", ".join(
+        f"{number} {'others' if number > 1 else 'other'} {_DID.get(kind, kind)}" for kind, number in kinds.items()
+    )
     return f", then {told}{' and more' if count > sum(kinds.values()) else ''}" if count else ""
 
 

@@ -75,6 +75,8 @@ class LocalNode:
             "log.dirs": str(home / "data"),
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(2 if replicas > 2 else 1),
+            # Members of a new group are waited for 3 s by default (Kafka's example has 0): here they start together, if at all.
+            "group.initial.rebalance.delay.ms": "100",
             METRICS_LISTENER: f"localhost:{self.metrics_port}",
             "ottla.pid.file": str(home / "pid"),
             "ottla.ready.file": str(home / "ready"),

@@ -1,8 +1,8 @@
-"""The main job, on real input: a three-node cluster, 336,776 flights in through librdkafka, and out through a second client.
+"""The main job, on real input: a three-node cluster, 336,776 flights in through librdkafka, and out through a consumer group.
 
 Run by `make run`. Starts `ottla up`, creates topic `flights` (6 partitions, replication factor 3), produces every flight that
-left New York in 2013 (key: tail number, value: JSON; acks=all, idempotence on), reads them back, prints what it took, and
-leaves the cluster up until Ctrl-C.
+left New York in 2013 (key: tail number, value: JSON; acks=all, idempotence on), has two members of group `flights` share the
+partitions and read them back, prints what it took and what `ottla groups describe` says, and leaves the cluster up until Ctrl-C.
 """
 
 import csv
@@ -12,14 +12,16 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
@@ -27,9 +29,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-TOPIC = "flights"
+TOPIC = GROUP = "flights"
 PARTITIONS = 6
 REPLICAS = 3
+MEMBERS = 2
 FLIGHTS = 336_776
 HOME = Path("ottla-data/run")
 READY = Path("ottla-data/run.ready")
@@ -48,8 +51,10 @@ def flights() -> Iterator[tuple[bytes, bytes]]:
 
 
 def create_topic(bootstrap: str) -> None:
-    """A fresh topic: one of an earlier run is deleted first."""
+    """A fresh topic and a fresh group: those of an earlier run are deleted first."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    with suppress(KafkaException):
+        admin.delete_consumer_groups([GROUP])[GROUP].result(10)
     if TOPIC in admin.list_topics(timeout=10).topics:
         admin.delete_topics([TOPIC])[TOPIC].result(10)
         while TOPIC in admin.list_topics(timeout=10).topics:
@@ -92,22 +97,59 @@ def produce(bootstrap: str, records: list[tuple[bytes, bytes]]) -> tuple[float, 
     return time.monotonic() - began, acknowledged
 
 
-def consume(bootstrap: str, expected: int) -> tuple[float, dict[int, int], int]:
-    """Seconds, records of each partition, and bytes, read from the beginning by a second client."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    counts = dict.fromkeys(range(PARTITIONS), 0)
-    size = 0
-    began = time.monotonic()
-    while sum(counts.values()) < expected and time.monotonic() - began < 60:
-        for message in consumer.consume(10_000, timeout=1):
-            partition = message.partition()
-            if message.error() is None and partition is not None:
-                counts[partition] += 1
-                size += len(message.value() or b"") + len(message.key() or b"")
-    took = time.monotonic() - began
-    consumer.close()
-    return took, counts, size
+class Progress:
+    """What the members of the group have read together. A record counts once, whoever reads it again; a partition has one reader at
+    a time, so nothing here is changed by two threads."""
+
+    def __init__(self, expected: int) -> None:
+        self.counts = dict.fromkeys(range(PARTITIONS), 0)
+        self._sizes = dict.fromkeys(range(PARTITIONS), 0)
+        self.first_at = self.last_at = 0.0
+        self._expected = expected
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+
+    def add(self, messages: list[Message]) -> None:
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            if message.error() is not None or partition is None or offset is None or offset < self._next[partition]:
+                continue
+            self._next[partition] = offset + 1
+            self.counts[partition] += 1
+            self._sizes[partition] += len(message.value() or b"") + len(message.key() or b"")
+        self.last_at = time.monotonic()
+        self.first_at = self.first_at or self.last_at
+
+    @property
+    def size(self) -> int:
+        return sum(self._sizes.values())
+
+    @property
+    def is_complete(self) -> bool:
+        return sum(self.counts.values()) >= self._expected
+
+
+def read_as_member(consumer: Consumer, progress: Progress, until: float) -> None:
+    """Until the group has read everything; then what it read is committed."""
+    consumer.subscribe([TOPIC])
+    while not progress.is_complete and time.monotonic() < until:
+        messages = consumer.consume(10_000, timeout=0.1)
+        if messages:
+            progress.add(messages)
+    if consumer.assignment():
+        consumer.commit(asynchronous=False)
+
+
+def consume(bootstrap: str, expected: int) -> tuple[float, Progress, list[Consumer]]:
+    """A group of members, each on a thread of its own, that reads from the beginning; when it began, and the members, still in the group."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"}
+    members = [Consumer({**settings, "client.id": f"member-{number + 1}"}) for number in range(MEMBERS)]
+    progress, began = Progress(expected), time.monotonic()
+    threads = [threading.Thread(target=read_as_member, args=(each, progress, began + 60)) for each in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return began, progress, members
 
 
 def report(bootstrap: str, records: list[tuple[bytes, bytes]]) -> bool:
@@ -116,9 +158,10 @@ def report(bootstrap: str, records: list[tuple[bytes, bytes]]) -> bool:
     create_topic(bootstrap)
     size = sum(len(key) + len(value) for key, value in records)
     produced_s, acknowledged = produce(bootstrap, records)
-    consumed_s, counts, consumed_size = consume(bootstrap, len(records))
+    began, read, members = consume(bootstrap, len(records))
+    consumed_s = max(read.last_at - read.first_at, 0.001)
     table = Table("", "records", "seconds", "MB/s", "p50 ms", "p99 ms", title="flights", title_justify="left")
-    got = sum(counts.values())
+    got = sum(read.counts.values())
     p50, p99 = acknowledged.percentile_ms(0.5), acknowledged.percentile_ms(0.99)
     table.add_row(
         "produced, acks=all",
@@ -128,10 +171,24 @@ def report(bootstrap: str, records: list[tuple[bytes, bytes]]) -> bool:
         f"{p50:.1f}",
         f"{p99:.1f}",
     )
-    table.add_row("consumed", f"{got:,}", f"{consumed_s:.2f}", f"{consumed_size / consumed_s / 1e6:.1f}", "-", "-")
+    rate = f"{read.size / consumed_s / 1e6:.1f}"
+    table.add_row(f"consumed by a group of {MEMBERS}", f"{got:,}", f"{consumed_s:.2f}", rate, "-", "-")
     console.print(table)
-    console.print(partitions(bootstrap, counts))
-    return acknowledged.failed == 0 and got == len(records) and consumed_size == size
+    console.print(partitions(bootstrap, read.counts))
+    console.print(
+        f"the group had its first records {read.first_at - began:.2f} s after its members started", end="\n\n"
+    )
+    describe_group(bootstrap)
+    for each in members:
+        each.close()
+    return acknowledged.failed == 0 and got == len(records) and read.size == size
+
+
+def describe_group(bootstrap: str) -> None:
+    """What the command says of it."""
+    print(f"$ ottla groups describe {GROUP}", flush=True)
+    command = [sys.executable, "-m", "ottla.cli.main", "groups", "describe", GROUP, "-b", bootstrap]
+    subprocess.run(command, check=False)
 
 
 def partitions(bootstrap: str, counts: dict[int, int]) -> Table:

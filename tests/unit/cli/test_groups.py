@@ -249,7 +249,7 @@ def test_rebalances_are_told_as_sentences_and_as_a_table(cluster: FakeCluster) -
     assert told[:4] == [
         "g is PreparingRebalance, with 1 member.",
         "It waits for a and 2 more.",
-        "90 s ago b-1a1b2c3d (at 10.0.0.2) fell silent: not heard from for 9 ms, then join (2 times). Joining took 3.2 s; the last was"
+        "90 s ago b-1a1b2c3d (at 10.0.0.2) fell silent: not heard from for 9 ms, then 2 others joined. Joining took 3.2 s; the last was"
         " a, after 3.1 s. Assigning took 15 ms. 9 partitions moved, 1 stayed: t-2 from b-1a1b2c3d to a, ….",
         "0.5 s ago d joined. It is under way.",
     ]
@@ -403,6 +403,7 @@ def test_a_span_is_read_as_kafkas_tools_or_as_people_write_it(text: str, value: 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
+        (0, "0 s"),
         (0.04, "0.0 s"),
         (9.9, "9.9 s"),
         (42, "42 s"),
