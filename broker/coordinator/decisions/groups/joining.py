@@ -24,6 +24,9 @@ _NAME_CHARACTERS_MAX = 1_000
 """Of a client's name in its member id, which a record's key has to hold."""
 PENDING_MAX = 10_000
 """Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
+MEMBERS_MAX = 10_000
+"""Of one group, whatever `group.max.size` says. The record of a generation, of a megabyte unless somebody changed that, holds fewer; and
+what is done for all of them at once keeps everybody else waiting."""
 METADATA_BYTES_MAX = 8 << 20
 """Of one group in memory; what of it is written has to fit into one record."""
 
@@ -133,9 +136,10 @@ class Joins:
             return False
         if group.is_in(GroupState.EMPTY):
             return True
+        size_max = min(self._settings.max_size, MEMBERS_MAX)
         if group.is_in(GroupState.PREPARING_REBALANCE):
-            return member_id in group.joining or len(group.joining) < self._settings.max_size
-        return member_id in group.members or len(group.members) < self._settings.max_size
+            return member_id in group.joining or len(group.joining) < size_max
+        return member_id in group.members or len(group.members) < size_max
 
     # --- without an id ------------------------------------------------------------------------------------------------
 

@@ -184,6 +184,17 @@ def test_a_storm_of_joins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.join().error is ErrorCode.MEMBER_ID_REQUIRED
 
 
+def test_a_storm_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of old clients need no id first."""
+    monkeypatch.setattr(joining, "MEMBERS_MAX", 50)
+    bench = Bench()
+    assert all(bench.join(version=3).waits for _ in range(50))
+    assert bench.join(version=3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    bench.wait(10_000)
+    assert len(bench.group.members) == 50
+    assert bench.join(version=3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_what_members_tell_their_leader_is_bounded() -> None:
     bench = Bench()
     bench.stable(3, metadata=bytes(2 << 20))
