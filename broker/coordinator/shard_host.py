@@ -167,6 +167,9 @@ class ShardHost:
     def new_id(self) -> str:
         return str(UUID(int=self._around.rng.getrandbits(128), version=4))
 
+    def has_room_for(self, records: Sequence[Record]) -> bool:
+        return self._own.has_room_for(size_of(records))
+
     def write(self, records: Sequence[Record], done: Done) -> None:
         shard = self._shard
         if self.is_over or shard is None:

@@ -1,8 +1,9 @@
 """What the decisions about transactions ask of the node around them, beside `Effects`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from ottla.broker.coordinator.decisions.effects import Effects, Record
 from ottla.broker.coordinator.decisions.transactions.transaction import Partitions
 from ottla.runtime.errors import ErrorCode
 
@@ -15,6 +16,14 @@ class Marker(NamedTuple):
     is_commit: bool
     coordinator_epoch: int
     transaction_version: int
+
+
+class TransactionEffects(Effects, Protocol):
+    """One shard's hands."""
+
+    def has_room_for(self, records: Sequence[Record]) -> bool:
+        """Whether they can be written together."""
+        ...
 
 
 class Sending(Protocol):

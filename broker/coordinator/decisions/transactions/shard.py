@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from ottla.broker.coordinator.decisions.effects import Effects, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Record, Undo
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.coordinator.decisions.transactions import asking, transitions
 from ottla.broker.coordinator.decisions.transactions.asking import NOBODY, NeedsProducerIdError, Producer
 from ottla.broker.coordinator.decisions.transactions.completing import Completing
-from ottla.broker.coordinator.decisions.transactions.effects import Node
+from ottla.broker.coordinator.decisions.transactions.effects import Node, TransactionEffects
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.sweeps import Sweeps
 from ottla.broker.coordinator.decisions.transactions.transaction import (
@@ -30,6 +30,9 @@ from ottla.broker.coordinator.decisions.transactions.waits import Waits
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+_SPARE = Record(bytes(64), None)
+"""Room that is left for what else is written of a transaction: one that has begun can be ended."""
 
 CLIENT_PATIENCE_MS = 100
 """So long a client's request waits for the transaction before to be over: its next requests wait with it."""
@@ -62,7 +65,9 @@ class Beginning(NamedTuple):
 class TransactionShard:
     """``written`` is what its records say; what waits, and what is on its way to partitions, is known to this coordinator alone."""
 
-    def __init__(self, effects: Effects, settings: TransactionSettings, node: Node, coordinator_epoch: int) -> None:
+    def __init__(
+        self, effects: TransactionEffects, settings: TransactionSettings, node: Node, coordinator_epoch: int
+    ) -> None:
         self._effects = effects
         self._settings = settings
         self._node = node
@@ -163,6 +168,8 @@ class TransactionShard:
             known, now_ms = self.written.get(transactional_id), self._effects.time_ms
             transaction = asking.extended(known, producer, partitions, client_version, now_ms)
             records = [] if transaction is None else [self.record(transactional_id, transaction)]
+            if records and not self._effects.has_room_for([*records, _SPARE]):
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no record can hold so many partitions")
             self._effects.write(records, told)
 
         self._try(transactional_id, attempt, told, self._until(patience_ms))

@@ -54,6 +54,20 @@ def test_an_addition_that_cannot_be_written_is_undone() -> None:
     assert not bench.shard.open
 
 
+def test_no_transaction_has_so_many_partitions_that_its_end_could_not_be_written() -> None:
+    bench = Bench()
+    bench.room = 1_000
+    producer = bench.producer()
+    bench.set(epoch=LAST_EPOCH)
+    last = Producer(producer.id, LAST_EPOCH)
+    count = 0
+    while code(answers := bench.add(last, {"t": frozenset((count,))})) is ErrorCode.NONE:
+        count += 1
+    assert code(answers) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert count > 200
+    assert code(bench.end(last)) is ErrorCode.NONE  # with all that a record can say
+
+
 @pytest.mark.parametrize("rules", [V1, V2])
 def test_the_next_transaction_waits_until_the_one_before_is_complete(rules: int) -> None:
     bench = Bench()

@@ -48,6 +48,7 @@ class Bench:
         """Whether records are committed as soon as they are written."""
         self.transaction_version = version
         self.refuses = ErrorCode.NONE
+        self.room = 1_000_000
         self.clock_ms, self.time_ms = 1_000, TIME_MS
         self.log: list[Record] = []
         self.pieces: list[int] = []
@@ -84,10 +85,14 @@ class Bench:
     def new_id(self) -> str:
         raise AssertionError("nobody needs one")
 
+    def has_room_for(self, records: Sequence[Record]) -> bool:
+        return sum(len(each.key) + len(each.value or b"") for each in records) <= self.room
+
     def write(self, records: Sequence[Record], done: Done) -> None:
         if self.refuses:
             done(self.refuses)
             return
+        assert self.has_room_for(records), "it would be refused"
         self.pieces.append(len(records))
         undoes = []
         for each in records:
