@@ -8,11 +8,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.broker.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.broker.wire.messages.describe_transactions_response import DescribeTransactionsResponse
+from ottla.broker.wire.messages.end_txn_request import EndTxnRequest
+from ottla.broker.wire.messages.end_txn_response import EndTxnResponse
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.broker.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.broker.wire.messages.init_producer_id_response import InitProducerIdResponse
 from ottla.broker.wire.messages.list_transactions_request import ListTransactionsRequest
 from ottla.broker.wire.messages.list_transactions_response import ListTransactionsResponse
+from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.broker.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.cli.client import Client
+from ottla.log.records import Record, encode_batch
+from ottla.runtime.errors import ErrorCode
 from ottla.testing.processes import ProcessCluster, wait_for
 
 PARTITIONS = 3
@@ -156,3 +166,99 @@ def test_a_coordinator_that_is_killed_loses_no_transaction(
         assert sorted(read(reader, 4)) == ["a", "b", "before", "c"]
     finally:
         cluster.start(node_id)
+
+
+# --- transaction.version 2 (KIP-890), which librdkafka does not speak -------------------------------------------------
+
+
+class Newer:
+    """A producer that adds no partition itself, and whose epoch grows with each of its transactions."""
+
+    def __init__(self, cluster: ProcessCluster, topic: str, name: str) -> None:
+        self._bootstrap = cluster.bootstrap_servers
+        self._name = name
+        with Client(self._bootstrap) as client:
+            (found,) = client.call(MetadataRequest([MetadataRequestTopic(name=topic)]), MetadataResponse).topics
+            endpoints = {each.node_id: f"{each.host}:{each.port}" for each in found_brokers(client)}
+        self._topic_id = found.topic_id
+        self._leaders = {each.partition_index: endpoints[each.leader_id] for each in found.partitions}
+        self._coordinator = Client(coordinator(cluster, name))
+        self._partitions: dict[int, Client] = {}
+        self._sequences: dict[int, int] = {}
+        told = self._coordinator.call(InitProducerIdRequest(name, 30_000), InitProducerIdResponse)
+        assert told.error_code == ErrorCode.NONE
+        self.producer = told.producer_id, told.producer_epoch
+
+    def write(self, index: int, value: str) -> ErrorCode:
+        producer_id, epoch = self.producer
+        batch = encode_batch(
+            [Record(0, 1, None, value.encode())],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._sequences.get(index, 0),
+            transactional=True,
+        )
+        part = TopicProduceData("", self._topic_id, [PartitionProduceData(index, memoryview(batch))])
+        leader = self._partitions.setdefault(index, Client(self._leaders[index]))
+        told = leader.call(ProduceRequest(self._name, -1, 30_000, [part]), ProduceResponse)
+        error = ErrorCode(told.responses[0].partition_responses[0].error_code)
+        self._sequences[index] = self._sequences.get(index, 0) + (error is ErrorCode.NONE)
+        return error
+
+    def end(self, *, commits: bool) -> ErrorCode:
+        producer_id, epoch = self.producer
+        told = self._coordinator.call(EndTxnRequest(self._name, producer_id, epoch, commits), EndTxnResponse)
+        if told.error_code == ErrorCode.NONE:
+            self.producer = told.producer_id, told.producer_epoch
+            self._sequences.clear()
+        return ErrorCode(told.error_code)
+
+    def close(self) -> None:
+        for client in (self._coordinator, *self._partitions.values()):
+            client.close()
+
+
+def found_brokers(client: Client) -> list[MetadataResponseBroker]:
+    return client.call(MetadataRequest([]), MetadataResponse).brokers
+
+
+def test_leaders_add_partitions_for_a_newer_producer_whose_epoch_grows_with_each_transaction(
+    cluster: ProcessCluster, made: str, reader: Consumer
+) -> None:
+    with Client(cluster.bootstrap_servers) as client:
+        assert client.finalized["transaction.version"] == 2
+    producer = Newer(cluster, made, f"{made}-newer")
+    first, epoch = producer.producer
+    kept = []
+    for number in range(6):
+        commits = number % 3 != 1
+        for index in range(PARTITIONS):
+            assert producer.write(index, f"{number}-{index}") is ErrorCode.NONE
+            kept += [f"{number}-{index}"] * commits
+        assert producer.end(commits=commits) is ErrorCode.NONE
+        assert producer.producer == (first, epoch + number + 1)
+    assert sorted(read(reader, len(kept))) == kept
+    producer.close()
+
+
+def test_what_a_newer_producer_repeats_is_known_and_what_it_did_before_the_end_is_fenced(
+    cluster: ProcessCluster, made: str, reader: Consumer
+) -> None:
+    producer = Newer(cluster, made, f"{made}-again")
+    before = producer.producer
+    assert producer.end(commits=True) is ErrorCode.INVALID_TXN_STATE
+    assert producer.write(0, "kept") is ErrorCode.NONE
+    assert producer.end(commits=True) is ErrorCode.NONE
+    after, producer.producer = producer.producer, before
+    assert producer.end(commits=False) is ErrorCode.INVALID_TXN_STATE
+    assert producer.end(commits=True) is ErrorCode.NONE
+    assert producer.producer == after
+    producer.producer = before
+    assert producer.write(0, "late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producer.write(1, "late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    producer.producer = after
+    assert producer.end(commits=False) is ErrorCode.NONE, "to be sure, without a transaction"
+    assert producer.write(1, "too") is ErrorCode.NONE
+    assert producer.end(commits=True) is ErrorCode.NONE
+    assert sorted(read(reader, 2)) == ["kept", "too"]
+    producer.close()
