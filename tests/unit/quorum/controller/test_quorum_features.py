@@ -9,8 +9,10 @@ from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.cluster import register_broker, unregister_broker
 from ottla.quorum.controller.decisions.features import (
     SAFE_DOWNGRADE,
+    TRANSACTION_VERSION,
     UNSAFE_DOWNGRADE,
     UPGRADE,
+    bootstrap_records,
     forget_controllers,
     register_controller,
     supported_ranges,
@@ -223,3 +225,27 @@ def test_a_controller_is_unregistered_by_hand_unless_it_runs() -> None:  # kafka
     world.do(unregister(3))
     assert list(world.state.image.controllers) == [1, 2]
     refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, lambda: unregister(3))
+
+
+# --- transactions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_cluster_has_the_newest_transactions_and_may_go_back_and_forth() -> None:
+    assert [
+        each.feature_level.level for each in bootstrap_records() if each.feature_level.name == TRANSACTION_VERSION
+    ] == [2]
+    world = joined(1)
+    for level, kind in ((0, SAFE_DOWNGRADE), (1, UPGRADE), (2, UPGRADE), (1, SAFE_DOWNGRADE)):
+        world.do(update_features(world.state, updates((TRANSACTION_VERSION, level), kind=kind)))
+        assert world.state.image.features.get(TRANSACTION_VERSION, 0) == level
+    beyond = updates((TRANSACTION_VERSION, 3))
+    refusal(ErrorCode.INVALID_UPDATE_VERSION, lambda: update_features(world.state, beyond))
+
+
+def test_an_old_broker_keeps_transactions_as_they_are() -> None:
+    world = joined(1)
+    world.do(update_features(world.state, updates((TRANSACTION_VERSION, 0), kind=SAFE_DOWNGRADE)))
+    world.register(7, features=[each for each in supported_ranges() if each.name != TRANSACTION_VERSION])
+    asked = updates((TRANSACTION_VERSION, 2))
+    message = refusal(ErrorCode.INVALID_UPDATE_VERSION, lambda: update_features(world.state, asked))
+    assert "broker 7 does not read level 2 of transaction.version" in message
