@@ -10,7 +10,7 @@ from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
-from ottla.cli.client import Client
+from ottla.cli.client import Client, ConnectionLost, NobodyAnswers
 from ottla.cli.failures import CommandError
 from ottla.runtime.errors import ErrorCode
 
@@ -110,8 +110,10 @@ def _ask_once(bootstrap: str, places: Collection[Place], ask: Ask[T]) -> Told[T]
         try:
             with Client(address) as client:
                 found, trouble = ask(client, mine, ids)
-        except CommandError as error:
+        except (ConnectionLost, NobodyAnswers) as error:
             told.trouble.update(dict.fromkeys(mine, f"{_UNREACHED}{error}"))
+        except CommandError as error:
+            told.trouble.update(dict.fromkeys(mine, str(error)))
         else:
             told.found.update(found)
             told.trouble.update(trouble)

@@ -23,6 +23,11 @@ COMMANDS = {
         "List, describe, explain and delete consumer groups, reset their offsets.",
     ),
     "producers": ("ottla.cli.producers", "producers", "Show who writes to a topic, and whose transactions are open."),
+    "transactions": (
+        "ottla.cli.transactions",
+        "transactions",
+        "List and describe transactions, abort those that hang.",
+    ),
     "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),
