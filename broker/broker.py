@@ -113,9 +113,9 @@ class Broker:
         surroundings = Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
         self._groups = GroupCoordinator(config, loader.image, surroundings)
         producer_ids = ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch)
-        self._markers = MarkerSender(config, loader.image, timers, lambda *marker: write_one(self.context, *marker))
+        self.markers = MarkerSender(config, loader.image, timers, lambda *marker: write_one(self.context, *marker))
         self._transactions = TransactionCoordinator(
-            config, loader.image, surroundings, self._markers, producer_ids.allocate
+            config, loader.image, surroundings, self.markers, producer_ids.allocate
         )
         self._peers = Peers(config, loader.image, timers, "coordinators")
         verifier = Verifier(
@@ -153,7 +153,7 @@ class Broker:
         loader.add_publisher(self.settings)
         loader.add_publisher(self.context.internal_topics)
         loader.add_publisher(self._groups)
-        loader.add_publisher(self._markers)
+        loader.add_publisher(self.markers)
         loader.add_publisher(self._peers)
         self._work: asyncio.Task[None] | None = None
 
@@ -228,7 +228,7 @@ class Broker:
         self._peers.close()
         self.context.internal_topics.close()
         self._transactions.stop()
-        self._markers.close()
+        self.markers.close()
         self.replicas.stop()
         self.context.time_searches.close()
         self.context.cold_reads.close()

@@ -77,6 +77,10 @@ class MarkerSender:
             self._done += self._queue.look_again()
             self._plan()
 
+    @property
+    def leaderless(self) -> int:
+        return self._queue.leaderless()
+
     def close(self) -> None:
         self._closed = True
         for link in self._links.values():

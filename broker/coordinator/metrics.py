@@ -1,17 +1,19 @@
 """The metrics of a broker's coordinators (docs/metrics.md)."""
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.describing import CLASSIC
+from ottla.broker.coordinator.decisions.transactions.transaction import PREPARED, State
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
+from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from ottla.runtime.metrics import Labels, Metric, Reading, counter, gauge
 
-GROUPS_A_SLICE = 2_000
+LOOKED_AT_A_SLICE = 2_000
 """Looked at between two turns of the loop: some tenths of a millisecond."""
 
 
@@ -19,7 +21,7 @@ class Partitions:
     """Of a coordinator's topic, those that this broker leads."""
 
     def __init__(self, coordinator: Coordinator[Any]) -> None:
-        self.states = coordinator.states()
+        self._partitions = coordinator.states()
         self.load_times_ms = coordinator.load_times_ms()
 
     @property
@@ -31,8 +33,8 @@ class Partitions:
         times = self.load_times_ms
         return sum(times) / len(times) if times else None
 
-    def by_state(self) -> Mapping[Labels, float]:
-        return {(state,): number for state, number in self.states.items()}
+    def partitions_by_state(self) -> Mapping[Labels, float]:
+        return {(state,): number for state, number in self._partitions.items()}
 
 
 class GroupTotals(Partitions):
@@ -55,7 +57,7 @@ class GroupTotals(Partitions):
         return self.groups[CLASSIC, state.value]
 
 
-def look(coordinator: GroupCoordinator) -> Generator[None, None, GroupTotals]:
+def look_at_groups(coordinator: GroupCoordinator) -> Generator[None, None, GroupTotals]:
     totals = GroupTotals(coordinator)
     looked = 0
     for shard in list(coordinator.shards()):
@@ -63,7 +65,7 @@ def look(coordinator: GroupCoordinator) -> Generator[None, None, GroupTotals]:
         for group in list(shard.groups()):
             totals.groups[CLASSIC, group.state.value] += 1
             looked += 1
-            if looked % GROUPS_A_SLICE == 0:
+            if looked % LOOKED_AT_A_SLICE == 0:
                 yield
     return totals
 
@@ -75,7 +77,7 @@ def _in_state(name: str, state: GroupState, words: str) -> Metric[GroupTotals]:
     return gauge(f"kafka_coordinator_group_groupmetadatamanager_{name}", f"Classic groups {words}.", read)
 
 
-METRICS: tuple[Metric[GroupTotals], ...] = (
+GROUP_METRICS: tuple[Metric[GroupTotals], ...] = (
     gauge(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         "Classic groups that this broker coordinates.",
@@ -101,7 +103,7 @@ METRICS: tuple[Metric[GroupTotals], ...] = (
     gauge(
         "kafka_server_group_coordinator_metrics_num_partitions",
         "Partitions of __consumer_offsets that this broker leads: active, or loading (whose groups wait).",
-        lambda t: t.by_state(),
+        lambda t: t.partitions_by_state(),
         "state",
     ),
     gauge(
@@ -133,5 +135,76 @@ METRICS: tuple[Metric[GroupTotals], ...] = (
         "kafka_server_group_coordinator_metrics_offset_deletion_total",
         "Offsets that an administrator deleted, alone or with their group.",
         lambda t: t.counts.deletions,
+    ),
+)
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+class TransactionTotals(Partitions):
+    """One pass over the transactional ids."""
+
+    def __init__(self, coordinator: TransactionCoordinator, leaderless: int) -> None:
+        super().__init__(coordinator)
+        self.leaderless = leaderless
+        self.oldest_s = 0.0
+        self.states: Counter[State] = Counter()
+
+    def by_state(self) -> Mapping[Labels, float]:
+        return {(state.told,): self.states[state] for state in _STATES}
+
+
+_STATES = [state for state in State if state <= State.COMPLETE_ABORT]
+
+
+def look_at_transactions(
+    coordinator: TransactionCoordinator, leaderless: Callable[[], int], wall_ms: Callable[[], int]
+) -> Generator[None, None, TransactionTotals]:
+    totals, now_ms = TransactionTotals(coordinator, leaderless()), wall_ms()
+    looked = 0
+    for shard in list(coordinator.shards()):
+        for _, each in list(shard.transactions()):
+            totals.states[each.state] += 1
+            if each.state is State.ONGOING or each.state in PREPARED:
+                totals.oldest_s = max(totals.oldest_s, (now_ms - each.started_ms) / 1000)
+            looked += 1
+            if looked % LOOKED_AT_A_SLICE == 0:
+                yield
+    return totals
+
+
+TRANSACTION_METRICS: tuple[Metric[TransactionTotals], ...] = (
+    gauge(
+        "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
+        "Milliseconds that a partition of __transaction_state took to load, the longest of the last minute.",
+        lambda t: t.load_max_ms,
+    ),
+    gauge(
+        "kafka_server_transaction_coordinator_metrics_partition_load_time_avg",
+        "The average of them.",
+        lambda t: t.load_average_ms,
+    ),
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "Ended transactions whose markers wait for a partition that has no leader, or that did not take one.",
+        lambda t: t.leaderless,
+    ),
+    gauge(
+        "ottla_transaction_coordinator_partitions",
+        "Partitions of __transaction_state that this broker leads: active, or loading (whose transactions wait).",
+        lambda t: t.partitions_by_state(),
+        "state",
+    ),
+    gauge(
+        "ottla_transaction_coordinator_ids",
+        "Transactional ids that this broker coordinates, by the state of their transactions; Prepare: markers are being written.",
+        lambda t: t.by_state(),
+        "state",
+    ),
+    gauge(
+        "ottla_transaction_coordinator_open_seconds_max",
+        "How long the oldest open transaction has been open: readers of what is committed wait for it. 0 when there is none.",
+        lambda t: t.oldest_s,
     ),
 )

@@ -83,7 +83,7 @@ AREAS: tuple[Area, ...] = tuple(
         ("Broker", "brokers", STATE_METRICS + quorum_metrics.BROKER_METRICS),
         ("Log", "brokers", log.METRICS),
         ("Replication and traffic", "brokers", replication.METRICS),
-        ("Groups", "brokers", coordinators.METRICS),
+        ("Groups and transactions", "brokers", coordinators.GROUP_METRICS + coordinators.TRANSACTION_METRICS),
         ("Network", "brokers", network.METRICS + network.TIME_METRICS),
         ("The metrics themselves", "every node with a listener", scrape.METRICS + REGISTRY_METRICS),
     )
@@ -119,7 +119,12 @@ class NodeMetrics:
         transaction_ms_max = self._config.integer("transaction.max.timeout.ms")
         replicas = partial(replication.look, broker.replicas, host.clock.wall_ms, transaction_ms_max)
         registry.add(replication.METRICS, replicas)
-        registry.add(coordinators.METRICS, partial(coordinators.look, broker.context.groups))
+        groups, transactions = broker.context.groups, broker.context.transactions
+        registry.add(coordinators.GROUP_METRICS, partial(coordinators.look_at_groups, groups))
+        looked = partial(
+            coordinators.look_at_transactions, transactions, lambda: broker.markers.leaderless, host.clock.wall_ms
+        )
+        registry.add(coordinators.TRANSACTION_METRICS, looked)
         registry.add(network.METRICS, at_once(lambda: broker.network))
         registry.add(network.TIME_METRICS, partial(network.look_at_times, broker.network))
 

@@ -59,6 +59,10 @@ class MarkerQueue:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def leaderless(self) -> int:
+        """How many transactions wait for the leader of a partition that has none, or whose answer was an error."""
+        return sum(NOWHERE in task.places.values() for task in self._tasks)
+
     def add(self, task: Task) -> bool:
         """False: it has nobody to tell."""
         self._tasks[task] = None

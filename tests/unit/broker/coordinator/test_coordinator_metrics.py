@@ -1,11 +1,15 @@
 """What the metrics say of groups, and that looking at many gives others their turn."""
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.coordinator import metrics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
+from ottla.broker.coordinator.decisions.transactions.effects import Marker
+from ottla.broker.coordinator.decisions.transactions.marker_queue import NOWHERE, MarkerQueue, Task
+from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
 from ottla.broker.coordinator.load_times import WINDOW_MS, LoadTimes
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_delete_request as delete
@@ -35,7 +39,7 @@ class Coordinator:
 
 def read(*benches: Bench) -> dict[str, Any]:
     registry = Registry()
-    registry.add(metrics.METRICS, lambda: metrics.look(cast(Any, Coordinator(*benches))))
+    registry.add(metrics.GROUP_METRICS, lambda: metrics.look_at_groups(cast(Any, Coordinator(*benches))))
     return {
         "_".join((family.name.split("metrics_")[-1].split("manager_")[-1], *labels)): value
         for family in gather_now(registry)
@@ -91,19 +95,19 @@ def test_what_was_loaded_is_not_counted_again() -> None:
 
 
 def test_others_have_their_turn_while_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "GROUPS_A_SLICE", 10)
+    monkeypatch.setattr(metrics, "LOOKED_AT_A_SLICE", 10)
     bench = Bench()
     for number in range(35):
         commits(bench, f"g{number}", 0)
-    assert len(list(metrics.look(cast(Any, Coordinator(bench))))) == 3
+    assert len(list(metrics.look_at_groups(cast(Any, Coordinator(bench))))) == 3
 
 
 def test_a_group_that_goes_while_it_is_looked_at_is_counted_and_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "GROUPS_A_SLICE", 1)
+    monkeypatch.setattr(metrics, "LOOKED_AT_A_SLICE", 1)
     bench = Bench()
     for number in range(3):
         commits(bench, f"g{number}", 0)
-    looking = metrics.look(cast(Any, Coordinator(bench)))
+    looking = metrics.look_at_groups(cast(Any, Coordinator(bench)))
     next(looking)
     answers: list[dict[str, ErrorCode]] = []
     bench.shard.delete(["g0", "g2"], answers.append)
@@ -116,3 +120,57 @@ def test_load_times_are_of_the_last_minute() -> None:
     times.record(WINDOW_MS, 7)
     assert times.recent_ms(WINDOW_MS) == [5, 7]
     assert times.recent_ms(WINDOW_MS + 1) == [7]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+class Ids(Coordinator):
+    """Of one shard with these transactions."""
+
+    def __init__(self, *found: Transaction) -> None:
+        self._found = found
+
+    def shards(self) -> Any:
+        return iter((self,))
+
+    def transactions(self) -> Any:
+        return enumerate(self._found)
+
+
+def transaction(state: State, started_ms: int = -1) -> Transaction:
+    return Transaction(producer_id=1, epoch=0, timeout_ms=1, state=state, updated_ms=0, started_ms=started_ms)
+
+
+def test_transactions_are_counted_by_state_and_the_oldest_open_one_is_told() -> None:
+    ids = Ids(
+        transaction(State.ONGOING, 9_000),
+        transaction(State.ONGOING, 4_000),
+        transaction(State.PREPARE_COMMIT, 3_000),
+        transaction(State.COMPLETE_ABORT, 1_000),
+    )
+    registry = Registry()
+    look = partial(metrics.look_at_transactions, cast(Any, ids), lambda: 7, lambda: 10_000)
+    registry.add(metrics.TRANSACTION_METRICS, look)
+    families = {family.name: dict(family.samples) for family in gather_now(registry)}
+    states = families["ottla_transaction_coordinator_ids"]
+    assert {state: number for (state,), number in states.items() if number} == {
+        "Ongoing": 2,
+        "PrepareCommit": 1,
+        "CompleteAbort": 1,
+    }
+    assert families["ottla_transaction_coordinator_open_seconds_max"] == {(): 7}
+    waiting = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
+    assert families[waiting] == {(): 7}
+
+
+def test_markers_without_a_leader_are_counted_by_transaction() -> None:
+    leaders: dict[tuple[str, int], int | None] = {("t", 0): 1, ("t", 1): NOWHERE}
+    queue = MarkerQueue(lambda topic, index: leaders[topic, index])
+    marker = Marker(1, 0, True, 0, 0)
+    queue.add(Task(marker, [("t", 0), ("t", 1)], lambda: None))
+    queue.add(Task(marker, [("t", 0)], lambda: None))
+    assert queue.leaderless() == 1
+    leaders["t", 1] = 2
+    queue.look_again()
+    assert queue.leaderless() == 0
