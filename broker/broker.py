@@ -110,7 +110,9 @@ class Broker:
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
         cold_reads = ColdReads()
         timeout_ms = config.integer("offsets.commit.timeout.ms")
-        surroundings = Surroundings(timers, host.clock, host.rng, cold_reads, timeout_ms)
+        surroundings = Surroundings(
+            timers, host.clock, host.rng, cold_reads, timeout_ms, note_damage=self.replicas.note_damage
+        )
         self._groups = GroupCoordinator(config, loader.image, surroundings)
         producer_ids = ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         self.markers = MarkerSender(config, loader.image, timers, lambda *marker: write_one(self.context, *marker))

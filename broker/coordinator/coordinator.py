@@ -18,6 +18,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 RELOAD_MS = 1_000
+RELOAD_MS_MAX = 60_000
 
 ShardKind = TypeVar("ShardKind", bound=Shard)
 
@@ -35,6 +36,8 @@ class Coordinator(ABC, Generic[ShardKind]):
         self._around = surroundings
         self._hosts: dict[int, tuple[ShardHost, ShardKind]] = {}
         self._load_times = LoadTimes()
+        self._failures: dict[int, int] = {}
+        """How often a partition could not be loaded, since it could be last or another led it."""
 
     @abstractmethod
     def _shard(self, host: ShardHost, leader_epoch: int) -> ShardKind:
@@ -54,18 +57,29 @@ class Coordinator(ABC, Generic[ShardKind]):
         host.load(shard, partial(self._loaded, partition, leader_epoch, host))
 
     def _loaded(self, partition: Partition, leader_epoch: int, host: ShardHost, error: KafkaError | None) -> None:
-        """What keeps it from being read may pass, such as a want of descriptors; nobody else leads meanwhile."""
+        """What keeps it from being read may pass, such as a want of descriptors; nobody else leads meanwhile. Damage is healed by
+        another replica, which then leads."""
         if error is None:
+            self._failures.pop(partition.index, None)
             self._load_times.record(host.clock_ms, host.load_ms)
-        else:
-            logger.error("%s cannot be loaded, which is tried again soon: %s", partition, error)
-            host.remind("load", RELOAD_MS, partial(self._load_again, partition, leader_epoch, host))
+            return
+        failures = self._failures[partition.index] = self._failures.get(partition.index, 0) + 1
+        pause_ms = min(RELOAD_MS << min(failures - 1, 16), RELOAD_MS_MAX)
+        logger.error(
+            "%s cannot be loaded, every %s of it waits; tried again in %d s: %s",
+            partition,
+            self.keeps,
+            pause_ms // 1_000,
+            error,
+        )
+        host.remind("load", pause_ms, partial(self._load_again, partition, leader_epoch, host))
 
     def _load_again(self, partition: Partition, leader_epoch: int, host: ShardHost) -> None:
         host.close()
         self.elected(partition, leader_epoch)
 
     def resigned(self, partition: Partition, leader_epoch: int) -> None:
+        self._failures.pop(partition.index, None)
         found = self._hosts.pop(partition.index, None)
         if found is not None:
             found[0].close()

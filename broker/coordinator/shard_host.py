@@ -4,8 +4,8 @@ The decider's hands (`Effects`): nothing here knows what a group is.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -20,13 +20,24 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.verified_appends import require_proof
 from ottla.broker.wire.errors import WireError
 from ottla.log.batch import headers
+from ottla.log.plain_batch import read_pairs
 from ottla.log.records import Record as LogRecord
-from ottla.log.records import decode_records, encode_batch, read_end_marker
+from ottla.log.records import encode_batch, read_end_marker
 from ottla.runtime.clock import Clock
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.one_a_turn import OneATurn
 from ottla.runtime.timers import LoopTimers, Timer
 
+SLICE_BYTES = 64 << 10
+RECORDS_A_TURN = 250
+"""So many are replayed at once: in a millisecond or two, while everybody's requests wait."""
+TIMERS_A_TURN = 2_000
+
 logger = logging.getLogger(__name__)
+
+
+def _unhealed(partition: Partition, error: KafkaError) -> None:
+    """Nobody heals."""
 
 
 class Shard(Protocol):
@@ -36,9 +47,13 @@ class Shard(Protocol):
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None: ...
 
-    def begin(self) -> None: ...
+    def begin(self) -> Iterable[object] | None:
+        """All is replayed. In pieces, where there is much to do: one a turn of the loop, and nobody asks before the last."""
+        ...
 
-    def end(self, error: ErrorCode) -> None: ...
+    def end(self, error: ErrorCode) -> Iterable[object] | None:
+        """Nobody asks any more, and nothing more is written. In pieces, as `begin`."""
+        ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,6 +66,10 @@ class Surroundings:
     loads: Loads
     write_timeout_ms: int
     """How long an answer waits for its records (`offsets.commit.timeout.ms`)."""
+    turns: OneATurn = field(default_factory=OneATurn)
+    """What takes long is done here, of all shards of the node one piece a turn."""
+    note_damage: Callable[[Partition, KafkaError], None] = _unhealed
+    """Told what came of a read that failed (`ReplicaManager.note_damage`)."""
 
 
 class ShardHost:
@@ -78,26 +97,39 @@ class ShardHost:
         """Reads the partition from its start. All that the leader has counts: it will be committed unless another leads before, and
         nobody is answered from it before it is."""
         self._shard = shard
-        partition = self.partition
+        partition, around = self.partition, self._around
 
         def ended(error: KafkaError | None) -> None:
             self._reading = None
             if error is None:
-                self.is_loaded = True
-                shard.begin()
-                self.load_ms = self.clock_ms - self._begun_ms
-                logger.info(
-                    "%s: loaded in epoch %d, %d records in %d ms",
-                    partition,
-                    self._leader_epoch,
-                    self._places,
-                    self.load_ms,
-                )
-            on_loaded(error)
+                around.turns.go_through(self._begun(shard, on_loaded))
+            else:
+                around.note_damage(partition, error)
+                on_loaded(error)
 
-        self._reading = PartitionReading(partition, 0, log_end, self._around.loads, partial(self._take, shard), ended)
+        take = partial(self._take, shard)
+        self._reading = PartitionReading(
+            partition, 0, log_end, around.loads, take, ended, SLICE_BYTES, around.turns.plan
+        )
 
-    def _take(self, shard: Shard, data: bytes, offset: int, next_offset: int) -> None:
+    def _begun(self, shard: Shard, on_loaded: Callable[[KafkaError | None], None]) -> Iterator[None]:
+        for _ in shard.begin() or ():
+            yield
+            if self.is_over:
+                return
+        self.is_loaded = True
+        self.load_ms = self.clock_ms - self._begun_ms
+        logger.info(
+            "%s: loaded in epoch %d, %d records in %d ms",
+            self.partition,
+            self._leader_epoch,
+            self._places,
+            self.load_ms,
+        )
+        on_loaded(None)
+
+    def _take(self, shard: Shard, data: bytes, offset: int, next_offset: int) -> Iterator[None]:
+        left = RECORDS_A_TURN
         for at, header in headers(data):
             if header.is_control:
                 marker = read_end_marker(data, header, at)
@@ -105,9 +137,23 @@ class ShardHost:
                     shard.end_transaction(header.producer_id, is_commit=marker.committed)
                 continue
             producer_id = header.producer_id if header.is_transactional else -1
-            for record in decode_records(data, header, position=at):
-                if record.offset >= offset and record.key is not None:
-                    self._replay(shard, Record(record.key, record.value), record.offset, producer_id)
+            try:
+                for record_offset, key, value in read_pairs(data, header, at):
+                    if record_offset >= offset and key is not None:
+                        self._replay(shard, Record(key, value), record_offset, producer_id)
+                    left -= 1
+                    if not left:
+                        yield
+                        left = RECORDS_A_TURN
+            except KafkaError as error:
+                # Its checksum is right, so every replica has the same: to wait for better bytes would be to wait for ever.
+                logger.error(
+                    "%s: what is left of the batch at %d, up to %d, cannot be read and is passed over: %s",
+                    self.partition,
+                    header.base_offset,
+                    header.last_offset,
+                    error,
+                )
 
     def _replay(self, shard: Shard, record: Record, offset: int, producer_id: int) -> None:
         try:
@@ -145,10 +191,16 @@ class ShardHost:
         if self._reading is not None:
             self._reading.cancel()
         self._own.close()
-        if self._shard is not None and self.is_loaded:
-            self._shard.end(ErrorCode.NOT_COORDINATOR)
-        for timer in self._reminders.values():
+        pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self.is_loaded else None
+        self._around.turns.go_through(self._wind_up(pieces or ()))
+
+    def _wind_up(self, pieces: Iterable[object]) -> Iterator[object]:
+        """Reminders that are due meanwhile do not come any more."""
+        yield from pieces
+        for count, timer in enumerate(self._reminders.values(), 1):
             timer.cancel()
+            if not count % TIMERS_A_TURN:
+                yield count
         self._reminders.clear()
 
     # --- effects ------------------------------------------------------------------------------------------------------
@@ -225,14 +277,24 @@ class ShardHost:
         if self.is_over:
             return
 
-        def due() -> None:
-            if self._reminders.get(name) is timer:
-                del self._reminders[name]
+        self._reminders[name] = self._around.timers.call_later_ms(max(in_ms, 0), partial(self._due, name, call))
+
+    def _due(self, name: Hashable, call: Callable[[], None]) -> None:
+        """Of one that was replaced or forgotten nothing is heard: its timer is cancelled."""
+        if not self.is_over:
+            del self._reminders[name]
             call()
 
-        timer = self._reminders[name] = self._around.timers.call_later_ms(max(in_ms, 0), due)
+    def soon(self, call: Callable[[], None]) -> None:
+        def next_turn() -> None:
+            if not self.is_over:
+                call()
+
+        self._around.turns.plan(next_turn)
 
     def forget(self, name: Hashable) -> None:
+        if self.is_over:
+            return
         timer = self._reminders.pop(name, None)
         if timer is not None:
             timer.cancel()

@@ -1,7 +1,7 @@
 """What a broker reads by itself of a partition that it hosts: a coordinator that loads what its partition says."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
@@ -12,10 +12,17 @@ SLICE_BYTES = 256 << 10
 """What one turn of the loop reads: a fifth of a millisecond, and as much again and more for whoever decodes it."""
 
 UpTo = Callable[[Partition], int]
-OnSlice = Callable[[bytes, int, int], None]
-"""Told whole batches, the offset from which their records count (the first may begin before it), and the one that follows them."""
+OnSlice = Callable[[bytes, int, int], Iterable[object] | None]
+"""Told whole batches, the offset from which their records count (the first may begin before it), and the one that follows them. What
+it gives back is gone through, a piece a turn, before more is read."""
+
+Plan = Callable[[Callable[[], None]], object]
+"""Calls back in a later turn of the loop."""
 
 OnEnd = Callable[[KafkaError | None], None]
+
+
+_NO_MORE = object()
 
 
 class Loads(Protocol):
@@ -47,8 +54,9 @@ class PartitionReading:
         on_slice: OnSlice,
         on_end: OnEnd,
         slice_bytes: int = SLICE_BYTES,
+        plan: Plan | None = None,
     ) -> None:
-        """Begins with the next turn. Where the log begins later than at ``offset``, it is read from there."""
+        """Begins with the next turn, or when ``plan`` calls. Where the log begins later than at ``offset``, it is read from there."""
         self._partition = partition
         self._offset = offset
         self._up_to = up_to
@@ -56,32 +64,31 @@ class PartitionReading:
         self._on_slice = on_slice
         self._on_end = on_end
         self._slice_bytes = slice_bytes
+        self._pieces: Iterator[object] = iter(())
         self._warmed = False
         self._over = False
-        self._plan()
+        self._plan = plan or asyncio.get_running_loop().call_soon
+        self._plan(self._take_turn)
 
     def cancel(self) -> None:
         self._over = True
-
-    def _plan(self) -> None:
-        asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         if self._over:
             return
         try:
-            goes_on = self._read()
+            goes_on = next(self._pieces, _NO_MORE) is not _NO_MORE or self._read()
         except ColdReadError as cold:
             self._loads.load([cold], self._loaded)
         except KafkaError as error:
             self._end(error)
         else:
             if goes_on and not self._over:
-                self._plan()
+                self._plan(self._take_turn)
 
     def _loaded(self) -> None:
         self._warmed = True  # read next time in any case, so that this ends
-        self._take_turn()
+        self._plan(self._take_turn)
 
     def _read(self) -> bool:
         partition = self._partition
@@ -95,7 +102,7 @@ class PartitionReading:
             self._warmed = False
             if found.data:
                 self._offset = found.next_offset
-                self._on_slice(found.data, offset, found.next_offset)
+                self._pieces = iter(self._on_slice(found.data, offset, found.next_offset) or ())
                 return True
         self._end(None)  # what lies below the limit may have been compacted away
         return False

@@ -67,18 +67,24 @@ class Answers(asyncio.Transport):
 class Bench:
     """A broker that coordinates all groups, and its connections."""
 
-    def __init__(self, directory: str, partitions: int) -> None:
+    def __init__(self, directory: str, partitions: int, *, listens: bool = True) -> None:
+        """``listens``: whether the coordinator hears of its elections now, and not later."""
         host, loop = Host.real(), asyncio.get_running_loop()
         config = ServerConfig({**SETTINGS, "group.initial.rebalance.delay.ms": "0"})
         timers, nobody = LoopTimers(loop), None
         self.logs = logs = Logs(host, directory)
-        image, delta = MetadataImage(), MetadataDelta()
+        self._image = image = MetadataImage()
+        delta = MetadataDelta()
         others: Any = nobody
         store: Any = logs
-        replicas = ReplicaManager(config, store, timers, others, host.rng, WakeQueue(loop), host.sync_later, others)
+        self.replicas = replicas = ReplicaManager(
+            config, store, timers, others, host.rng, WakeQueue(loop), host.sync_later, others
+        )
         around = Surroundings(timers, host.clock, host.rng, others, 5_000)
-        coordinator = GroupCoordinator(config, image, around)
-        replicas.listen(GROUPS, coordinator)
+        self.turns = around.turns
+        self.coordinator = coordinator = GroupCoordinator(config, image, around)
+        if listens:
+            replicas.listen(GROUPS, coordinator)
         for name, topic_id, count in ((TOPIC, TOPIC_ID, 1), (GROUPS, GROUPS_ID, partitions)):
             image.apply(pb.MetadataRecord(topic=pb.Topic(name=name, topic_id=topic_id)), delta)
             for index in range(count):
@@ -95,6 +101,12 @@ class Bench:
         self.connections = [Connection(table, pool, ConnectionLimits(), turn=turn) for _ in self.answers]
         for connection, sink in zip(self.connections, self.answers, strict=True):
             connection.connection_made(sink)
+
+    def forget_topic(self) -> None:
+        """What is read is deleted."""
+        delta = MetadataDelta()
+        self._image.apply(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)), delta)
+        self.coordinator.publish(delta, self._image)
 
     async def begin(self) -> None:
         """Returns when the shards are loaded, and their logs synced once."""

@@ -75,6 +75,10 @@ class Effects(Protocol):
         """Calls back later. A reminder of the same name is replaced."""
         ...
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Calls back in a later turn of the loop: for work of which a piece is done in each, lest everybody waits for the whole."""
+        ...
+
     def forget(self, name: Hashable) -> None:
         """There may be none of that name."""
         ...

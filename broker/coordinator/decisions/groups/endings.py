@@ -18,9 +18,8 @@ from ottla.runtime.errors import ErrorCode
 
 PIECE_RECORDS_MAX = 1_000
 PIECE_BYTES_MAX = 64 << 10
-GROUPS_A_TURN = 250
+GROUPS_A_TURN = 50
 """So many are looked at at once: everybody's requests wait meanwhile."""
-PAUSE_MS = 10
 
 
 class Groups(Protocol):
@@ -74,7 +73,7 @@ class Endings:
             self._again = True
             return
         self._round = iter(list(self._groups.groups()))
-        self._go_on()
+        self._effects.soon(self._go_on)
 
     def _go_on(self) -> None:
         assert self._round is not None
@@ -84,7 +83,7 @@ class Endings:
             if self._groups.find(group.id) is group:
                 self._look_at(group)
         if looked == GROUPS_A_TURN:
-            self._effects.remind("expiry", PAUSE_MS, self._go_on)
+            self._effects.soon(self._go_on)
             return
         self._round, again, self._again = None, self._again, False
         if again:

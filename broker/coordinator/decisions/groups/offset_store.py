@@ -2,20 +2,28 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any
+
+import msgspec
 
 from ottla.broker.coordinator.decisions.effects import Undo
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 
 
-class Place(NamedTuple):
-    """A partition that a group reads."""
+class Place(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A partition that a group reads. Collections of garbage do not look at it, nor at what is kept for it: of a hundred thousand
+    that would hold the loop, again and again."""
 
     topic: str
     partition: int
 
+    def __iter__(self) -> Iterator[Any]:
+        """Topic and partition."""
+        yield self.topic
+        yield self.partition
 
-class _Kept(NamedTuple):
+
+class _Kept(msgspec.Struct, frozen=True, gc=False):
     committed: CommittedOffset
     record_offset: int
     """Of the record that says it: of two commits the later record counts, whenever their transactions end."""
@@ -111,6 +119,10 @@ class OffsetStore:
                 _put_back(offsets, group_id, place, None)
                 undoes.append(partial(_put_back, offsets, group_id, place, before))
         return partial(_all, undoes)
+
+    def forget(self, group_id: str) -> None:
+        """The store is not needed any more; a little of it goes."""
+        self._of_group.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
         """Its marker was read."""

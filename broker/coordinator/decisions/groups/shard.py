@@ -8,7 +8,7 @@ from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
-from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, restored_group, restored_offset
+from ottla.broker.coordinator.decisions.groups.group_records import read, restored_group, restored_offset
 from ottla.broker.coordinator.decisions.groups.joining import Joins
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
@@ -23,6 +23,8 @@ from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.runtime.errors import ErrorCode
 
 NO_PRODUCER = -1
+GROUPS_A_TURN = 100
+"""So many are restored at once, or ended."""
 
 
 class GroupShard:
@@ -64,7 +66,7 @@ class GroupShard:
         """Follows a record, in order; what it did can be undone as long as nothing came after it. ``place``: higher than that of
         the records before. ``producer_id``: of the transaction that it is part of. Raises WireError for a record that cannot be
         read."""
-        meaning = FORMAT.read(record)
+        meaning = read(record)
         if meaning is None:
             return nothing
         key, value = meaning
@@ -116,24 +118,38 @@ class GroupShard:
 
     # --- begin and end ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[None]:
         """All is replayed: members of the last generation have a session's time to be heard from."""
         self._is_loaded = True
-        for group_id, value in self.written.items():
+        return self._begin()
+
+    def _begin(self) -> Iterator[None]:
+        for count, (group_id, value) in enumerate(list(self.written.items()), 1):
             group = self._groups[group_id] = restored_group(group_id, value)
             for member in group.members.values():
                 self.rebalance.keep(group, member)
             if len(group.members) > self._settings.max_size:
                 words = f"group.max.size={self._settings.max_size}"
                 self.rebalance.prepare(group, Cause(Kind.SIZE, words=words))
-        for group_id in self.offsets.group_ids():
+            if not count % GROUPS_A_TURN:
+                yield
+        for count, group_id in enumerate(list(self.offsets.group_ids()), 1):
             self._find_or_make(group_id, True)
+            if not count % GROUPS_A_TURN:
+                yield
 
-    def end(self, error: ErrorCode) -> None:
-        """The coordinator is another one now, or none: whoever waits is told."""
+    def end(self, error: ErrorCode) -> Iterator[None]:
+        """The coordinator is another one now, or none: whoever waits is told. To forget many groups takes time too."""
         groups, self._groups = self._groups, {}
-        for group in groups.values():
-            self.rebalance.end(group, error)
+        return self._end(groups, error)
+
+    def _end(self, groups: dict[str, ClassicGroup], error: ErrorCode) -> Iterator[None]:
+        for count, group_id in enumerate(list(groups), 1):
+            self.rebalance.end(groups.pop(group_id), error)
+            self.written.pop(group_id, None)
+            self.offsets.forget(group_id)
+            if not count % GROUPS_A_TURN:
+                yield
 
     # --- groups come to their end -------------------------------------------------------------------------------------
 

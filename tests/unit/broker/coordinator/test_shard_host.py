@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -12,7 +13,7 @@ import pytest
 from ottla.broker.coordinator.coordinator import RELOAD_MS
 from ottla.broker.coordinator.decisions.effects import ProducerBatch, Record, Undo
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
-from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
+from ottla.broker.coordinator.shard_host import RECORDS_A_TURN, ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.markers import Marker
@@ -21,12 +22,13 @@ from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.verified_appends import guards_of
 from ottla.broker.wire.errors import WireError
-from ottla.log.batch import headers
+from ottla.log.batch import HEADER_BYTES, headers
 from ottla.log.config import LogConfig
+from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record as LogRecord
-from ottla.log.records import encode_batch
+from ottla.log.records import encode_batch, reseal
 from ottla.log.results import ColdReadError
 from ottla.log.segments.segment import Segment
 from ottla.quorum.metadata.image import MetadataImage
@@ -58,6 +60,8 @@ class Words:
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}
         self.told: list[Any] = []
+        self.pieces = 0
+        """In so many it begins, and ends."""
 
     def replay(self, record: Record, place: int, producer_id: int = -1) -> Undo:
         if record.key == BAD:
@@ -73,11 +77,19 @@ class Words:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         self.told.append((producer_id, is_commit))
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[None]:
         self.told.append("begin")
+        for _ in range(self.pieces):
+            yield
 
-    def end(self, error: ErrorCode) -> None:
+    def end(self, error: ErrorCode) -> Iterator[None]:
         self.told.append(error)
+        return self._end()
+
+    def _end(self) -> Iterator[None]:
+        for _ in range(self.pieces):
+            yield
+            self.told.append("ended")
 
 
 class Timers:
@@ -136,7 +148,10 @@ class Bench:
         )
         self.words = Words()
         timers: Any = self.timers
-        self.around = Surroundings(timers, timers, Random(1), self, WRITE_TIMEOUT_MS)
+        self.damage: list[KafkaError] = []
+        self.around = Surroundings(
+            timers, timers, Random(1), self, WRITE_TIMEOUT_MS, note_damage=lambda _, error: self.damage.append(error)
+        )
         self.host = ShardHost(self.partition, EPOCH, self.around)
         self.loaded: list[KafkaError | None] = []
         self.told: list[ErrorCode] = []
@@ -147,6 +162,13 @@ class Bench:
     def fill(self, *records: tuple[bytes, bytes | None], **more: Any) -> None:
         batch = encode_batch([LogRecord(at, 1, key, value) for at, (key, value) in enumerate(records)], **more)
         self.log.append_as_leader(batch, EPOCH, 0)
+
+    def damage_the_next_batch(self) -> None:
+        """Its checksum will be right, and its only record longer than it is."""
+        batch = bytearray(encode_batch([LogRecord(0, 1, b"lost", b"v")]))
+        batch[HEADER_BYTES] = 126
+        reseal(batch)
+        self.log.append_own(batch, EPOCH, 0)
 
     async def begin(self, turns: int = 5) -> None:
         self.host.load(self.words, self.loaded.append)
@@ -200,6 +222,78 @@ async def test_a_record_that_makes_no_sense_is_passed_over(bench: Bench) -> None
 
 
 @on_a_bench
+async def test_a_batch_that_makes_no_sense_is_passed_over_for_it_will_never_make_any(bench: Bench) -> None:
+    bench.fill((b"a", b"1"))
+    bench.damage_the_next_batch()
+    bench.fill((b"b", b"2"))
+    await bench.begin()
+    assert bench.words.values == {b"a": b"1", b"b": b"2"}
+    assert (bench.loaded, bench.damage) == ([None], [])
+
+
+@on_a_bench
+async def test_many_records_are_replayed_over_turns_of_the_loop(bench: Bench) -> None:
+    for number in range(2 * RECORDS_A_TURN + 1):
+        bench.fill((b"%d" % number, b""))
+    await bench.begin(turns=0)
+    counts = []
+    while not bench.host.is_loaded:
+        await bench.turn()
+        counts.append(len(bench.words.values))
+    assert max(after - before for before, after in pairwise(counts)) == RECORDS_A_TURN
+    assert counts[-1] == 2 * RECORDS_A_TURN + 1
+
+
+@on_a_bench
+async def test_of_two_shards_one_is_loaded_after_the_other_and_both_are(bench: Bench) -> None:
+    other, words = ShardHost(bench.partition, EPOCH, bench.around), Words()
+    bench.fill((b"a", b"1"))
+    bench.words.pieces = words.pieces = 3
+    await bench.begin(turns=0)
+    other.load(words, bench.loaded.append)
+    while not bench.host.is_loaded:
+        await bench.turn()
+    assert not words.values
+    await bench.turn(10)
+    assert (other.is_loaded, words.values) == (True, {b"a": b"1"})
+
+
+@on_a_bench
+async def test_a_shard_that_begins_in_pieces_is_loaded_with_the_last(bench: Bench) -> None:
+    bench.words.pieces = 3
+    await bench.begin(turns=1)
+    while not bench.words.told:
+        await bench.turn()
+    for _ in range(3):
+        assert not bench.host.is_loaded
+        await bench.turn()
+    assert bench.host.is_loaded
+
+
+@on_a_bench
+async def test_a_shard_that_resigns_while_it_begins_is_never_loaded_nor_told_of_its_end(bench: Bench) -> None:
+    bench.words.pieces = 3
+    await bench.begin(turns=1)
+    while not bench.words.told:
+        await bench.turn()
+    bench.host.close()
+    await bench.turn(5)
+    assert (bench.host.is_loaded, bench.loaded, bench.words.told) == (False, [], ["begin"])
+
+
+@on_a_bench
+async def test_a_shard_ends_in_pieces_and_its_reminders_do_not_come_meanwhile(bench: Bench) -> None:
+    bench.words.pieces = 3
+    await bench.begin(turns=10)
+    bench.host.remind("later", 100, lambda: bench.words.told.append("reminded"))
+    bench.host.close()
+    bench.timers.pass_ms(1_000)
+    await bench.turn(10)
+    assert bench.words.told == ["begin", ErrorCode.NOT_COORDINATOR, *(["ended"] * 3)]
+    assert not bench.timers.due
+
+
+@on_a_bench
 async def test_a_shard_that_ends_while_it_is_loaded_is_told_nothing(bench: Bench) -> None:
     bench.fill((b"a", b"1"))
     await bench.begin(turns=0)
@@ -222,6 +316,26 @@ async def test_a_partition_that_cannot_be_read_for_a_while_is_loaded_in_the_end(
     assert len(list(groups.shards())) == 1
     groups.resigned(bench.partition, EPOCH)
     assert not bench.timers.due
+
+
+@on_a_bench
+async def test_a_partition_that_is_damaged_is_healed_and_tried_again_ever_more_seldom(bench: Bench) -> None:
+    groups = GroupCoordinator(ServerConfig(CONFIG, "host"), MetadataImage(), bench.around)
+    bench.fill((b"\0\2\0\1g", None))
+    pauses = []
+    with patch.object(Log, "read", side_effect=DamagedLogError("/data", 0, 0, "its checksum is wrong")) as read:
+        groups.elected(bench.partition, EPOCH)
+        for _ in range(9):
+            await bench.turn(5)
+            [(at_ms, _)] = bench.timers.due.values()
+            pauses.append(at_ms - bench.timers.ms)
+            bench.timers.pass_ms(pauses[-1])
+        await bench.turn(5)
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    assert len(bench.damage) == read.call_count == 10
+    bench.timers.pass_ms(60_000)
+    await bench.turn(5)
+    assert not groups.is_loading
 
 
 @on_a_bench

@@ -204,7 +204,7 @@ def test_whoever_waits_is_told_when_the_coordinator_is_another() -> None:
     _, follower = joined(bench)
     syncing = bench.sync(follower, 1)
     joining = bench.new_member()[1]
-    bench.shard.end(ErrorCode.NOT_COORDINATOR)
+    list(bench.shard.end(ErrorCode.NOT_COORDINATOR))
     assert (syncing.error, joining.error) == (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
     assert bench.reminders == 0
     bench.commit(ErrorCode.NOT_COORDINATOR)

@@ -107,6 +107,9 @@ class Bench:
         assert self.reminded < 100_000, "it spins"
         self._reminders[name] = self.clock_ms + in_ms, call
 
+    def soon(self, call: Callable[[], None]) -> None:
+        call()
+
     def forget(self, name: Hashable) -> None:
         self._reminders.pop(name, None)
 

@@ -49,6 +49,9 @@ class Bench:
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self._reminders[name] = self.clock_ms + max(in_ms, 0), call
 
+    def soon(self, call: Callable[[], None]) -> None:
+        call()
+
     def forget(self, name: Hashable) -> None:
         self._reminders.pop(name, None)
 
