@@ -91,6 +91,9 @@ bench: test-tools ## the same load on Ottla and on Apache Kafka, side by side; s
 bench-groups: test-tools ## consumer groups and transactions beside Apache Kafka's, big groups, failover of a coordinator; see docs/benchmarks.md
 	tests/peers/kafka/kafka install
 	$(BIN)/python -m tests.benchmarks.groups_side_by_side
+	$(BIN)/python -m tests.benchmarks.big_groups
+	$(BIN)/python -m tests.benchmarks.coordinator_kills
+	$(BIN)/python -m tests.benchmarks.bench_coordinator_scale
 
 bench-quorum: test-tools ## controller failover, committed metadata changes beside Apache Kafka's, observers; see docs/benchmarks.md
 	tests/peers/kafka/kafka install
