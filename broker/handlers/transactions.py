@@ -20,7 +20,7 @@ from ottla.broker.coordinator.decisions.transactions.shard import (
 )
 from ottla.broker.coordinator.decisions.transactions.transaction import Partitions
 from ottla.broker.handlers.common import route
-from ottla.broker.internal_topics import GROUPS
+from ottla.broker.internal_topics import GROUPS, INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
@@ -166,7 +166,8 @@ class Adding:
 
     def _ask(self, place: int, asked: AddPartitionsToTxnTransaction) -> None:
         partitions = answers.partitions_of(asked.topics)
-        unattempted = answers.unattempted(partitions, self._broker.transactions.has)
+        forbidden = () if self._is_of_broker else INTERNAL_TOPICS  # a group's is added by AddOffsetsToTxn
+        unattempted = answers.unattempted(partitions, self._broker.transactions.has, forbidden)
         if unattempted is not None:
             self._tell(place, unattempted)
             return

@@ -46,16 +46,20 @@ def same_for_all(partitions: Partitions, error: ErrorCode) -> list[AddPartitions
     return by_partition(partitions, lambda _topic, _index: error)
 
 
-def unattempted(partitions: Partitions, has: Callable[[str, int], bool]) -> list[AddPartitionsToTxnTopicResult] | None:
-    """Where one partition is not there, none is added: then this is the answer."""
-    if all(has(topic, index) for topic, indexes in partitions.items() for index in indexes):
+def unattempted(
+    partitions: Partitions, has: Callable[[str, int], bool], forbidden: Iterable[str] = ()
+) -> list[AddPartitionsToTxnTopicResult] | None:
+    """Where one partition is not there, or is of a topic that whoever asks may not write to, none is added: then this is the
+    answer."""
+
+    def error_of(topic: str, index: int) -> ErrorCode:
+        if topic in forbidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if has(topic, index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    if all(topic not in forbidden and has(topic, index) for topic, indexes in partitions.items() for index in indexes):
         return None
-    return by_partition(
-        partitions,
-        lambda topic, index: (
-            ErrorCode.OPERATION_NOT_ATTEMPTED if has(topic, index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ),
-    )
+    return by_partition(partitions, error_of)
 
 
 def verified(asked: Partitions, found: Mapping[str, frozenset[int]]) -> list[AddPartitionsToTxnTopicResult]:

@@ -170,6 +170,17 @@ def test_where_one_partition_is_not_there_none_is_added(site: Site, bench: Bench
     assert bench.transaction.state is State.EMPTY
 
 
+def test_a_client_adds_no_internal_topic_and_a_broker_may(site: Site, bench: Bench) -> None:
+    bench.producer()
+    for version, expected in ((3, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (4, ErrorCode.NONE)):
+        request = adding(version)
+        topics = request.transactions[0].topics if version >= 4 else request.v3_and_below_topics
+        topics.append(AddPartitionsToTxnTopic(OFFSETS, [3]))
+        found = errors(version, site.ask(request, version))
+        assert found[OFFSETS, 3] == expected
+        assert found["t", 0] == (ErrorCode.OPERATION_NOT_ATTEMPTED if expected else ErrorCode.NONE)
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_a_fenced_producer_adds_nothing_and_is_told_in_words_it_knows(site: Site, bench: Bench, version: int) -> None:
     bench.producer()
