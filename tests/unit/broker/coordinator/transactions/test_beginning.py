@@ -88,6 +88,11 @@ def test_somebody_else_s_producer_id_is_fenced() -> None:
     bench = Bench()
     bench.producer()
     assert code(bench.init(Producer(5, 0))) is ErrorCode.PRODUCER_FENCED
+    bench.init(Producer(1_001, 0))
+    assert code(bench.init(Producer(5, 0))) is ErrorCode.PRODUCER_FENCED  # the epoch that may come again
+    bench.add(Producer(1_001, 1))
+    bench.end(Producer(1_001, 1))
+    assert code(bench.init(Producer(5, 1))) is ErrorCode.PRODUCER_FENCED  # and need not wait to hear of it
 
 
 # --- with a transaction open ------------------------------------------------------------------------------------------
