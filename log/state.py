@@ -156,10 +156,12 @@ class LogState:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is open: how far read_committed consumers see."""
+        """Below it no transaction is open: how far read_committed consumers see. The records with which one began may be deleted."""
         first_unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
-        return high_watermark if first_unstable is None or first_unstable > high_watermark else first_unstable
+        if first_unstable is None or first_unstable > high_watermark:
+            return high_watermark
+        return first_unstable if first_unstable > self.log_start_offset else self.log_start_offset
 
     @property
     def size_bytes(self) -> int:

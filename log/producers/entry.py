@@ -28,7 +28,16 @@ def add_to_sequence(sequence: int, count: int) -> int:
 class ProducerEntry:
     """Mutable state of one producer id; a batch is known as repeated by epoch and both its sequences."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "seen_ms",
+        "seen_offset",
+        "transaction_first_offset",
+    )
 
     def __init__(
         self,
@@ -43,6 +52,9 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
+        self.seen_offset = (
+            self.seen_ms
+        ) = -1  # how far it had written when idle producers were looked for, and when that was news
 
     @property
     def last_sequence(self) -> int:

@@ -109,4 +109,5 @@ def _entry(row: SnapshotRow) -> ProducerEntry:
             first_sequence, row.last_sequence, row.last_offset - row.offset_delta, row.last_offset, row.timestamp
         )
         entry.add(row.epoch, batch)
+        entry.seen_offset = row.last_offset  # who wrote nothing since is as idle as it was
     return entry

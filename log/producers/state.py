@@ -164,12 +164,19 @@ class ProducerStateManager:
             self._find_first_unstable()
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
-        """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many."""
-        gone = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= idle_ms_max
-        ]
+        """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many.
+
+        Their batches' timestamps alone do not say when they wrote: who copies old records would be forgotten while he does, and a
+        repetition then taken for something new. So one that has written since the last look has been seen now.
+        """
+        gone = []
+        for producer_id, entry in self._entries.items():
+            last_offset = entry.last_offset
+            if last_offset > entry.seen_offset:
+                entry.seen_offset, entry.seen_ms = last_offset, now_ms
+            is_idle = now_ms - max(entry.last_timestamp, entry.seen_ms) >= idle_ms_max
+            if is_idle and entry.transaction_first_offset < 0:
+                gone.append(producer_id)
         for producer_id in gone:
             del self._entries[producer_id]
         return len(gone)

@@ -1,6 +1,7 @@
 """The ends of transactions in partitions: markers that come twice, late, of an older coordinator, to a leader that goes."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -13,8 +14,9 @@ from ottla.broker.wire.messages.write_txn_markers_request import (
 )
 from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from ottla.log.batch import headers
+from ottla.proto import metadata_pb2 as pb
 from ottla.runtime.errors import ErrorCode
-from ottla.testing.replication.broker import TOPIC
+from ottla.testing.replication.broker import TOPIC, TOPIC_ID
 from ottla.testing.replication.client import Client, batch
 from ottla.testing.replication.cluster import Cluster, run
 
@@ -218,6 +220,59 @@ def test_a_follower_cut_across_a_marker_has_the_transaction_open_again() -> None
         assert cluster.brokers[1].log().last_stable_offset == 0
         assert await other.end_transaction(PRODUCER, 0, commit=False) == NONE
         await cluster.until(lambda: cluster.brokers[1].log().last_stable_offset == 3)
+
+    run(scenario)
+
+
+def test_a_marker_that_the_disk_has_no_room_for_is_refused_and_taken_when_there_is() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        begin(cluster)
+        repair = cluster.brokers[1].node.platter.fail("/data/flights-0/", errno.ENOSPC, ("write", "create"))
+        assert await client.end_transaction(PRODUCER, 0, commit=False) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster.brokers[1].log().last_stable_offset == 0
+        repair()
+        cluster.brokers[1].log().root.set_full(False)
+        assert await client.end_transaction(PRODUCER, 0, commit=False) == NONE
+        read = await client.fetch(0, isolation_level=READ_COMMITTED)
+        assert read.aborted_transactions is not None
+        assert (read.last_stable_offset, len(read.aborted_transactions)) == (2, 1)
+
+    run(scenario)
+
+
+def test_who_waits_with_a_marker_for_a_topic_that_is_deleted_is_told() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        begin(cluster)
+        await cluster.until(lambda: cluster.brokers[1].log().high_watermark == 1)
+        cluster.brokers[3].kill()
+        client.send_marker(PRODUCER, 0)
+        await asyncio.sleep(0.1)
+        cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
+        assert await client.marker_answer() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await client.end_transaction(PRODUCER, 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+def test_a_producer_that_was_forgotten_ends_its_transaction_and_begins_another() -> None:
+    """Idle ones are forgotten, but not while a transaction of theirs is open."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        begin(cluster)
+        producers = cluster.brokers[1].log().producers
+        assert producers.expire(1 << 60, 1) == 0
+        assert await client.end_transaction(PRODUCER, 0) == NONE
+        assert producers.expire(1 << 61, 1) == 1
+        assert await client.end_transaction(PRODUCER, 0) == NONE  # a retry, of nobody that is known
+        begin(cluster)
+        assert await client.end_transaction(PRODUCER, 0, commit=False) == NONE
+        assert cluster.brokers[1].log().last_stable_offset == 5
 
     run(scenario)
 

@@ -123,6 +123,21 @@ def test_a_transactions_end_moves_the_last_stable_offset(open_log: OpenLog, make
     assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (9, 0, 3)
 
 
+def test_records_of_an_open_transaction_may_be_deleted_and_no_reader_is_sent_below_the_log(
+    open_log: OpenLog, make_batch: MakeBatch
+) -> None:
+    log = open_log()
+    open_transaction = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    log.append_as_leader(make_batch(2, **open_transaction), 0, NOW_MS, verified=True)
+    log.append_as_leader(make_batch(3), 0, NOW_MS)
+    log.set_high_watermark(5)
+    log.advance_log_start(4)
+    assert log.last_stable_offset == 4
+    log.append_own(end_marker_batch(EndMarker(False, 0), producer_id=9, producer_epoch=0, timestamp=NOW_MS), 0, NOW_MS)
+    log.set_high_watermark(6)
+    assert log.last_stable_offset == 6
+
+
 def test_a_cut_behind_a_transaction_that_ended_leaves_it_stable(open_log: OpenLog, make_batch: MakeBatch) -> None:
     log = open_log()
     open_transaction = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "transactional": True}

@@ -241,9 +241,30 @@ def test_idle_producers_are_forgotten_but_not_those_with_a_transaction_open(part
     partition.append(header_of(0, pid=1, timestamp=1000))
     partition.append(header_of(0, pid=2, timestamp=1000, transactional=True))
     partition.append(header_of(0, pid=3, timestamp=1001))
+    assert partition.producers.expire(1000, 1000) == 0
     assert partition.producers.expire(2000, 1000) == 1
     assert partition.producers.producer_ids == [2, 3]
     assert partition.append(header_of(77, pid=1)) == 3
+
+
+def test_who_writes_old_records_is_not_forgotten_while_he_does(partition: Partition) -> None:
+    """A repetition of what he writes would be taken for something new."""
+    for number in range(5):
+        header = header_of(number, pid=1, timestamp=1)
+        assert partition.append(header) == number
+        assert partition.producers.expire(10_000 + 600 * number, 1000) == 0
+        assert partition.append(header) == number
+    assert partition.producers.expire(13_399, 1000) == 0
+    assert partition.producers.expire(13_400, 1000) == 1
+
+
+def test_who_was_idle_before_a_restart_is_forgotten_at_the_first_look_after_it(
+    partition: Partition, tmp_path: Path
+) -> None:
+    partition.append(header_of(0, pid=1, timestamp=1000))
+    partition.producers.take_snapshot(DISK, str(tmp_path), 1)
+    partition.producers.load(DISK, str(tmp_path), log_start_offset=0, log_end_offset=1)
+    assert partition.producers.expire(2000, 1000) == 1
 
 
 def test_replay_reads_the_marker_itself() -> None:
