@@ -112,7 +112,7 @@ def catching_up(lag: int | None, read: float | None, written: float | None) -> t
     if lag is None or read is None or written is None:
         return None, None
     if read <= written:
-        return None, "never"
+        return None, "never" if read else "stopped"
     return lag / (read - written), f"in {words(lag / (read - written))}"
 
 
@@ -191,8 +191,10 @@ def _lag(rows: Sequence[Row]) -> str:
 
 def _outlook(rows: Sequence[Row]) -> str:
     behind = [row for row in rows if row.get("lag")]
-    if any(row["caught up"] == "never" for row in behind):
-        return "; some partitions are written faster than they are read"
+    if all(row["caught up"] == "stopped" for row in behind):
+        return "; nothing was read lately"
+    if any(row["caught up"] in ("never", "stopped") for row in behind):
+        return "; some partitions are written as fast as they are read, or faster"
     if any(row["caught up in seconds"] is None for row in behind):
         return ""
     return f"; caught up in {words(max(row['caught up in seconds'] for row in behind))}"

@@ -143,6 +143,7 @@ def test_a_group_that_nobody_knows_is_an_error(cluster: FakeCluster, name: str) 
         (0, None, 5.0, (0.0, "now")),
         (10, 2.0, 1.0, (10.0, "in 10 s")),
         (10, 1.0, 1.0, (None, "never")),
+        (10, 0.0, 0.0, (None, "stopped")),
         (10, None, 1.0, (None, None)),
         (None, 1.0, 1.0, (None, None)),
     ],
