@@ -1,10 +1,12 @@
 """What is kept of one rebalance of a group, for people who ask why it happened."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+
+from ottla.broker.coordinator.decisions.groups.offset_store import Place
 
 TEXT_CHARACTERS_MAX = 200
 NAMES_MAX = 10
@@ -83,6 +85,22 @@ class RebalanceRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     moved_count: int | None = None
     """None where it cannot be known: another kind of group, or too much to compare."""
     kept_count: int = 0
+
+    def note(self, cause: Cause) -> None:
+        """Something else happened before it was over."""
+        self.also_count += 1
+        if len(self.also) < NAMES_MAX:
+            self.also = [*self.also, cause.cut()]
+
+    def compare(self, had: Mapping[Place, str], has: Mapping[Place, str]) -> None:
+        """What moved, by who had and who has each partition."""
+        moves = [
+            Move(cut(place.topic), place.partition, cut(had.get(place, "")), cut(has.get(place, "")))
+            for place in sorted(had.keys() | has.keys())
+            if had.get(place) != has.get(place)
+        ]
+        self.moved, self.moved_count = moves[:MOVES_MAX], len(moves)
+        self.kept_count = sum(had.get(place) == member for place, member in has.items())
 
 
 def encoded(record: RebalanceRecord) -> bytes:

@@ -15,11 +15,8 @@ from ottla.broker.coordinator.decisions.groups.member import Member
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.decisions.groups.rebalance_history import RebalanceHistory
 from ottla.broker.coordinator.decisions.groups.rebalance_record import (
-    MOVES_MAX,
-    NAMES_MAX,
     Cause,
     Kind,
-    Move,
     RebalanceRecord,
     cut,
     cut_all,
@@ -66,8 +63,7 @@ class RebalanceRecorder:
         if overtaken is not None:
             before = overtaken.before
             self._end(group.id, overtaken, "overtaken by another rebalance")
-        self.begun_count += 1
-        record = RebalanceRecord(number=self.begun_count, begun_ms=self._effects.time_ms, cause=cause.cut())
+        record = self.new_record(cause)
         self._open[group.id] = opened = _Open(record, self._effects.clock_ms, before)
         self._joins(opened, cause)
 
@@ -78,9 +74,7 @@ class RebalanceRecorder:
             return
         self._joins(opened, cause)
         if cause.kind not in _ONLY_JOINING:
-            opened.record.also_count += 1
-            if len(opened.record.also) < NAMES_MAX:
-                opened.record.also = [*opened.record.also, cause.cut()]
+            opened.record.note(cause)
 
     def _joins(self, opened: _Open, cause: Cause) -> None:
         if cause.kind not in (Kind.LEAVE, Kind.SESSION, Kind.UNSYNCED, Kind.UNWRITTEN, Kind.SIZE):
@@ -121,13 +115,23 @@ class RebalanceRecorder:
 
     def _end(self, group_id: str, opened: _Open, outcome: str) -> None:
         opened.record.outcome = outcome
-        self.history.add(group_id, encoded(opened.record))
+        self.keep(group_id, opened.record)
 
     def forget(self, group_id: str) -> None:
         """There is no such group any more."""
         self._open.pop(group_id, None)
         self._before.pop(group_id, None)
         self.history.forget(group_id)
+
+    # --- for rebalances of any kind -----------------------------------------------------------------------------------
+
+    def new_record(self, cause: Cause) -> RebalanceRecord:
+        self.begun_count += 1
+        return RebalanceRecord(number=self.begun_count, begun_ms=self._effects.time_ms, cause=cause.cut())
+
+    def keep(self, group_id: str, record: RebalanceRecord) -> None:
+        """It is over."""
+        self.history.add(group_id, encoded(record))
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
@@ -156,14 +160,7 @@ def _compare(record: RebalanceRecord, before: Mapping[str, bytes], after: Mappin
     """What moved, of what can be read."""
     if sum(map(len, before.values())) + sum(map(len, after.values())) > COMPARED_BYTES_MAX:
         return
-    had, has = _owners(before), _owners(after)
-    moves = [
-        Move(cut(place.topic), place.partition, cut(had.get(place, "")), cut(has.get(place, "")))
-        for place in sorted(had.keys() | has.keys())
-        if had.get(place) != has.get(place)
-    ]
-    record.moved, record.moved_count = moves[:MOVES_MAX], len(moves)
-    record.kept_count = sum(had.get(place) == member for place, member in has.items())
+    record.compare(_owners(before), _owners(after))
 
 
 def _owners(assignments: Mapping[str, bytes]) -> dict[Place, str]:
