@@ -50,8 +50,8 @@ class Toxiproxy:
 class ProxiedCluster(ProcessCluster):
     """Three nodes that know one another, and are known to clients, only by their proxies' ports."""
 
-    def __init__(self, toxiproxy: Toxiproxy) -> None:
-        super().__init__(nodes=3)
+    def __init__(self, toxiproxy: Toxiproxy, settings: dict[str, str] | None = None) -> None:
+        super().__init__(nodes=3, settings=settings)
         self.toxiproxy = toxiproxy
         base = free_port_block(8)
         self.client_ports = [base + at for at in range(3)]

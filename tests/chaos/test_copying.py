@@ -1,0 +1,109 @@
+"""Consume, produce and commit in one transaction: exactly once, whoever dies meanwhile, and however bad the network is.
+
+The properties have the names under which Jepsen found them broken elsewhere. Longer: `python -m tests.chaos.copying.trouble --rounds 5`.
+"""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ottla.testing.processes import ProcessCluster
+from ottla.testing.toxiproxy import ProxiedCluster, Toxiproxy
+from tests.chaos.copying import history
+from tests.chaos.copying.copiers import KINDS
+from tests.chaos.copying.history import Attempt, Copy
+from tests.chaos.copying.trouble import SETTINGS, Copying, Done, deaths, trouble
+
+
+@pytest.fixture(scope="module")
+def survived() -> dict[str, Done]:
+    """Jobs of which processes, a coordinator of transactions, a leader and the active controller were killed."""
+    with ProcessCluster(nodes=3, settings=SETTINGS) as cluster:
+        roles = deaths(cluster, ("transaction coordinator", "controller", "leader"))
+        return {each.kind: each for each in trouble(cluster, KINDS, 7, roles)}
+
+
+@pytest.fixture(scope="module")
+def endured(toxiproxy: Toxiproxy) -> dict[str, Done]:
+    """Jobs whose network was slow, in pieces, and cut."""
+    with ProxiedCluster(toxiproxy, SETTINGS) as cluster:
+
+        def cut(job: Copying) -> None:
+            toxiproxy.cut(cluster.client_proxy(1))
+            time.sleep(1)
+            toxiproxy.heal(cluster.client_proxy(1))
+
+        def toxic(kind: str, attributes: dict[str, int]) -> Callable[[Copying], None]:
+            def suffer(job: Copying) -> None:
+                for node in (1, 2, 3):
+                    toxiproxy.add(cluster.client_proxy(node), kind, "bad", attributes)
+                time.sleep(1)
+                for node in (1, 2, 3):
+                    toxiproxy.remove(cluster.client_proxy(node), "bad")
+
+            return suffer
+
+        slow = toxic("latency", {"latency": 60, "jitter": 30})
+        pieces = toxic("slicer", {"average_size": 20, "size_variation": 10, "delay": 50})
+        return {each.kind: each for each in trouble(cluster, KINDS, 8, [cut, slow, pieces])}
+
+
+@pytest.fixture(params=[f"{kind}-{how}" for how in ("survived", "endured") for kind in KINDS])
+def done(request: pytest.FixtureRequest) -> Done:
+    kind, _, how = request.param.partition("-")
+    found: Done = request.getfixturevalue(how)[kind]
+    return found
+
+
+def test_no_committed_write_is_lost(done: Done) -> None:
+    history.check_nothing_lost(done.output, done.attempts)
+    assert {len(copies) for copies in done.output.values()} == {done.written}
+
+
+def test_no_aborted_write_is_read(done: Done) -> None:
+    assert any(each.outcome == "aborted" for each in done.attempts.values())
+    history.check_nothing_aborted(done.output, done.attempts)
+
+
+def test_no_transaction_is_torn(done: Done) -> None:
+    history.check_nothing_torn(done.output, done.attempts)
+
+
+def test_nothing_is_copied_twice(done: Done) -> None:
+    history.check_nothing_twice(done.output)
+
+
+def test_offsets_do_not_jump(done: Done) -> None:
+    """Neither committed ones, on which the copiers go on, nor those that a reader comes to."""
+    history.check_order(done.output)
+
+
+TRIED = {
+    1: Attempt("a", {(0, 0), (1, 0)}, "committed"),
+    2: Attempt("a", {(0, 1)}, "aborted"),
+    3: Attempt("b", {(0, 1)}, "unknown"),
+}
+SOUND = {0: [Copy(0, 1), Copy(1, 3)], 1: [Copy(0, 1)]}
+
+
+def test_a_sound_output_is_found_sound() -> None:
+    with pytest.raises(AssertionError, match="1 of 2 records were copied"):
+        history.check_all(SOUND, 2, TRIED)
+    history.check_all({0: SOUND[0][:1], 1: SOUND[1]}, 1, TRIED)
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ({0: [Copy(0, 1), Copy(1, 2)], 1: [Copy(0, 1)]}, "a aborted attempt 2"),
+        ({0: [Copy(0, 1), Copy(1, 3), Copy(1, 3)], 1: [Copy(0, 1)]}, "there twice"),
+        ({0: [Copy(0, 1), Copy(0, 3)], 1: [Copy(0, 1)]}, "copied by attempts 1 and 3"),
+        ({0: [Copy(0, 1)], 1: []}, "are not there, others are"),
+        ({0: [Copy(1, 3)], 1: []}, "was committed and is not there"),
+        ({0: [Copy(1, 3), Copy(0, 1)], 1: [Copy(0, 1)]}, "stands at 0"),
+    ],
+)
+def test_what_is_wrong_with_an_output_is_said(output: dict[int, list[Copy]], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        history.check_all(output, 2, TRIED)
