@@ -7,6 +7,7 @@ ever missing that it has read before.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -67,10 +68,8 @@ class Leaders:
         """Until cancelled."""
         while True:
             if self._outdated:
-                try:
+                with suppress(Unreachable):
                     self._outdated = not await self._ask()
-                except Unreachable:
-                    pass
             await asyncio.sleep(RETRY_S)
 
     async def _ask(self) -> bool:
