@@ -158,3 +158,7 @@ class Topics:
     def has(self, name: str, index: int) -> bool:
         topic = self._image.topics_by_name.get(name)
         return topic is not None and index in topic.partitions
+
+    def partition_count(self, topic_id: bytes) -> int:
+        topic = self._image.topics_by_id.get(topic_id)
+        return len(topic.partitions) if topic is not None else 0

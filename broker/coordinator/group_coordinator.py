@@ -1,6 +1,7 @@
 """The groups that this broker coordinates: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
+from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
@@ -51,14 +52,26 @@ class GroupCoordinator(Coordinator[GroupShard]):
         super().stop()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Offsets of deleted topics are forgotten."""
-        if delta.deleted_topics:
-            for shard in self.shards():
+        """Offsets of deleted topics are forgotten. Consumer groups look again at topics that came, went or grew."""
+        topics = _reshaped(delta, image)
+        for shard in self.shards() if topics else ():
+            shard.consumers.refresh(topics)
+            if delta.deleted_topics:
                 shard.expire()
 
     def _expire(self) -> None:
         for shard in self.shards():
             shard.expire()
+
+
+def _reshaped(delta: MetadataDelta, image: MetadataImage) -> set[str]:
+    """Names of the topics whose partitions are not those of before."""
+    names = {*delta.created_topics.values(), *(each.name for each in delta.deleted_topics.values())}
+    for (topic_id, _), before in delta.partitions.items():
+        topic = image.topics_by_id.get(topic_id) if before is None else None
+        if topic is not None:
+            names.add(topic.name)
+    return names
 
 
 def group_settings(config: ServerConfig) -> GroupSettings:
@@ -70,4 +83,9 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         max_size=number("group.max.size"),
         offset_metadata_bytes_max=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+        consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
+        consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
+        consumer_max_size=number("group.consumer.max.size"),
+        consumer_assignors=tuple(each for each in config.strings("group.consumer.assignors") if each in ASSIGNORS),
     )

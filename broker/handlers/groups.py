@@ -1,11 +1,7 @@
 """Groups' requests: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), and what administrators ask: DescribeGroups (15),
 ListGroups (16), DeleteGroups (42). What is decided stands in `broker/coordinator`.
-
-The newer protocol (KIP-848) is not served yet: ConsumerGroupHeartbeat (68) is refused in the way that makes clients give up at the
-first answer, and tell the application. An API that is not offered at all is not enough: librdkafka's poll does not return then.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,8 +14,6 @@ from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
-from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.broker.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -34,12 +28,8 @@ from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
-from ottla.runtime.seldom import Seldom
 
-NEWER_PROTOCOL = "the consumer protocol (KIP-848) is not served yet: set group.protocol=classic"
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describe
-
-logger = logging.getLogger(__name__)
 
 Body = TypeVar("Body", JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest)
 
@@ -66,8 +56,6 @@ class Asking:
 
 
 def routes(broker: BrokerContext) -> list[Route]:
-    refusals = Seldom(logger)
-
     def of_group(
         ask: Callable[[GroupShard, Asking, Body], None], refuse: Callable[[Asking, Body, ErrorCode], msgspec.Struct]
     ) -> Callable[[RequestContext, Body], None]:
@@ -96,13 +84,7 @@ def routes(broker: BrokerContext) -> list[Route]:
     def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
         Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
 
-    def beat_newer(request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> None:
-        refusals.warn("Client %.100r, group %.249r: %s", request.client_id, body.group_id, NEWER_PROTOCOL)
-        error = ErrorCode.UNSUPPORTED_VERSION
-        request.respond_message(ConsumerGroupHeartbeatResponse(0, error, NEWER_PROTOCOL, body.member_id))
-
     return [
-        route("ConsumerGroupHeartbeat", ConsumerGroupHeartbeatRequest, beat_newer),
         route("JoinGroup", JoinGroupRequest, join),
         route("SyncGroup", SyncGroupRequest, sync),
         route("Heartbeat", HeartbeatRequest, beat),
@@ -138,9 +120,7 @@ def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) ->
 
 def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest) -> None:
     found = [
-        each
-        for shard in broker.groups.shards()
-        for each in listed(shard.groups(), body.states_filter, body.types_filter)
+        each for shard in broker.groups.shards() for each in listed(shard.all(), body.states_filter, body.types_filter)
     ]
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.groups.is_loading else ErrorCode.NONE
     request.respond_message(ListGroupsResponse(error_code=error, groups=found))

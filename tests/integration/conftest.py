@@ -8,11 +8,13 @@ import pytest
 from ottla.testing.processes import ProcessCluster
 
 _numbers = count(1)
+SETTINGS = {f"group.consumer.{name}heartbeat.interval.ms": "500" for name in ("", "min.")}
+"""Members of the newer protocol learn of each other with their heartbeats."""
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ProcessCluster]:
-    with ProcessCluster(nodes=3) as running:
+    with ProcessCluster(nodes=3, settings=SETTINGS) as running:
         yield running
 
 

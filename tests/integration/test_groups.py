@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
@@ -192,19 +192,6 @@ def test_who_assigns_partitions_himself_commits_without_a_group(cluster: Process
     consumer.commit(asynchronous=False)
     consumer.close()
     assert consumer_offsets(cluster, filled)[0] == RECORDS // PARTITIONS
-
-
-def test_members_of_the_newer_protocol_are_told_at_once(cluster: ProcessCluster, filled: str) -> None:
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": filled, "group.protocol": "consumer"}
-    )
-    consumer.subscribe([filled])
-    message = consumer.poll(20)
-    assert message is not None
-    error = message.error()
-    assert error is not None
-    assert error.code() in (KafkaError.UNSUPPORTED_VERSION, KafkaError._FATAL)
-    consumer.close()
 
 
 def test_kafka_python_reads_in_a_group_and_goes_on_where_it_committed(cluster: ProcessCluster, filled: str) -> None:

@@ -12,6 +12,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS, VOTERS_IN_LOG
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -31,6 +32,8 @@ SUPPORTED: Mapping[str, Levels] = {
     KRAFT_VERSION: Levels(STATIC_VOTERS, VOTERS_IN_LOG, STATIC_VOTERS),
     # 1: records of transactions with tagged fields. 2: each end of a transaction bumps its producer's epoch (KIP-890).
     TRANSACTION_VERSION: Levels(0, 2, 2),
+    # 1: the coordinator of groups serves the consumer protocol (KIP-848), and writes its records.
+    GROUP_VERSION: Levels(0, 1, 1),
 }
 
 

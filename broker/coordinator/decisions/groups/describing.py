@@ -3,25 +3,31 @@
 from collections.abc import Collection, Iterable
 
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
+from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup, has_ended
 from ottla.broker.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from ottla.broker.wire.messages.list_groups_response import ListedGroup
 from ottla.runtime.errors import ErrorCode
 
-CLASSIC = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
 _ERROR_FOR_NO_GROUP_FROM = 6
 _DEAD = "Dead"
 
 
-def listed(groups: Iterable[ClassicGroup], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+def listed(groups: Iterable[AnyGroup], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
     """Those in one of the states and of one of the types; empty means all. The names' case does not matter."""
     states, types = {each.lower() for each in states}, {each.lower() for each in types}
-    if types and CLASSIC not in types:
-        return []
     return [
-        ListedGroup(each.id, each.protocol_type or "", each.state.value, CLASSIC)
-        for each in groups
-        if not states or each.state.value.lower() in states
+        each
+        for each in map(_listed, groups)
+        if (not types or each.group_type in types) and (not states or each.group_state.lower() in states)
     ]
+
+
+def _listed(group: AnyGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.id, CONSUMER, group.state.value, CONSUMER)
+    return ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
 def described(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
@@ -52,8 +58,8 @@ def described(group_id: str, group: ClassicGroup | None, version: int) -> Descri
     )
 
 
-def delete_error(group: ClassicGroup | None) -> ErrorCode:
+def delete_error(group: AnyGroup | None) -> ErrorCode:
     """Whether it may be deleted."""
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE if has_ended(group) else ErrorCode.NON_EMPTY_GROUP

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Protocol
 
 from ottla.broker.coordinator.decisions.effects import Done, Effects, Record
-from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.describing import delete_error
-from ottla.broker.coordinator.decisions.groups.group_records import group_tombstone
+from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup, has_ended, tombstones
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets
 from ottla.runtime.errors import ErrorCode
@@ -25,9 +25,9 @@ GROUPS_A_TURN = 50
 class Groups(Protocol):
     """The groups of the shard."""
 
-    def find(self, group_id: str) -> ClassicGroup | None: ...
+    def any(self, group_id: str) -> AnyGroup | None: ...
 
-    def groups(self) -> Iterator[ClassicGroup]: ...
+    def all(self) -> Iterator[AnyGroup]: ...
 
     def forget(self, group_id: str) -> bool:
         """One of which no record says anything; False for others."""
@@ -42,14 +42,15 @@ class Endings:
         self._groups = groups
         self._commits = commits
         self._offsets = offsets
-        self._round: Iterator[ClassicGroup] | None = None
+        self._round: Iterator[AnyGroup] | None = None
         self._again = False
         self.expired_count = 0
 
     def delete(self, group_ids: Iterable[str], told: Callable[[dict[str, ErrorCode]], None]) -> None:
         """Groups without members, with their offsets; told once that is committed."""
-        errors = {group_id: delete_error(self._groups.find(group_id)) for group_id in group_ids}
-        gone = [group_id for group_id, error in errors.items() if not error]
+        found = {group_id: self._groups.any(group_id) for group_id in group_ids}
+        errors = {group_id: delete_error(group) for group_id, group in found.items()}
+        gone = [group for group in found.values() if group is not None and not errors[group.id]]
         waiting = len(gone)
 
         def ended(group_id: str, error: ErrorCode) -> None:
@@ -59,9 +60,9 @@ class Endings:
             if not waiting:
                 told(errors)
 
-        for group_id in gone:
-            records = [*self._commits.tombstones(group_id), group_tombstone(group_id)]
-            self._write(records, partial(ended, group_id))
+        for group in gone:
+            records = [*self._commits.tombstones(group.id), *tombstones(group)]
+            self._write(records, partial(ended, group.id))
         if not gone:
             told(errors)
 
@@ -72,7 +73,7 @@ class Endings:
         if self._round is not None:
             self._again = True
             return
-        self._round = iter(list(self._groups.groups()))
+        self._round = iter(list(self._groups.all()))
         self._effects.soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -80,7 +81,7 @@ class Endings:
         looked = 0
         for group in islice(self._round, GROUPS_A_TURN):
             looked += 1
-            if self._groups.find(group.id) is group:
+            if self._groups.any(group.id) is group:
                 self._look_at(group)
         if looked == GROUPS_A_TURN:
             self._effects.soon(self._go_on)
@@ -89,14 +90,15 @@ class Endings:
         if again:
             self.expire()
 
-    def _look_at(self, group: ClassicGroup) -> None:
+    def _look_at(self, group: AnyGroup) -> None:
         """Removes what has expired of it, and the group itself if it has neither offsets nor members."""
         gone = self._commits.expired(group)
         self.expired_count += len(gone)
         kept = sum(1 for _ in self._offsets.of_group(group.id)) - len(gone)
-        is_over = group.is_in(GroupState.EMPTY) and not kept and not group.pending
+        is_awaited = isinstance(group, ClassicGroup) and bool(group.pending)
+        is_over = has_ended(group) and not kept and not is_awaited
         if is_over and not self._offsets.is_open(group.id) and not self._groups.forget(group.id):
-            gone.append(group_tombstone(group.id))
+            gone += tombstones(group)
         if gone:
             self._write(gone, lambda _: None)
 

@@ -8,6 +8,28 @@ from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
 from ottla.broker.coordinator.decisions.groups.member import Member
 from ottla.broker.coordinator.decisions.record_format import Format
+from ottla.broker.wire.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from ottla.broker.wire.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from ottla.broker.wire.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from ottla.broker.wire.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
+from ottla.broker.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from ottla.broker.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.broker.wire.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from ottla.broker.wire.messages.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from ottla.broker.wire.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from ottla.broker.wire.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
@@ -30,6 +52,11 @@ FORMAT = Format(
         1: (OffsetCommitKey, OffsetCommitValue),
         0: (OffsetCommitKey, OffsetCommitValue),  # of Kafka 0.8, with the same fields
         2: (GroupMetadataKey, GroupMetadataValue),
+        3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     }
 )
 

@@ -89,25 +89,23 @@ class Joins:
         settings: GroupSettings,
         rebalance: Rebalance,
         find: Callable[[str, bool], ClassicGroup | None],
+        admit: Callable[[str], ErrorCode],
     ) -> None:
-        """``find(group_id, makes)``: the group; if there is none, a new one where it may be made, else None."""
+        """``find(group_id, makes)``: the group; if there is none, a new one where it may be made, else None. ``admit(group_id)``: whether
+        there may be a classic group of that id."""
         self._effects = effects
         self._settings = settings
         self._rebalance = rebalance
         self._find = find
+        self._admit = admit
         self._before: dict[str, _Before] = {}
         """By their new ids: static members whose new ids are not committed yet."""
 
     def join(self, asker: Asker, request: JoinGroupRequest) -> None:
-        joining, settings = _Joining.of(asker, request), self._settings
-        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
-            joining.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
-            return
-        if not fits(request.group_id):
-            joining.refuse(ErrorCode.INVALID_GROUP_ID)
-            return
-        if not joining.can_be_written:
-            joining.refuse(ErrorCode.INVALID_REQUEST)
+        joining = _Joining.of(asker, request)
+        refusal = self._refusal(joining, request.group_id)
+        if refusal:
+            joining.refuse(refusal)
             return
         group = self._find(request.group_id, not joining.member_id)
         if group is None:
@@ -124,6 +122,17 @@ class Joins:
             self._join_unknown(group, joining)
         else:
             self._join_known(group, joining)
+
+    def _refusal(self, joining: _Joining, group_id: str) -> ErrorCode:
+        """What can be said without the group. Who has an id was admitted before."""
+        settings = self._settings
+        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if not fits(group_id):
+            return ErrorCode.INVALID_GROUP_ID
+        if not joining.can_be_written:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE if joining.member_id else self._admit(group_id)
 
     @staticmethod
     def _place_of(group: ClassicGroup, joining: _Joining) -> str:

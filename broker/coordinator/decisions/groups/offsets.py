@@ -1,13 +1,17 @@
 """OffsetCommit (8), OffsetFetch (9), OffsetDelete (47), and how offsets expire (kraft.md 5.3, "Offsets")."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
+from ottla.broker.coordinator.decisions.groups.consumer.commits import commit_error, fetch_error
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
+from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
 from ottla.broker.coordinator.decisions.groups.group_records import offset_record, offset_tombstone
+from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
@@ -38,6 +42,7 @@ from ottla.broker.wire.messages.offset_fetch_response import (
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
+_BY_EPOCH_FROM = 9
 _BY_TOPIC_ID_FROM = 10
 NO_GENERATION = -1
 NO_OFFSET = -1
@@ -52,6 +57,8 @@ class Topics(Protocol):
 
     def has(self, name: str, index: int) -> bool: ...
 
+    def partition_count(self, topic_id: bytes) -> int: ...
+
 
 class Offsets:
     """The requests about offsets, of all groups of a shard."""
@@ -64,6 +71,7 @@ class Offsets:
         store: OffsetStore,
         rebalance: Rebalance,
         find: Callable[[str, bool], ClassicGroup | None],
+        consumers: ConsumerGroups,
     ) -> None:
         self._effects = effects
         self._settings = settings
@@ -71,12 +79,13 @@ class Offsets:
         self._store = store
         self._rebalance = rebalance
         self._find = find
+        self._consumers = consumers
 
     # --- OffsetCommit -------------------------------------------------------------------------------------------------
 
     def commit(self, asker: Asker, request: OffsetCommitRequest) -> None:
         """Each partition is judged by itself; what is taken is written together."""
-        error = self._commit_error(request)
+        error = self._commit_error(asker, request)
         if error:
             asker.answer(refused_commit(request, error))
             return
@@ -123,14 +132,18 @@ class Offsets:
         taking.records.append(offset_record(taking.group_id, topic, told.partition_index, committed))
         return ErrorCode.NONE
 
-    def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
+    def _commit_error(self, asker: Asker, request: OffsetCommitRequest) -> ErrorCode:
         """Without a generation it comes from somebody who assigns partitions himself, or from an administrator."""
         generation, member_id = request.generation_id_or_member_epoch, request.member_id
         if not fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
+        consumers = self._consumers.find(request.group_id)
+        if consumers is not None:
+            partitions = self._partitions_of(asker, request)
+            return commit_error(consumers, member_id, generation, asker.version, partitions)
         group = self._find(request.group_id, generation < 0)
         if group is None:
-            return ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.GROUP_ID_NOT_FOUND if asker.version >= _BY_EPOCH_FROM else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         if generation < 0 and not member_id and request.group_instance_id is None:
@@ -145,6 +158,12 @@ class Offsets:
         self._rebalance.keep(group, group.members[member_id])
         return ErrorCode.NONE
 
+    def _partitions_of(self, asker: Asker, request: OffsetCommitRequest) -> Iterator[tuple[bytes | None, int]]:
+        for topic in request.topics:
+            topic_id = topic.topic_id if asker.version >= _BY_TOPIC_ID_FROM else self._topics.id_of(topic.name)
+            for each in topic.partitions:
+                yield topic_id, each.partition_index
+
     # --- OffsetFetch --------------------------------------------------------------------------------------------------
 
     def fetch(
@@ -157,6 +176,13 @@ class Offsets:
     ) -> None:
         """``told`` when everything is committed that the answer says: what is not might be lost with this coordinator.
         ``is_stable``: no offset that an open transaction may change."""
+        consumers = self._consumers.find(request.group_id)
+        error = (
+            fetch_error(consumers, request.member_id, request.member_epoch) if consumers is not None else ErrorCode.NONE
+        )
+        if error:
+            told(OffsetFetchResponseGroup(request.group_id, [], error))
+            return
         answer = OffsetFetchResponseGroup(request.group_id, [])
         if request.topics is None:
             answer.topics = self._all_of(request.group_id, is_stable=is_stable, by_id=by_id)
@@ -201,14 +227,11 @@ class Offsets:
 
     def delete(self, asker: Asker, request: OffsetDeleteRequest) -> None:
         """Of topics that nobody of the group reads."""
-        group = self._find(request.group_id, False)
-        if group is None:
-            asker.answer(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        error, read = self._topics_read(request.group_id)
+        if error:
+            asker.answer(OffsetDeleteResponse(error_code=error))
             return
-        if group.members and group.protocol_type != CONSUMER:
-            asker.answer(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-            return
-        read = subscribed_topics(group) if group.members else frozenset()
+        group_id = request.group_id
         records: list[Record] = []
         answer = OffsetDeleteResponse(topics=[])
         for told in request.topics:
@@ -220,13 +243,25 @@ class Offsets:
                 if not self._topics.has(told.name, each.partition_index):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 topic.partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
-                if not code and self._store.has(group.id, Place(told.name, each.partition_index)):
-                    records.append(offset_tombstone(group.id, told.name, each.partition_index))
+                if not code and self._store.has(group_id, Place(told.name, each.partition_index)):
+                    records.append(offset_tombstone(group_id, told.name, each.partition_index))
 
         def written(error: ErrorCode) -> None:
             asker.answer(OffsetDeleteResponse(error_code=error) if error else answer)
 
         self._effects.write(records, written)
+
+    def _topics_read(self, group_id: str) -> tuple[ErrorCode, Container[str] | None]:
+        """None: it cannot be known, so it may be all of them."""
+        consumers = self._consumers.find(group_id)
+        if consumers is not None:
+            return ErrorCode.NONE, consumers.readers
+        group = self._find(group_id, False)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, None
+        if group.members and group.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP, None
+        return ErrorCode.NONE, subscribed_topics(group) if group.members else frozenset()
 
     def tombstones(self, group_id: str) -> list[Record]:
         """For all offsets of a group; a transaction that is not decided does not bring any of them back."""
@@ -234,27 +269,38 @@ class Offsets:
 
     # --- expiry -------------------------------------------------------------------------------------------------------
 
-    def expired(self, group: ClassicGroup) -> list[Record]:
+    def expired(self, group: AnyGroup) -> list[Record]:
         """Tombstones of what nobody needs any more (KIP-211): of a group without members since it has none, of one with members
         where none reads the topic, of offsets without a group since they were committed. None that a transaction may change."""
         now_ms, kept_ms = self._effects.time_ms, self._settings.offsets_retention_ms
-        read = subscribed_topics(group) if group.is_in(GroupState.STABLE) else None
+        is_idle = self._idle(group)
         gone: list[Record] = []
         for place, committed in self._store.of_group(group.id):
             if self._is_of_no_topic(place, committed):
                 is_due = True  # the topic is deleted: another one of that name begins at 0
             elif committed.expire_time_ms != NEVER:
                 is_due = now_ms >= committed.expire_time_ms
-            elif group.protocol_type is None:
-                is_due = now_ms - committed.commit_time_ms >= kept_ms
-            elif group.is_in(GroupState.EMPTY):
-                is_due = now_ms - max(group.since_ms, committed.commit_time_ms) >= kept_ms
             else:
-                is_unread = read is not None and place.topic not in read
-                is_due = is_unread and now_ms - committed.commit_time_ms >= kept_ms
+                is_due = is_idle(place, committed, now_ms - kept_ms)
             if is_due and not self._store.is_pending(group.id, place):
                 gone.append(offset_tombstone(group.id, *place))
         return gone
+
+    @staticmethod
+    def _idle(group: AnyGroup) -> Callable[[Place, CommittedOffset, int], bool]:
+        """Whether nobody has needed an offset since a time."""
+        if isinstance(group, ConsumerGroup):
+            return lambda place, committed, time_ms: (
+                place.topic not in group.readers and committed.commit_time_ms <= time_ms
+            )
+        if group.protocol_type is None:
+            return lambda _, committed, time_ms: committed.commit_time_ms <= time_ms
+        if group.is_in(GroupState.EMPTY):
+            return lambda _, committed, time_ms: max(group.since_ms, committed.commit_time_ms) <= time_ms
+        read = subscribed_topics(group) if group.is_in(GroupState.STABLE) else None
+        return lambda place, committed, time_ms: (
+            read is not None and place.topic not in read and committed.commit_time_ms <= time_ms
+        )
 
     def _is_of_no_topic(self, place: Place, committed: CommittedOffset) -> bool:
         """Older clients' and older nodes' records name no id."""

@@ -14,3 +14,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of a member that has no id yet, and so can send no heartbeat while it waits."""
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
+
+    consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
+    consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
+    consumer_max_size: int = 2_147_483_647  # group.consumer.max.size
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors; the first is the default

@@ -1,15 +1,24 @@
 """The groups of one partition of `__consumer_offsets`: loaded by replaying it, and from then on changed by what it is asked."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ottla.broker.coordinator.decisions.effects import Record, TransactionalEffects, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
+from ottla.broker.coordinator.decisions.groups.consumer.heartbeats import Heartbeats
+from ottla.broker.coordinator.decisions.groups.consumer.records import group_tombstones
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
-from ottla.broker.coordinator.decisions.groups.group_records import read, restored_group, restored_offset
+from ottla.broker.coordinator.decisions.groups.group_records import (
+    group_tombstone,
+    read,
+    restored_group,
+    restored_offset,
+)
 from ottla.broker.coordinator.decisions.groups.joining import Joins
+from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup, has_ended
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
@@ -17,10 +26,11 @@ from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.transactional_commits import TransactionalCommits
+from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 NO_PRODUCER = -1
 GROUPS_A_TURN = 100
@@ -42,10 +52,14 @@ class GroupShard:
         self._is_loaded = False
         self._commit_count = self._removal_count = 0
         self.rebalance = Rebalance(effects, settings)
-        self.joins = Joins(effects, settings, self.rebalance, self._find_or_make)
+        self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, self._admit_classic)
         self.members = Memberships(effects, self.rebalance, self.find)
-        self.commits = Offsets(effects, settings, topics, self.offsets, self.rebalance, self._find_or_make)
-        self.transactional = TransactionalCommits(effects, settings, topics, self._find_or_make)
+        self.consumers = ConsumerGroups(self._displace)
+        self.heartbeats = Heartbeats(effects, settings, topics, self.consumers, self._displaced)
+        self.commits = Offsets(
+            effects, settings, topics, self.offsets, self.rebalance, self._find_or_make, self.consumers
+        )
+        self.transactional = TransactionalCommits(effects, settings, topics, self._find_or_make, self.consumers)
         self._endings = Endings(effects, self, self.commits, self.offsets)
 
     def find(self, group_id: str) -> ClassicGroup | None:
@@ -60,6 +74,52 @@ class GroupShard:
     def groups(self) -> Iterator[ClassicGroup]:
         return iter(self._groups.values())
 
+    def any(self, group_id: str) -> AnyGroup | None:
+        """Of either protocol."""
+        return self.consumers.find(group_id) or self._groups.get(group_id)
+
+    def all(self) -> Iterator[AnyGroup]:
+        yield from self._groups.values()
+        yield from self.consumers
+
+    # --- from one protocol to the other -------------------------------------------------------------------------------
+
+    def _admit_classic(self, group_id: str) -> ErrorCode:
+        """A consumer group without members makes way for a classic one."""
+        consumers = self.consumers.find(group_id)
+        if consumers is None:
+            return ErrorCode.NONE
+        if consumers.members:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        outcome = ErrorCode.NONE
+
+        def written(error: ErrorCode) -> None:
+            nonlocal outcome
+            outcome = error
+            if error and (group := self._groups.pop(group_id, None)) is not None:
+                self.rebalance.end(group, error)
+
+        self._effects.write(group_tombstones(consumers), written)
+        return outcome
+
+    def _displaced(self, group_id: str) -> Sequence[Record]:
+        """What is written so that a group can be a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND) where members of the classic
+        protocol are in it."""
+        group = self._groups.get(group_id)
+        if group is not None and not has_ended(group):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return [group_tombstone(group_id)] if group_id in self.written else ()
+
+    def _displace(self, group_id: str) -> Undo:
+        """It is a consumer group from now on."""
+        group = self._groups.pop(group_id, None)
+
+        def undo() -> None:
+            if group is not None:
+                self._groups[group_id] = group
+
+        return undo
+
     # --- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self, record: Record, place: int, producer_id: int = NO_PRODUCER) -> Undo:
@@ -72,7 +132,9 @@ class GroupShard:
         key, value = meaning
         if isinstance(key, OffsetCommitKey):
             return self._replay_offset(key, value, place, producer_id)
-        return self._replay_group(key.group, value)
+        if isinstance(key, GroupMetadataKey):
+            return self._replay_group(key.group, value)
+        return self.consumers.replay(key, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> Undo:
         """A live group is ahead of its record; only one that is no more follows it."""
@@ -125,6 +187,8 @@ class GroupShard:
 
     def _begin(self) -> Iterator[None]:
         for count, (group_id, value) in enumerate(list(self.written.items()), 1):
+            if self.consumers.find(group_id) is not None:
+                continue  # no node writes that; the newer protocol's records say more
             group = self._groups[group_id] = restored_group(group_id, value)
             for member in group.members.values():
                 self.rebalance.keep(group, member)
@@ -134,9 +198,10 @@ class GroupShard:
             if not count % GROUPS_A_TURN:
                 yield
         for count, group_id in enumerate(list(self.offsets.group_ids()), 1):
-            self._find_or_make(group_id, True)
+            self._find_or_make(group_id, self.consumers.find(group_id) is None)
             if not count % GROUPS_A_TURN:
                 yield
+        yield from self.heartbeats.begin()
 
     def end(self, error: ErrorCode) -> Iterator[None]:
         """The coordinator is another one now, or none: whoever waits is told. To forget many groups takes time too."""
@@ -150,6 +215,7 @@ class GroupShard:
             self.offsets.forget(group_id)
             if not count % GROUPS_A_TURN:
                 yield
+        yield from self.heartbeats.end()
 
     # --- groups come to their end -------------------------------------------------------------------------------------
 
@@ -163,7 +229,8 @@ class GroupShard:
 
     def forget(self, group_id: str) -> bool:
         """A group that no record ever spoke of, or that none speaks of any more."""
-        if group_id in self.written or any(True for _ in self.offsets.of_group(group_id)):
+        is_written = group_id in self.written or self.consumers.find(group_id) is not None
+        if is_written or any(True for _ in self.offsets.of_group(group_id)):
             return False
         self._groups.pop(group_id, None)
         self._forget_history(group_id)
@@ -184,7 +251,7 @@ class GroupShard:
 
     def contents(self) -> tuple[object, ...]:
         """Everything that its partition says, to be compared with another's that replayed it."""
-        return self.written, self.offsets.contents()
+        return self.written, self.offsets.contents(), self.consumers.contents()
 
 
 def nothing() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from ottla.broker.coordinator.decisions.effects import Asker, ProducerBatch, Record, TransactionalEffects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+from ottla.broker.coordinator.decisions.groups.consumer.commits import commit_error
+from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.group_records import offset_record
 from ottla.broker.coordinator.decisions.groups.offsets import Topics
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
@@ -30,16 +32,18 @@ class TransactionalCommits:
         settings: GroupSettings,
         topics: Topics,
         find: Callable[[str, bool], ClassicGroup | None],
+        consumers: ConsumerGroups,
     ) -> None:
         self._effects = effects
         self._settings = settings
         self._topics = topics
         self._find = find
+        self._consumers = consumers
 
     def commit(self, asker: Asker, request: TxnOffsetCommitRequest, guard: int) -> None:
         """``guard``: under which the transaction's coordinator vouched for this shard's partition. Each partition is judged by itself;
         what is taken is written together."""
-        error = self._error_of(request)
+        error = self._error_of(asker, request)
         if error:
             asker.answer(refused_commit(request, error))
             return
@@ -87,12 +91,24 @@ class TransactionalCommits:
         records.append(offset_record(group_id, topic, told.partition_index, committed))
         return ErrorCode.NONE
 
-    def _error_of(self, request: TxnOffsetCommitRequest) -> ErrorCode:
+    def _error_of(self, asker: Asker, request: TxnOffsetCommitRequest) -> ErrorCode:
         """Older clients say neither who they are nor in which generation: then the transaction's own fencing has to do. Nor does a
         rebalance that waits for assignments hold a transaction up."""
         generation = request.generation_id
         if not fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
+        consumers = self._consumers.find(request.group_id)
+        if consumers is not None:
+            if generation < 0 and not request.member_id and request.group_instance_id is None:
+                return ErrorCode.NONE
+            partitions = (
+                (self._topics.id_of(topic.name), each.partition_index)
+                for topic in request.topics
+                for each in topic.partitions
+            )
+            return commit_error(
+                consumers, request.member_id, generation, asker.version, partitions, is_transactional=True
+            )
         group = self._find(request.group_id, generation < 0)
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION

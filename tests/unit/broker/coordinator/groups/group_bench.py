@@ -61,6 +61,7 @@ class Bench:
         """How many records were given together."""
         self.settings = GroupSettings(**settings)
         self.topic_ids = {name: name.encode().ljust(16, b".") for name in ("t", "u")}
+        self.partitions = dict.fromkeys(self.topic_ids.values(), 4)
         self.reminded = self._ids = 0
         self._is_in_piece = False
         self._waiting: deque[tuple[Done, list[Undo]]] = deque()
@@ -77,6 +78,9 @@ class Bench:
 
     def has(self, name: str, index: int) -> bool:
         return name in self.topic_ids and 0 <= index < 2_000
+
+    def partition_count(self, topic_id: bytes) -> int:
+        return self.partitions.get(topic_id, 0)
 
     # --- Effects ------------------------------------------------------------------------------------------------------
 
@@ -172,6 +176,7 @@ class Bench:
         """A coordinator that takes over: it has what was written, as bytes."""
         other = Bench(commits=self.commits)
         other.settings, other.topic_ids, other._ids = self.settings, self.topic_ids, self._ids
+        other.partitions = self.partitions
         other.clock_ms, other.time_ms, other.log = 77, self.time_ms, list(self.log)
         other.shard = GroupShard(other, self.settings, other)
         for offset, record in enumerate(self.log):

@@ -119,7 +119,10 @@ def test_of_a_group_with_members_only_they_commit(generation: int, member_id: st
 
 
 def test_a_generation_that_nobody_gave_is_refused() -> None:
-    assert code(commit(Bench(), 5, generation=3, member_id="c-id1")) is ErrorCode.ILLEGAL_GENERATION
+    assert code(commit(Bench(), 5, generation=3, member_id="c-id1", version=8)) is ErrorCode.ILLEGAL_GENERATION
+    assert code(commit(Bench(), 5, generation=3, member_id="c-id1")) is ErrorCode.GROUP_ID_NOT_FOUND, (
+        "clients know it by then"
+    )
 
 
 def test_members_commit_while_a_rebalance_is_prepared_but_not_before_they_know_their_part_of_it() -> None:

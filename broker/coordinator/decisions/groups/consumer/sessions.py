@@ -1,0 +1,87 @@
+"""Who of the consumer groups was heard from, and who gives up partitions in time. Known to one coordinator alone."""
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+
+from ottla.broker.coordinator.decisions.effects import Effects
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
+from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
+
+Expel = Callable[[ConsumerGroup, ConsumerMember, str], None]
+
+
+class Sessions:
+    """Of all members of a shard's consumer groups."""
+
+    def __init__(self, effects: Effects, groups: ConsumerGroups, expel: Expel) -> None:
+        self._effects = effects
+        self._groups = groups
+        self._expel = expel
+        self._expire_ms: dict[tuple[str, str], int] = {}
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def keep(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """It was heard from. Costs no timer: the one that waits looks when it is due."""
+        key = group_id, member_id
+        clock_ms, expired_ms = self._effects.clock_ms, self._expire_ms.get(key, -1)
+        self._expire_ms[key] = clock_ms + timeout_ms
+        if not clock_ms < expired_ms <= clock_ms + timeout_ms:
+            self._watch(key)
+
+    def _watch(self, key: tuple[str, str]) -> None:
+        left_ms = self._expire_ms[key] - self._effects.clock_ms
+        self._effects.remind(_session(*key), left_ms, partial(self._look_for, key))
+
+    def _look_for(self, key: tuple[str, str]) -> None:
+        group, member = self._find(*key)
+        if group is None or member is None:
+            del self._expire_ms[key]
+        elif self._expire_ms[key] > self._effects.clock_ms:
+            self._watch(key)
+        else:
+            self._expel(group, member, "was not heard from for its session's time")
+
+    def _find(self, group_id: str, member_id: str) -> tuple[ConsumerGroup | None, ConsumerMember | None]:
+        group = self._groups.find(group_id)
+        return group, group.members.get(member_id) if group is not None else None
+
+    # --- giving up ----------------------------------------------------------------------------------------------------
+
+    def await_revocation(self, group_id: str, member: ConsumerMember) -> None:
+        """Others wait for what it was told to give up, no longer than it said that it takes."""
+        name, timeout_ms = _revocation(group_id, member.id), member.rebalance_timeout_ms
+        self._effects.remind(name, timeout_ms, partial(self._look_whether_revoked, group_id, member.id, member.epoch))
+
+    def _look_whether_revoked(self, group_id: str, member_id: str, epoch: int) -> None:
+        group, member = self._find(group_id, member_id)
+        if group is None or member is None:
+            return
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch == epoch:
+            self._expel(group, member, "did not give up its partitions in time")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """It is gone for good: that is committed. Somebody may have its id again."""
+        if self._find(group_id, member_id)[1] is None:
+            self._expire_ms.pop((group_id, member_id), None)
+            self._effects.forget(_session(group_id, member_id))
+            self._effects.forget(_revocation(group_id, member_id))
+
+    def end(self, count_a_turn: int) -> Iterator[None]:
+        while self._expire_ms:
+            for _ in range(min(count_a_turn, len(self._expire_ms))):
+                key, _ = self._expire_ms.popitem()
+                self._effects.forget(_session(*key))
+                self._effects.forget(_revocation(*key))
+            yield
+
+
+def _session(group_id: str, member_id: str) -> Hashable:
+    return "consumer session", group_id, member_id
+
+
+def _revocation(group_id: str, member_id: str) -> Hashable:
+    return "consumer revocation", group_id, member_id
