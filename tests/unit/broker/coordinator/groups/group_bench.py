@@ -59,6 +59,8 @@ class Bench:
         """By place in the log: producer ids of transactions that ended before it, and whether they were committed."""
         self.written: list[int] = []
         """How many records were given together."""
+        self.sizes: list[int] = []
+        """And how many bytes."""
         self.settings = GroupSettings(**settings)
         self.topic_ids = {name: name.encode().ljust(16, b".") for name in ("t", "u")}
         self.partitions = dict.fromkeys(self.topic_ids.values(), 4)
@@ -97,6 +99,7 @@ class Bench:
             undoes.append(self.shard.replay(each, len(self.log)))
             self.log.append(each)
         self.written.append(len(records))
+        self.sizes.append(sum(len(each.key) + len(each.value or b"") for each in records))
         self._waiting.append((done, undoes))
         if self.commits:
             self.commit()
