@@ -1,0 +1,220 @@
+"""Members that do anything at any time, with answers that are lost, writes that fail and coordinators that change: no partition is
+read by two, what the coordinator has is what its records say, and when all is quiet everybody comes to the target."""
+
+from random import Random
+
+import pytest
+
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroupState
+from ottla.broker.coordinator.decisions.groups.consumer.member import MemberState
+from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
+    INTERVAL_MS,
+    REBALANCE_MS,
+    Member,
+    Parts,
+    T,
+    U,
+    beat,
+    join,
+    places,
+)
+from tests.unit.broker.coordinator.groups.group_bench import Asked, Bench
+
+STEPS = 150
+SUBSCRIPTIONS = (("t",), ("u",), ("t", "u"), ("t", "nix"))
+
+
+class Walker(Member):
+    """Answers come when they come, or never; until a member knows that it was fenced or its session has ended, it goes on reading."""
+
+    waiting: Asked | None = None
+    heard_ms = 0
+
+    def send(self) -> None:
+        said = {"instance_id": self.instance_id}
+        if not self.is_in:
+            self.epoch, self.owned = 0, {}
+            self.waiting = join(self.bench, self.id, self.topics, **said)
+        else:
+            if self.is_unsure:
+                said |= {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": list(self.topics)}
+            self.waiting = beat(self.bench, self.id, self.epoch, owned=self.owned, **said)
+
+    is_unsure = False
+    """It does not know whether its last request was heard, so it says everything."""
+
+    def receive(self) -> None:
+        asked, self.waiting = self.waiting, None
+        if asked is None or asked.waits:
+            self.is_unsure = True
+            return
+        self.is_unsure = bool(self.hear(asked))
+        self.heard_ms = self.bench.clock_ms
+
+
+class World:
+    """A shard and its members."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.bench = Bench(consumer_assignment_interval_ms=self.rng.choice((0, INTERVAL_MS)))
+        self.walkers: list[Walker] = []
+        self.gone: list[Walker] = []
+        """They stopped without a word, and read until their sessions have ended."""
+        self._names = 0
+        self.max_epochs: dict[str, int] = {}
+
+    def step(self) -> None:
+        actions = (
+            *[self.beat] * 12,
+            *[self.pass_time] * 4,
+            self.come,
+            self.come,
+            self.leave,
+            self.die,
+            self.resubscribe,
+            self.lose_an_answer,
+            self.fail_writes,
+            self.take_over,
+            self.grow,
+        )
+        self.rng.choice(actions)()
+        self.check()
+
+    def pick(self) -> Walker | None:
+        return self.rng.choice(self.walkers) if self.walkers else None
+
+    def come(self) -> None:
+        self._names += 1
+        instance_id = f"i{self.rng.randrange(3)}" if self.rng.random() < 0.3 else None
+        if any(each.instance_id == instance_id is not None for each in self.walkers):
+            instance_id = None
+        if len(self.walkers) < 6:
+            member = Walker(self.bench, f"m{self._names}", self.rng.choice(SUBSCRIPTIONS), instance_id)
+            self.walkers.append(member)
+
+    def beat(self) -> None:
+        member = self.pick()
+        if member is not None:
+            member.send()
+            member.receive()
+
+    def lose_an_answer(self) -> None:
+        member = self.pick()
+        if member is not None:
+            member.send()
+            member.waiting = None
+            member.is_unsure = True
+
+    def leave(self) -> None:
+        member = self.pick()
+        if member is not None and self.rng.random() < 0.5:
+            self.walkers.remove(member)
+            member.leave(-2 if member.instance_id is not None and self.rng.random() < 0.5 else -1)
+
+    def die(self) -> None:
+        member = self.pick()
+        if member is not None and self.rng.random() < 0.3:
+            self.walkers.remove(member)
+            self.gone.append(member)
+
+    def resubscribe(self) -> None:
+        member = self.pick()
+        if member is not None:
+            member.topics, member.is_unsure = self.rng.choice(SUBSCRIPTIONS), True
+
+    def pass_time(self) -> None:
+        self.bench.wait(self.rng.choice((100, INTERVAL_MS, 5_000)))
+
+    def fail_writes(self) -> None:
+        """Several requests in one turn, none of which is written."""
+        self.bench.commits = False
+        for _ in range(self.rng.randrange(1, 4)):
+            member = self.pick()
+            if member is not None and member.waiting is None:
+                member.send()
+        self.bench.fail()
+        for member in self.walkers:
+            if member.waiting is not None:
+                member.receive()
+        self.bench.commits = True
+
+    def take_over(self) -> None:
+        before = self.bench.shard.contents()
+        self.bench.shard.end(ErrorCode.NOT_COORDINATOR)
+        self.bench = self.bench.another()
+        assert self.bench.shard.contents() == before
+        for each in (*self.walkers, *self.gone):
+            each.bench = self.bench
+
+    def grow(self) -> None:
+        topic, name = self.rng.choice(((T, "t"), (U, "u")))
+        if self.bench.partitions[topic] < 12:
+            self.bench.partitions[topic] += 1
+            self.bench.shard.consumers.refresh({name})
+
+    # --- what is always so --------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        group = self.bench.shard.consumers.find("g")
+        assert self.bench.shard.contents() == self.bench.another().shard.contents()
+        known = group.members if group is not None else {}
+        self.gone = [each for each in self.gone if each.id in known]
+        readers = [each for each in (*self.walkers, *self.gone) if each.is_in and each.id in known]
+        taken = [(place, each.id) for each in readers for place in each.places]
+        assert len({place for place, _ in taken}) == len(taken), f"two read the same: {sorted(taken)}"
+        for each in readers:
+            member = known[each.id]
+            held = places(held_of(member.assigned)) | places(held_of(member.revoking))
+            assert each.places <= held, f"{each.id} reads what the coordinator does not know of"
+        if group is not None:
+            assert self.max_epochs.get("group", 0) <= group.epoch
+            assert group.assignment_epoch <= group.epoch
+            self.max_epochs["group"] = group.epoch
+            for member in known.values():
+                assert member.epoch <= group.assignment_epoch
+                assert not (member.revoking and member.state is not MemberState.UNREVOKED_PARTITIONS)
+
+    def settle(self) -> None:
+        self.bench.wait(REBALANCE_MS)
+        for _ in range(12):
+            for each in self.walkers:
+                each.send()
+                each.receive()
+            self.bench.wait(INTERVAL_MS)
+        self.check()
+        group = self.bench.shard.consumers.find("g")
+        if not self.walkers:
+            return
+        assert group is not None
+        for _ in range(12):  # those that died hold nothing for longer than a session
+            self.bench.wait(5_000)
+            for each in self.walkers:
+                each.send()
+                each.receive()
+        assert group.state is ConsumerGroupState.STABLE
+        assert sorted(group.members) == sorted(each.id for each in self.walkers)
+        read = {place for each in self.walkers for place in each.places}
+        topics = {name for each in self.walkers for name in each.topics if name in self.bench.topic_ids}
+        every = {
+            (self.bench.topic_ids[name], each)
+            for name in topics
+            for each in range(self.bench.partitions[self.bench.topic_ids[name]])
+        }
+        assert read == every
+        for each in self.walkers:
+            assert each.owned == group.targets[each.id]
+
+
+def held_of(held: object) -> Parts:
+    assert hasattr(held, "items")
+    return {topic: list(partitions) for topic, partitions in held.items()}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_partition_is_read_by_two_and_everybody_comes_to_the_target(seed: int) -> None:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.settle()
