@@ -48,13 +48,8 @@ class ConsumerGroup:
         """How many members ask for each."""
         self._index = index
 
-        # What this coordinator alone knows:
-        self.changes = 0
-        """Grows with each record that is replayed or undone."""
-        self.changes_committed = -1
-        """All until then is committed."""
         self.is_refresh_due = True
-        """Its topics may be others than those of its hash."""
+        """Its topics may be others than those of its hash. Known to this coordinator alone."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -91,7 +86,6 @@ class ConsumerGroup:
 
     def _change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """Costs what it holds and subscribes to, not how many members there are."""
-        self.changes += 1
         if before is not None:
             if after is None:
                 del self.members[before.id]
@@ -155,10 +149,8 @@ class ConsumerGroup:
         before = self.epoch, self.metadata_hash
 
         def undo() -> None:
-            self.changes += 1
             self.epoch, self.metadata_hash = before
 
-        self.changes += 1
         self.epoch, self.metadata_hash = epoch, metadata_hash
         return undo
 
@@ -166,10 +158,8 @@ class ConsumerGroup:
         before = self.assignment_epoch, self.assignment_time_ms
 
         def undo() -> None:
-            self.changes += 1
             self.assignment_epoch, self.assignment_time_ms = before
 
-        self.changes += 1
         self.assignment_epoch, self.assignment_time_ms = epoch, time_ms
         return undo
 
@@ -180,7 +170,6 @@ class ConsumerGroup:
         return partial(self._set_target, member_id, before)
 
     def _set_target(self, member_id: str, target: Assignment | None) -> None:
-        self.changes += 1
         if target is None:
             self.targets.pop(member_id, None)
         else:

@@ -155,7 +155,6 @@ class ConsumerGroups:
         return partial(self._take_back, group)
 
     def _take_back(self, group: ConsumerGroup) -> None:
-        group.changes += 1
         self._groups[group.id] = group
         group.show()
 

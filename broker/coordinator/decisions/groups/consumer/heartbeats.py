@@ -85,50 +85,43 @@ class Heartbeats:
         member_id, owned = request.member_id or self._effects.new_id(), requests.owned_of(request)
         identity = identified(group, member_id, request, owned)
         after = updated(identity.member, asker, request)
-        if group is not None and after is identity.member and self._is_at_rest(group, identity, request):
+        if group is not None and after is identity.member and self._is_at_rest(group, after, request):
             self._keep(request.group_id, member_id)
             asker.answer(self._told(after, None))
             return
         if identity.is_new:
             self._check_size(group)
         first = self._displaced(request.group_id) if group is None else identity.records
-        writes = Writes(self._effects, lambda error: self._answer(asker, answer, group, changes, error))
+        writes = Writes(self._effects, lambda error: self._answer(asker, answer, group, error))
         self._update(group, identity, after, [*first], request.group_id, writes)
         group = self._groups.find(request.group_id)
-        answer, changes = requests.refused(writes.error), 0
+        answer = requests.refused(writes.error)
         if group is not None and not writes.error:
             self._keep(request.group_id, member_id)
             self._aim(group, writes)
             answer = self._reconcile(group, request, member_id, owned, writes)
-            changes = group.changes
-            if not writes.count and group.changes != group.changes_committed:
+            tells_more = answer.assignment is not None or answer.member_epoch != request.member_epoch
+            if tells_more and not writes.count:
                 writes.write_nothing()
         writes.close()
 
     @staticmethod
-    def _is_at_rest(group: ConsumerGroup, identity: Identity, request: ConsumerGroupHeartbeatRequest) -> bool:
-        """Nothing is due to this member, and nothing of the group is on its way: the answer stands on what is committed."""
-        is_quiet = group.changes == group.changes_committed and not group.is_refresh_due
-        if not is_quiet or group.epoch > group.assignment_epoch or requests.is_full(request):
+    def _is_at_rest(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Nothing is due to this member: it is told what it says itself, which needs to wait for nothing."""
+        if group.is_refresh_due or group.epoch > group.assignment_epoch or requests.is_full(request):
             return False
-        return not identity.records and group.is_settled(identity.member)
+        return group.is_settled(member) and member.epoch == request.member_epoch
 
     @staticmethod
     def _answer(
         asker: Asker,
         answer: ConsumerGroupHeartbeatResponse,
         group: ConsumerGroup | None,
-        changes: int,
         error: ErrorCode,
     ) -> None:
-        if error:
-            if group is not None:
-                group.is_refresh_due = True  # what it found of its topics may not be written
-            asker.answer(requests.refused(error))
-            return
-        if group is not None:
-            group.changes_committed = max(group.changes_committed, changes)
-        asker.answer(answer)
+        if error and group is not None:
+            group.is_refresh_due = True  # what it found of its topics may not be written
+        asker.answer(requests.refused(error) if error else answer)
 
     def _keep(self, group_id: str, member_id: str) -> None:
         self._sessions.keep(group_id, member_id, self._settings.consumer_session_timeout_ms)

@@ -64,7 +64,7 @@ def _next(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMemb
         member,
         state=MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS,
         epoch=aim.epoch,
-        previous_epoch=member.epoch,
+        previous_epoch=member.epoch if member.epoch != aim.epoch else member.previous_epoch,
         assigned=given,
         revoking=NOTHING_HELD,
     )

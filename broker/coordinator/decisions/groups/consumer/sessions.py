@@ -52,13 +52,13 @@ class Sessions:
     def await_revocation(self, group_id: str, member: ConsumerMember) -> None:
         """Others wait for what it was told to give up, no longer than it said that it takes."""
         name, timeout_ms = _revocation(group_id, member.id), member.rebalance_timeout_ms
-        self._effects.remind(name, timeout_ms, partial(self._look_whether_revoked, group_id, member.id, member.epoch))
+        self._effects.remind(name, timeout_ms, partial(self._look_whether_revoked, group_id, member.id))
 
-    def _look_whether_revoked(self, group_id: str, member_id: str, epoch: int) -> None:
+    def _look_whether_revoked(self, group_id: str, member_id: str) -> None:
         group, member = self._find(group_id, member_id)
         if group is None or member is None:
             return
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch == epoch:
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._expel(group, member, "did not give up its partitions in time")
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ def is_due(group: ConsumerGroup, time_ms: int, interval_ms: int) -> bool:
     """A storm of joins costs one target an interval (KIP-1263), not one for each. A clock that went back does not hold it up."""
     if group.epoch <= group.assignment_epoch:
         return False
-    since_ms = time_ms - group.assignment_time_ms
-    return not group.assignment_time_ms or not 0 <= since_ms < interval_ms
+    return not 0 <= time_ms - group.assignment_time_ms < interval_ms
 
 
 def preferred_assignor(votes: Mapping[str, int], known: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member, join, settle
-from tests.unit.broker.coordinator.groups.group_bench import Bench
+from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Bench
 from tests.unit.broker.coordinator.groups.test_offsets import commit, offset
 
 
@@ -57,6 +57,24 @@ def test_a_group_that_could_not_change_its_kind_is_what_it_was() -> None:
     assert asked.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert bench.group.generation == generation
     assert bench.shard.contents() == bench.another().shard.contents()
+
+
+def test_a_group_of_offsets_alone_that_could_not_change_its_kind_is_there_still() -> None:
+    bench = Bench()
+    commit(bench, 5)
+    bench.commits = False
+    join(bench, "one")
+    bench.fail()
+    assert bench.group is not None
+    assert offset_of_expired(bench) == []
+
+
+def offset_of_expired(bench: Bench) -> list[object]:
+    """Its offsets are looked at when groups expire."""
+    bench.commits = True
+    bench.wait(8 * DAY_MS)
+    bench.shard.expire()
+    return list(bench.shard.offsets.of_group("g"))
 
 
 def test_a_consumer_group_that_could_not_make_way_is_there_again() -> None:

@@ -77,6 +77,18 @@ def test_what_a_member_is_giving_up_it_may_still_commit() -> None:
         assert code(commit(bench, 5, generation=1, member_id="one", partition=partition)) is ErrorCode.NONE
 
 
+def test_what_it_is_giving_up_it_may_commit_with_an_epoch_before_this_one() -> None:
+    bench = Bench()
+    one = alone(bench)
+    bench.partitions[T] = 5
+    bench.shard.consumers.refresh({"t"})
+    settle([one])
+    join(bench, "two")
+    one.beat()
+    (gone, *_) = [partition for _, partition in one.revoked if partition < 4]
+    assert code(commit(bench, 5, generation=1, member_id="one", partition=gone)) is ErrorCode.NONE
+
+
 def test_a_version_that_knows_no_epochs_is_told_so() -> None:
     bench = Bench()
     one = alone(bench)

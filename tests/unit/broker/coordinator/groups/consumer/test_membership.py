@@ -288,6 +288,41 @@ def test_a_static_member_that_comes_back_to_read_something_else_makes_a_target_d
     assert T not in again.owned
 
 
+def test_a_static_member_that_left_while_it_gave_up_comes_back_to_its_whole_target() -> None:
+    bench = Bench()
+    one, two, three = (Member(bench, each, instance_id=each) for each in ("one", "two", "three"))
+    settle([one, two, three])
+    two.leave(-1)
+    three.leave(-1)
+    join(bench, "four", ("u",))
+    bench.wait(INTERVAL_MS)
+    one.leave(-2)
+    again = Member(bench, "five", instance_id="one")
+    again.join()
+    assert len(again.owned[T]) == 4
+
+
+def test_the_process_that_left_for_a_while_is_not_let_in_with_an_epoch_that_it_had() -> None:
+    bench = Bench()
+    one, _ = static_pair(bench)
+    one.leave(-2)
+    left = group_of(bench).members["one"]
+    asked = beat(bench, "one", left.previous_epoch, owned={}, instance_id="i1")
+    assert asked.error is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_who_joins_again_while_it_leaves_is_watched() -> None:
+    bench = Bench()
+    pair(bench)
+    bench.commits = False
+    beat(bench, "one", -1)
+    join(bench, "one")
+    bench.commit()
+    bench.commits = True
+    bench.wait(SESSION_MS)
+    assert not group_of(bench).members
+
+
 def test_a_full_group_takes_a_static_member_back() -> None:
     bench = Bench(consumer_max_size=2)
     one, _ = static_pair(bench)

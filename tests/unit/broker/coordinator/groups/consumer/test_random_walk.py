@@ -2,6 +2,7 @@
 read by two, what the coordinator has is what its records say, and when all is quiet everybody comes to the target."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ class Walker(Member):
     heard_ms = 0
 
     def send(self) -> None:
-        said = {"instance_id": self.instance_id}
+        said: dict[str, Any] = {"instance_id": self.instance_id}
         if not self.is_in:
             self.epoch, self.owned = 0, {}
             self.waiting = join(self.bench, self.id, self.topics, **said)
@@ -142,7 +143,8 @@ class World:
 
     def take_over(self) -> None:
         before = self.bench.shard.contents()
-        self.bench.shard.end(ErrorCode.NOT_COORDINATOR)
+        for _ in self.bench.shard.end(ErrorCode.NOT_COORDINATOR):
+            pass
         self.bench = self.bench.another()
         assert self.bench.shard.contents() == before
         for each in (*self.walkers, *self.gone):
