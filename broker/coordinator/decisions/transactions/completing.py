@@ -4,7 +4,7 @@ A decision stands once its record is committed, and only then is a partition tol
 at the next coordinator: each step is tried again for ever, and each may be done twice.
 """
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from ottla.broker.coordinator.decisions.transactions.waits import Waits
 from ottla.runtime.errors import ErrorCode
 
 RETRY_MS = 100
+LOOKED_AT_MAX = 250
+"""Transactions that the next coordinator goes on with, a turn of the loop."""
 
 
 class Book(Protocol):
@@ -37,11 +39,13 @@ class Completing:
         self._coordinator_epoch = coordinator_epoch
         self._under_way: MutableMapping[str, Sending] = {}
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[None]:
         """The last coordinator may have told any of their partitions, or none."""
-        for transactional_id, transaction in self._book.written.items():
-            if transaction.is_prepared:
-                self._look_again(transactional_id, 0)
+        prepared = [name for name, each in self._book.written.items() if each.is_prepared]
+        for count, transactional_id in enumerate(prepared, 1):
+            self._look_again(transactional_id, 0)
+            if not count % LOOKED_AT_MAX:
+                yield
 
     def end(self) -> None:
         for sending in self._under_way.values():

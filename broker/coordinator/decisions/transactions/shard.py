@@ -7,6 +7,7 @@ Decisions see what was decided before them, committed or not; an answer waits un
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Record, Undo
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 _SPARE = Record(bytes(64), None)
 """Room that is left for what else is written of a transaction: one that has begun can be ended."""
 
+IDS_A_TURN = 2_000
+"""So many are forgotten at once."""
 CLIENT_PATIENCE_MS = 100
 """So long a client's request waits for the transaction before to be over: its next requests wait with it."""
 BROKER_PATIENCE_MS = 20
@@ -106,14 +109,18 @@ class TransactionShard:
 
     # --- begin and end ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[None]:
         """All is replayed: what was decided goes on."""
-        self._completing.begin()
+        return self._completing.begin()
 
-    def end(self, error: ErrorCode) -> None:
-        """The coordinator is another one now, or none. Whoever waits is sent away; for the others `Effects.write` tells."""
+    def end(self, error: ErrorCode) -> Iterator[None]:
+        """The coordinator is another one now, or none. Whoever waits is sent away; for the others `Effects.write` tells. To forget
+        many takes time too."""
         self._completing.end()
         self._waits.end()
+        written, self.written = self.written, {}
+        self.open.clear()
+        return _forget(written)
 
     # --- what producers ask -------------------------------------------------------------------------------------------
 
@@ -282,6 +289,13 @@ def _refusing(told: OnTold) -> OnError:
 
 def _ignore(_: ErrorCode) -> None:
     """Nobody asked."""
+
+
+def _forget(written: dict[str, Transaction]) -> Iterator[None]:
+    while written:
+        for name in list(islice(written, IDS_A_TURN)):
+            del written[name]
+        yield
 
 
 def _nothing() -> None:

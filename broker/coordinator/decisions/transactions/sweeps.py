@@ -49,7 +49,7 @@ class Sweeps:
     def _look_at_some(self, name: str, look: Callable[[list[str]], None]) -> None:
         some = list(islice(self._left[name], LOOKED_AT_MAX))
         if some:
-            self._effects.remind(name, 0, lambda: self._look_at_some(name, look))
+            self._effects.soon(lambda: self._look_at_some(name, look))
             look(some)
         else:
             del self._left[name]

@@ -60,7 +60,7 @@ BEFORE: Mapping[State, frozenset[State]] = {
 """From where each state is reached."""
 
 
-class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+class Transaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A value: each transition makes another."""
 
     producer_id: int

@@ -120,7 +120,7 @@ def test_who_waits_at_a_coordinator_that_ends_is_sent_away() -> None:
     producer = bench.begun()
     bench.end(producer, rules=V1)
     answers = bench.add(producer)
-    bench.shard.end(ErrorCode.NOT_COORDINATOR)
+    list(bench.shard.end(ErrorCode.NOT_COORDINATOR))
     assert code(answers) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert bench.sent[0].is_cancelled
 

@@ -98,7 +98,7 @@ def test_the_next_coordinator_waits_for_what_it_loaded_to_be_committed() -> None
 def test_a_coordinator_that_ends_sends_nothing_and_completes_nothing_any_more() -> None:
     bench = Bench()
     bench.end(bench.begun())
-    bench.shard.end(ErrorCode.NOT_COORDINATOR)
+    list(bench.shard.end(ErrorCode.NOT_COORDINATOR))
     before = len(bench.log)
     bench.arrive()
     assert len(bench.log) == before

@@ -108,7 +108,7 @@ class Bench:
         self._reminders[name] = self.clock_ms + in_ms, call
 
     def soon(self, call: Callable[[], None]) -> None:
-        call()
+        self.remind(("soon", self.reminded), 0, call)
 
     def forget(self, name: Hashable) -> None:
         self._reminders.pop(name, None)
@@ -156,7 +156,8 @@ class Bench:
         other.shard = TransactionShard(other, other.settings, other, 8)
         for offset, each in enumerate(self.log):
             other.shard.replay(Record(each.key, each.value), offset)
-        other.shard.begin()
+        for _ in other.shard.begin():
+            pass
         other.wait(0)
         return other
 
