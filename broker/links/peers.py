@@ -18,6 +18,9 @@ from ottla.runtime.timers import LoopTimers, Timer
 
 logger = logging.getLogger(__name__)
 
+CONNECT_MS = 1_000
+"""A question that could not even be sent by then has no answer: there may be another broker to ask."""
+
 Told = Callable[[Any | None], None]
 """Gets the response; None where there is none: the broker is away, does not answer in time, or does not speak the API."""
 
@@ -72,7 +75,7 @@ class Peers:
 
 
 class _Question:
-    __slots__ = ("request", "response", "timer", "told", "versions")
+    __slots__ = ("is_sent", "request", "response", "timer", "told", "versions")
 
     def __init__(
         self, request: msgspec.Struct, response: type[msgspec.Struct], versions: tuple[int, int], told: Told
@@ -82,6 +85,7 @@ class _Question:
         self.versions = versions
         self.told: Told | None = told
         self.timer: Timer | None = None
+        self.is_sent = False
 
     def tell(self, answer: msgspec.Struct | None) -> None:
         told, self.told = self.told, None
@@ -106,9 +110,16 @@ class _Peer:
         self.link.connect()
 
     def ask(self, question: _Question, timeout_ms: int) -> None:
-        question.timer = self._timers.call_later_ms(timeout_ms, partial(question.tell, None))
+        more_ms = max(timeout_ms - CONNECT_MS, 0)
+        question.timer = self._timers.call_later_ms(timeout_ms - more_ms, partial(self._look_at, question, more_ms))
         self._waiting.append(question)
         self._send()
+
+    def _look_at(self, question: _Question, more_ms: int) -> None:
+        if question.is_sent and more_ms:
+            question.timer = self._timers.call_later_ms(more_ms, partial(question.tell, None))
+        else:
+            question.tell(None)
 
     def move(self, address: tuple[str, int] | None) -> None:
         if self.link.move(address):
@@ -139,6 +150,7 @@ class _Peer:
         if version < 0:
             self._timers.call_later_ms(0, partial(question.tell, None))
             return
+        question.is_sent = True
         body = b"".join(encoder(kind, version)(question.request))
         self._sent.append(question)
         self.link.request(key, version, body, partial(self._answered, version))

@@ -4,6 +4,7 @@ What is asked in one turn of the loop goes to each coordinator in one request.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -17,6 +18,8 @@ from ottla.broker.wire.messages.add_partitions_to_txn_request import (
 from ottla.broker.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers
+
+logger = logging.getLogger(__name__)
 
 VERSIONS = (4, 5)
 TIMEOUT_MS = 5_000
@@ -79,7 +82,7 @@ class Verifier:
         for question in waiting:
             broker_id = self._coordinator_of(question.transaction.transactional_id)
             if broker_id is None:
-                question.told(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                _tell(question, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             else:
                 of_broker.setdefault(broker_id, []).append(question)
         for broker_id, questions in of_broker.items():
@@ -94,7 +97,7 @@ class Verifier:
         for question in questions:
             error = found.get((question.transaction.transactional_id, question.place), missing)
             if not self._asks_again(question, error):
-                question.told(error)
+                _tell(question, error)
 
     def _asks_again(self, question: _Question, error: ErrorCode) -> bool:
         if error is not ErrorCode.CONCURRENT_TRANSACTIONS or not question.transaction.adds:
@@ -103,6 +106,14 @@ class Verifier:
             return False
         self._timers.call_later_ms(self._retry_ms, partial(self._put, question))
         return True
+
+
+def _tell(question: _Question, error: ErrorCode) -> None:
+    """One that fails keeps nobody else from being told."""
+    try:
+        question.told(error)
+    except Exception:
+        logger.exception("Who asked a transaction's coordinator failed at its answer, which is our mistake")
 
 
 def _requests(questions: list[_Question]) -> list[list[_Question]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.verified_appends import guards_of
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.runtime.errors import ErrorCode
@@ -53,6 +54,10 @@ def test_the_coordinator_is_asked_once_a_transaction(version: int) -> None:
         assert (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch) == ("t", PRODUCER, 0)
         assert transaction.verify_only is (version != ADDS_NOTHING)
         assert [(each.name, each.partitions) for each in transaction.topics] == [(TOPIC, [0])]
+        manager = cluster.brokers[1].manager
+        assert manager is not None
+        guards = guards_of(manager.partitions[TOPIC, 0])
+        assert guards.expire(1 << 60, 0) == 0  # nothing of it is kept
 
     run(scenario)
 

@@ -381,6 +381,18 @@ async def test_a_marker_that_is_refused_is_not_followed_and_hurts_nobody_else(be
 
 
 @on_a_bench
+async def test_a_marker_that_comes_again_is_followed_once_and_told_when_the_first_is_committed(bench: Bench) -> None:
+    await bench.begin()
+    write_in_transaction(bench, b"1")
+    for _ in range(2):
+        marker = Marker(7, 1, True, 0, transaction_version=2)
+        bench.host.end_transaction(marker, lambda error: bench.told.append(ErrorCode(error)))
+    assert (bench.words.told, bench.told) == (["begin", (7, True)], [])
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NONE] * 3
+
+
+@on_a_bench
 async def test_a_marker_that_the_disk_has_no_room_for_is_refused_and_written_when_there_is(bench: Bench) -> None:
     await bench.begin()
     no_room = patch.object(Segment, "append", side_effect=OSError(errno.ENOSPC, "no room"))
