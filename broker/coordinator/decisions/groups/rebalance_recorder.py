@@ -23,8 +23,9 @@ from ottla.broker.coordinator.decisions.groups.rebalance_record import (
     encoded,
 )
 
-COMPARED_BYTES_MAX = 256 << 10
-"""Of the assignments of one generation: larger ones are not taken apart, everybody's requests would wait."""
+COMPARED_BYTES_MAX = 128 << 10
+COMPARED_MAX = 800
+"""Of assignments, before and after: to take one apart costs some 8 us, and everybody's requests wait."""
 _ONLY_JOINING = (Kind.METADATA, Kind.HANDED_BACK)
 """While members are waited for, one that joins as it was is what is waited for."""
 
@@ -158,9 +159,9 @@ class RebalanceRecorder:
 
 def _compare(record: RebalanceRecord, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
     """What moved, of what can be read."""
-    if sum(map(len, before.values())) + sum(map(len, after.values())) > COMPARED_BYTES_MAX:
-        return
-    record.compare(_owners(before), _owners(after))
+    size = sum(map(len, before.values())) + sum(map(len, after.values()))
+    if size <= COMPARED_BYTES_MAX and len(before) + len(after) <= COMPARED_MAX:
+        record.compare(_owners(before), _owners(after))
 
 
 def _owners(assignments: Mapping[str, bytes]) -> dict[Place, str]:

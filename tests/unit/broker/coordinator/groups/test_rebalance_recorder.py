@@ -11,7 +11,8 @@ from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.decisions.groups.rebalance_history import REBALANCES_MAX, RebalanceHistory
-from ottla.broker.coordinator.decisions.groups.rebalance_record import RECORD_BYTES_MAX, Cause, RebalanceRecord
+from ottla.broker.coordinator.decisions.groups.rebalance_record import RECORD_BYTES_MAX, Cause, Kind, RebalanceRecord
+from ottla.broker.coordinator.decisions.groups.rebalance_recorder import COMPARED_BYTES_MAX, COMPARED_MAX, _compare
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages import consumer_protocol_assignment as assignment
 from ottla.broker.wire.messages import consumer_protocol_subscription as subscription
@@ -225,6 +226,16 @@ def test_names_without_end_and_many_moves_fit_into_a_record() -> None:
     kept = bench.shard.rebalance.recorder.told("g")
     assert kept
     assert all(len(each) <= RECORD_BYTES_MAX for each in kept)
+
+
+def test_what_moved_in_a_crowd_is_not_looked_for() -> None:
+    record = RebalanceRecord(number=1, begun_ms=1, cause=Cause(Kind.JOIN))
+    _compare(record, {}, {f"m{number}": has(number) for number in range(COMPARED_MAX + 1)})
+    assert record.moved_count is None
+    _compare(record, {}, {"m": has(*range(COMPARED_BYTES_MAX // 4 + 1))})
+    assert record.moved_count is None
+    _compare(record, {}, {f"m{number}": has(number) for number in range(COMPARED_MAX)})
+    assert record.moved_count == COMPARED_MAX
 
 
 def test_every_kind_of_cause_can_be_read_again() -> None:
