@@ -13,24 +13,20 @@ from uuid import UUID
 
 from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
+from ottla.broker.coordinator.shard_replay import ShardReplay
 from ottla.broker.replication.markers import Marker
 from ottla.broker.replication.own_appends import OnCommitted, OwnAppends, size_of
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.verified_appends import require_proof
-from ottla.broker.wire.errors import WireError
-from ottla.log.batch import headers
-from ottla.log.plain_batch import read_pairs
 from ottla.log.records import Record as LogRecord
-from ottla.log.records import encode_batch, read_end_marker
+from ottla.log.records import encode_batch
 from ottla.runtime.clock import Clock
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.one_a_turn import OneATurn
 from ottla.runtime.timers import LoopTimers, Timer
 
 SLICE_BYTES = 64 << 10
-RECORDS_A_TURN = 250
-"""So many are replayed at once: in a millisecond or two, while everybody's requests wait."""
 TIMERS_A_TURN = 2_000
 
 logger = logging.getLogger(__name__)
@@ -99,68 +95,38 @@ class ShardHost:
         self._shard = shard
         partition, around = self.partition, self._around
 
+        replay = ShardReplay(partition, shard, self._next_place)
+
         def ended(error: KafkaError | None) -> None:
             self._reading = None
             if error is None:
-                around.turns.go_through(self._begun(shard, on_loaded))
+                around.turns.go_through(self._begun(shard, replay, on_loaded))
             else:
                 around.note_damage(partition, error)
                 on_loaded(error)
 
-        take = partial(self._take, shard)
         self._reading = PartitionReading(
-            partition, 0, log_end, around.loads, take, ended, SLICE_BYTES, around.turns.plan
+            partition, 0, log_end, around.loads, replay.take, ended, SLICE_BYTES, around.turns.plan
         )
 
-    def _begun(self, shard: Shard, on_loaded: Callable[[KafkaError | None], None]) -> Iterator[None]:
-        for _ in shard.begin() or ():
-            yield
-            if self.is_over:
-                return
+    def _begun(
+        self, shard: Shard, replay: ShardReplay, on_loaded: Callable[[KafkaError | None], None]
+    ) -> Iterator[None]:
+        for pieces in (replay.finish, shard.begin):
+            for _ in pieces() or ():
+                yield
+                if self.is_over:
+                    return
         self.is_loaded = True
         self.load_ms = self.clock_ms - self._begun_ms
         logger.info(
             "%s: loaded in epoch %d, %d records in %d ms",
             self.partition,
             self._leader_epoch,
-            self._places,
+            replay.read,
             self.load_ms,
         )
         on_loaded(None)
-
-    def _take(self, shard: Shard, data: bytes, offset: int, next_offset: int) -> Iterator[None]:
-        left = RECORDS_A_TURN
-        for at, header in headers(data):
-            if header.is_control:
-                marker = read_end_marker(data, header, at)
-                if marker is not None:
-                    shard.end_transaction(header.producer_id, is_commit=marker.committed)
-                continue
-            producer_id = header.producer_id if header.is_transactional else -1
-            try:
-                for record_offset, key, value in read_pairs(data, header, at):
-                    if record_offset >= offset and key is not None:
-                        self._replay(shard, Record(key, value), record_offset, producer_id)
-                    left -= 1
-                    if not left:
-                        yield
-                        left = RECORDS_A_TURN
-            except KafkaError as error:
-                # Its checksum is right, so every replica has the same: to wait for better bytes would be to wait for ever.
-                logger.error(
-                    "%s: what is left of the batch at %d, up to %d, cannot be read and is passed over: %s",
-                    self.partition,
-                    header.base_offset,
-                    header.last_offset,
-                    error,
-                )
-
-    def _replay(self, shard: Shard, record: Record, offset: int, producer_id: int) -> None:
-        try:
-            shard.replay(record, self._next_place(), producer_id)
-        except (WireError, ValueError) as error:
-            # Passed over, as Kafka does it: one record that nobody can read must not take all groups of the shard away.
-            logger.error("%s: the record at %d cannot be read and is passed over: %s", self.partition, offset, error)
 
     def _next_place(self) -> int:
         self._places += 1

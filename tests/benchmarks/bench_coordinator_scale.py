@@ -1,6 +1,6 @@
 """A coordinator of many groups takes over, ages and resigns: what it costs, and how long it holds the loop at a time.
 
-    python -m tests.benchmarks.bench_coordinator_scale [--groups 10000] [--offsets 10] [--partitions 1] [--members 1] [--rounds 3]
+    python -m tests.benchmarks.bench_coordinator_scale [--groups 10000] [--offsets 10] [--partitions 1] [--repeats 1] [--rounds 3]
 
 In one process, the log of `__consumer_offsets` on /dev/shm. CPU time of the loop's thread; a hold is one turn of the loop, in which
 nobody else's request is answered. Of several rounds the quickest, and the shortest of the longest holds: the machine has other users.
@@ -57,8 +57,9 @@ def fill(bench: Bench, args: argparse.Namespace) -> None:
         )
     for place, records in by_place.items():
         log = bench.replicas.partitions[GROUPS, place].log
-        for at in range(0, len(records), BATCH_RECORDS):
-            log.append_own(encode_pairs(records[at : at + BATCH_RECORDS], now_ms), EPOCH, now_ms)
+        for _ in range(args.repeats):
+            for at in range(0, len(records), BATCH_RECORDS):
+                log.append_own(encode_pairs(records[at : at + BATCH_RECORDS], now_ms), EPOCH, now_ms)
 
 
 class Holds:
@@ -86,7 +87,7 @@ async def round_of(directory: str, args: argparse.Namespace) -> dict[str, Holds]
     await bench.begin()
     fill(bench, args)
     found = {name: Holds() for name in ("load", "expire", "forget a topic", "resign")}
-    coordinator, turns = bench.coordinator, bench.around.turns
+    coordinator, turns = bench.coordinator, bench.turns
     await found["load"].during(
         lambda: bench.replicas.listen(GROUPS, coordinator), lambda: not coordinator.is_loading and not turns
     )
@@ -125,6 +126,7 @@ def main() -> None:
     parser.add_argument("--offsets", type=int, default=10, help="of each group")
     parser.add_argument("--members", type=int, default=1, help="of each group")
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=1, help="how often each was committed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     run(lambda: main_of(args))

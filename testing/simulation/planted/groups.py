@@ -1,6 +1,6 @@
 """Consumer groups, and the shards of their coordinators."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ottla.broker.coordinator import shard_host
@@ -12,6 +12,7 @@ from ottla.broker.coordinator.decisions.groups.offsets import Offsets
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost
+from ottla.broker.coordinator.shard_replay import ShardReplay
 from ottla.broker.internal_topics import GROUPS
 from ottla.log.batch import headers
 from ottla.log.records import decode_records
@@ -43,7 +44,7 @@ def _tells_at_once(host: ShardHost, records: Sequence[Record], done: Callable[[E
     done(ErrorCode.NONE)
 
 
-def _takes_the_last_first(host: ShardHost, shard: Any, data: bytes, offset: int, next_offset: int) -> None:
+def _takes_the_last_first(replay: ShardReplay, data: bytes, offset: int, next_offset: int) -> None:
     found = [
         record
         for at, header in headers(data)
@@ -51,7 +52,7 @@ def _takes_the_last_first(host: ShardHost, shard: Any, data: bytes, offset: int,
         if not header.is_control and record.offset >= offset and record.key is not None
     ]
     for record in reversed(found):
-        host._replay(shard, Record(record.key or b"", record.value), record.offset, -1)
+        replay._replay(Record(record.key or b"", record.value), record.offset, -1)
 
 
 def _restores_no_generation(group_id: str, value: Any) -> ClassicGroup:
@@ -65,8 +66,8 @@ def _begins_the_same(group: ClassicGroup, now_ms: int) -> None:
     group.generation = max(group.generation - 1, 1)
 
 
-def _begins_without_sessions(shard: GroupShard) -> None:
-    _BEGIN(shard)
+def _begins_without_sessions(shard: GroupShard) -> Iterator[None]:
+    yield from _BEGIN(shard)
     for group in shard.groups():
         for member_id in group.members:
             shard.rebalance.forget_session(group, member_id)
@@ -100,8 +101,8 @@ GROUP_BUGS = (
     ),
     _bug(
         "load a partition of groups the last first",
-        "ShardHost._take: of two records of a key the later counts",
-        (ShardHost, "_take", _takes_the_last_first),
+        "ShardReplay.take: of two records of a key the later counts",
+        (ShardReplay, "take", _takes_the_last_first),
         KILLED,
         STATE,
         STAYS,

@@ -13,7 +13,8 @@ import pytest
 from ottla.broker.coordinator.coordinator import RELOAD_MS
 from ottla.broker.coordinator.decisions.effects import ProducerBatch, Record, Undo
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
-from ottla.broker.coordinator.shard_host import RECORDS_A_TURN, ShardHost, Surroundings
+from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
+from ottla.broker.coordinator.shard_replay import RECORDS_A_TURN, ShardReplay
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.markers import Marker
@@ -60,10 +61,12 @@ class Words:
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}
         self.told: list[Any] = []
+        self.replayed: list[bytes] = []
         self.pieces = 0
         """In so many it begins, and ends."""
 
     def replay(self, record: Record, place: int, producer_id: int = -1) -> Undo:
+        self.replayed.append(record.key)
         if record.key == BAD:
             raise WireError("it makes no sense")
         before = self.values.get(record.key)
@@ -211,6 +214,39 @@ async def test_what_the_partition_has_is_replayed_in_its_order(bench: Bench) -> 
     await bench.begin()
     assert bench.words.values == {b"a": b"2", b"b": None}
     assert (bench.loaded, bench.words.told) == ([None], ["begin"])
+
+
+@on_a_bench
+async def test_what_was_said_of_a_key_before_is_not_replayed_and_what_counts_comes_in_its_order(bench: Bench) -> None:
+    bench.fill((b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+    bench.fill((b"a", b"2"), (b"b", None))
+    await bench.begin()
+    assert bench.words.replayed == [b"c", b"a", b"b"]
+    assert bench.words.values == {b"a": b"2", b"b": None, b"c": b"1"}
+
+
+@on_a_bench
+async def test_what_came_before_a_transaction_is_replayed_before_it(bench: Bench) -> None:
+    replay = ShardReplay("a partition", bench.words, lambda: 0)
+    of_transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    for more in ({}, of_transaction, {}):
+        batch = encode_batch([LogRecord(0, 1, b"a", b""), LogRecord(1, 1, b"a", b"")], **more)  # type: ignore[arg-type]
+        assert list(replay.take(bytes(batch), 0, 2)) == []
+    assert bench.words.replayed == [b"a", b"a", b"a"], (
+        "the first of each two outside it is never replayed, the last one waits"
+    )
+    assert list(replay.finish()) == []
+    assert bench.words.replayed == [b"a"] * 4
+
+
+@on_a_bench
+async def test_no_more_keys_wait_than_memory_is_meant_for(bench: Bench) -> None:
+    with patch("ottla.broker.coordinator.shard_replay.KEYS_MAX", 2):
+        bench.fill((b"a", b"1"), (b"b", b"1"))
+        bench.fill((b"a", b"2"))
+        await bench.begin(turns=10)
+    assert bench.words.replayed == [b"a", b"b", b"a"]
+    assert bench.words.values == {b"a": b"2", b"b": b"1"}
 
 
 @on_a_bench
