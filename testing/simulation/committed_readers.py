@@ -48,6 +48,8 @@ class CommittedReader:
         except Unreachable:
             return
         data = answer.responses[0].partitions[0]
+        if self._copies.is_old(topic, self._index, leader.leader_epoch):
+            return
         if data.error_code and data.error_code not in RETRIABLE:
             raise BrokenPromise(f"fetch of {topic}-{self._index}: {ErrorCode(data.error_code).name}")
         if not data.error_code:

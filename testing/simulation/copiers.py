@@ -7,6 +7,7 @@ go on as if no time had passed. A newer process of the same transactional id fen
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -76,6 +77,9 @@ _FENCED = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
 )
+
+Step = Callable[[], Awaitable[int]]
+"""Asks for something once; the error that it is told."""
 
 
 class Job(NamedTuple):
@@ -170,7 +174,7 @@ class Copier:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    async def _until_done(self, step: Callable[[], Awaitable[int]]) -> int:
+    async def _until_done(self, step: Step) -> int:
         """Asks until it is told something that counts; how often it was told nothing that does, of which anything may come."""
         loop = asyncio.get_running_loop()
         until_s, tries = loop.time() + PATIENCE_S, 0
@@ -199,15 +203,17 @@ class Copier:
 
     async def _ask(self, key_type: int, request: msgspec.Struct, response: Any, version: int | None = None) -> Any:
         """Of the coordinator of the transactional id, or of the group."""
-        where = self._coordinators.get(key_type)
-        if where is None:
+        return await self._client.call(await self._coordinator(key_type), request, response, version)
+
+    async def _coordinator(self, key_type: int) -> tuple[str, int]:
+        if key_type not in self._coordinators:
             key = self._job.group if key_type == GROUP_KEY else self._job.transactional_id
             wanted = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             found = (await self._client.ask_any(wanted, FindCoordinatorResponse)).coordinators[0]
             if found.error_code:
                 raise Unreachable("no coordinator")
-            where = self._coordinators[key_type] = found.host, found.port
-        return await self._client.call(where, request, response, version)
+            self._coordinators[key_type] = found.host, found.port
+        return self._coordinators[key_type]
 
     async def _leader(self, topic: str, index: int) -> tuple[tuple[str, int], int]:
         described, brokers = await self._client.topic(topic)
@@ -215,6 +221,17 @@ class Copier:
             if each.partition_index == index and each.leader_id in brokers:
                 return brokers[each.leader_id], each.leader_epoch
         raise Unreachable("nobody leads")
+
+    async def desert(self) -> None:
+        """Begins a transaction, and is never seen again."""
+        with suppress(_Fenced, _GivesUp):
+            await self._begin()
+            offsets, following = await self._read()
+            while not offsets:
+                await asyncio.sleep(RETRY_S)
+                offsets, following = await self._read()
+            for step in self._writing(self._copies.begin(self._job.source, offsets, following)):
+                await self._until_done(step)
 
     # --- a process begins ---------------------------------------------------------------------------------------------
 
@@ -240,7 +257,7 @@ class Copier:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(job.group, None, -1, [wanted])], require_stable=True
         )
-        least, where = self._copies.committed[job.source], self._coordinators.get(GROUP_KEY)
+        least, where = self._copies.committed[job.source], await self._coordinator(GROUP_KEY)
         epoch = coordinating_epoch(self._run, where, job.place)
         told = (await self._ask(GROUP_KEY, request, OffsetFetchResponse, FETCH_OFFSETS_VERSION)).groups[0]
         if told.error_code:
@@ -248,14 +265,14 @@ class Copier:
         found = told.topics[0].partitions[0]
         if found.error_code:
             return int(found.error_code)
-        if epoch < 0 or coordinating_epoch(self._run, self._coordinators.get(GROUP_KEY), job.place) != epoch:
+        if epoch < 0 or coordinating_epoch(self._run, where, job.place) != epoch:
             return (
                 ErrorCode.UNSTABLE_OFFSET_COMMIT
             )  # who does not know yet that it coordinates no more may tell of old times
-        if found.committed_offset < least:
-            story = f"{job.group}: {least} of {job.source} was committed, {found.committed_offset} is told"
-            self._run.invariants.violated(OFFSETS, story)
         self._position = max(found.committed_offset, 0)
+        if self._position < least:
+            story = f"{job.group}: {least} of {job.source} was committed, {self._position} is told"
+            self._run.invariants.violated(OFFSETS, story)
         return 0
 
     # --- a transaction ------------------------------------------------------------------------------------------------
@@ -266,19 +283,19 @@ class Copier:
             await asyncio.sleep(self._rng.uniform(*POLL_S))
             return
         attempt = self._copies.begin(self._job.source, offsets, following)
-        steps: list[Callable[[], Awaitable[int]]] = []
-        if self._versions.adds:
-            steps.append(lambda: self._add_partitions(attempt))
-        batches = {index: self._batch(attempt, index) for index in attempt.outputs}
-        steps += [lambda index=index: self._produce(index, batches[index]) for index in batches]  # type: ignore[misc]
+        steps = self._writing(attempt)
         if self._versions.adds:
             steps.append(self._add_offsets)
-        steps.append(lambda: self._commit_offsets(attempt))
+        steps.append(partial(self._commit_offsets, attempt))
         for step in steps:
             await self._pause(rests=rests)
             await self._until_done(step)
         await self._pause(rests=rests)
         await self._end(attempt, commits=rests or bool(self._rng.randrange(ABORTS_ONCE_IN)))
+
+    def _writing(self, attempt: Attempt) -> list[Step]:
+        steps: list[Step] = [partial(self._add_partitions, attempt)] if self._versions.adds else []
+        return steps + [partial(self._produce, index, self._batch(attempt, index)) for index in attempt.outputs]
 
     async def _end(self, attempt: Attempt, *, commits: bool) -> None:
         attempt.may_commit = commits
@@ -311,7 +328,7 @@ class Copier:
         except Unreachable:
             return [], 0
         data = answer.responses[0].partitions[0]
-        if data.error_code in RETRIABLE:
+        if data.error_code in RETRIABLE or self._copies.is_old(job.topic, job.source, epoch):
             return [], 0
         if data.error_code:
             raise BrokenPromise(f"fetch of {job.topic}-{job.source}: {ErrorCode(data.error_code).name}")

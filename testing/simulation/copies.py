@@ -83,6 +83,10 @@ class Copies:
         attempt.told = True
         self.committed[attempt.source] = max(self.committed[attempt.source], attempt.following)
 
+    def is_old(self, topic: str, index: int, epoch: int) -> bool:
+        """A leader of that epoch does not know yet that it is none, and may lack what is committed."""
+        return self._run.invariants.metadata.topics_by_name[topic].partitions[index].leader_epoch > epoch
+
     # --- what is committed of their topic -----------------------------------------------------------------------------
 
     def follow(self, partition: Partition, end: int) -> None:

@@ -38,6 +38,11 @@ LEAST_A_SEED = {
     "offsets committed": 5,
     "processed in groups": 20,
     "looks at coordinators": 3,
+    "transactions committed": 5,
+    "transactions aborted": 1,
+    "copiers fenced": 1,
+    "read at read_committed": 15,
+    "looks at shards": 3,
     "resets of groups": 0.05,
     "polls while they rebalanced": 0.2,
     "found by clerks": 1,
@@ -50,13 +55,18 @@ LEAST_A_SEED = {
 
 
 LEAST_A_BRIEF_SEED = {
-    "generations of groups": 1.5,
-    "assignments told": 3,
-    "offsets committed": 6,
-    "processed in groups": 15,
-    "looks at coordinators": 4,
-    "found by clerks": 1,
-    "resets of groups": 0.2,
+    "generations of groups": 1,
+    "assignments told": 2,
+    "offsets committed": 4,
+    "processed in groups": 10,
+    "looks at coordinators": 2.5,
+    "found by clerks": 0.7,
+    "resets of groups": 0.15,
+    "transactions committed": 5,
+    "transactions aborted": 1,
+    "copiers fenced": 1,
+    "read at read_committed": 10,
+    "looks at shards": 4,
 }
 
 

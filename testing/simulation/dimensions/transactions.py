@@ -35,6 +35,11 @@ ENDED_S = 5.0
 FAULTS = ("kill", "kill", "kill", "pause", "isolate", SPLIT)
 
 
+def transactional_id(source: int) -> str:
+    """Of those who copy that partition."""
+    return f"copier {source}"
+
+
 class Transactions(Dimension):
     name = "transactions"
     one_in = 3
@@ -47,6 +52,7 @@ class Transactions(Dimension):
     limits = ((internal_topics, "internal_topic", in_small_segments),)
     least_ms = 6_000
     _copies: Copies
+    _deserter: Copier
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
@@ -60,7 +66,7 @@ class Transactions(Dimension):
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """Of whoever has a part in a transaction then."""
         offices = (
-            leader_of(TRANSACTIONS, partition_of(self._transactional_id(0), COORDINATORS)),
+            leader_of(TRANSACTIONS, partition_of(transactional_id(0), COORDINATORS)),
             leader_of(GROUPS, partition_of(GROUP, COORDINATORS)),
             leader_of(TARGET, 0),
             CONTROLLER,
@@ -72,10 +78,6 @@ class Transactions(Dimension):
     def kinds(self) -> Mapping[str, FaultKind]:
         return KINDS_OF_CHAINS
 
-    @staticmethod
-    def _transactional_id(source: int) -> str:
-        return f"copier {source}"
-
     async def prepare(self) -> None:
         run = self.run
         for name in (GROUPS, TRANSACTIONS):
@@ -86,11 +88,14 @@ class Transactions(Dimension):
         run.invariants.on_committed.append(self._copies.follow)
         for source in range(self._sources):
             run.produce(History(SOURCE, source), min(2 * self.length.producing_s, 0.15), batch=2)
-            job = Job(self._transactional_id(source), GROUP, partition_of(GROUP, COORDINATORS), SOURCE, source)
+            job = Job(transactional_id(source), GROUP, partition_of(GROUP, COORDINATORS), SOURCE, source)
             for number in range(self._rivals[source]):
                 versions, rng = self.rng.choice((OLD, NEW)), Random(self.rng.getrandbits(64))
                 copier = Copier(run, self._copies, job, versions, rng, share=self.length.share, is_first=not number)
                 self._copiers.append(copier)
+        job = Job("deserter", GROUP, partition_of(GROUP, COORDINATORS), SOURCE, 0)
+        rng = Random(self.rng.getrandbits(64))
+        self._deserter = Copier(run, self._copies, job, rng.choice((OLD, NEW)), rng, share=self.length.share)
         for index in range(self._targets):
             self._readers.append(CommittedReader(run, self._copies, index, Random(self.rng.getrandbits(64))))
 
@@ -110,6 +115,7 @@ class Transactions(Dimension):
             yield copier.run(RESTLESS_S * self.length.share)
         for reader in self._readers:
             yield reader.run()
+        yield self._deserter.desert()
 
     async def _look(self) -> None:
         while True:

@@ -12,8 +12,9 @@ from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
 from ottla.testing.simulation.planted.names import NAMES
 from ottla.testing.simulation.planted.own import OWNS
+from ottla.testing.simulation.planted.transactions import TRANSACTION_BUGS
 from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *GROUP_BUGS)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *GROUP_BUGS, *TRANSACTION_BUGS)

@@ -1,13 +1,13 @@
 """What a planted bug is: a rule taken away, and the run that notices."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from ottla.runtime.simulation.faults import Fault
 
-Patch = tuple[Any, str, Callable[..., Any]]
+Patch = tuple[Any, str, Any]
 
 
 class PlantedBug(NamedTuple):

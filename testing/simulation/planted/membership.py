@@ -61,7 +61,7 @@ MEMBERSHIP = (
     PlantedBug(
         "do not count who is on its way in",
         "PendingExpand.maximal: a proposed member holds the high watermark back",
-        ((PendingExpand, "maximal", property(lambda state: state.committed)),),  # type: ignore[arg-type]
+        ((PendingExpand, "maximal", property(lambda state: state.committed)),),
         1,
         (
             slow(1590, 2, 3, 1250, 1300, 4500),
@@ -142,7 +142,7 @@ MEMBERSHIP = (
     PlantedBug(
         "shrink the ISR before the controller agrees",
         "PendingShrink.maximal: until then each member may be elected",
-        ((PendingShrink, "maximal", property(lambda state: state.proposed)),),  # type: ignore[arg-type]
+        ((PendingShrink, "maximal", property(lambda state: state.proposed)),),
         1,
         (slow(200, 3, 2, 200, 300, 3000), Fault(500, "pause", ("node-1",), 1200)),
         (IN_SYNC,),

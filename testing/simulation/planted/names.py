@@ -36,7 +36,7 @@ NAMES = (
         "believe what was written about an earlier topic of the name",
         "what the checkpoints of offsets say is of one log of one topic (owned_offsets, RootCheckpoints.make_way)",
         (
-            (DurableLog, "key", property(_key)),  # type: ignore[arg-type]  # it is called like one
+            (DurableLog, "key", property(_key)),
             (ReadPositions, "of", _position),
             (RootCheckpoints, "make_way", lambda *_: None),
             (RootCheckpoints, "drop_gone", lambda _: True),

@@ -1,0 +1,147 @@
+"""Transactions: their coordinators, what partitions do with them, and the offsets that they commit."""
+
+from typing import Any
+
+from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore
+from ottla.broker.coordinator.decisions.transactions import asking, transitions
+from ottla.broker.coordinator.decisions.transactions.completing import Completing
+from ottla.broker.coordinator.decisions.transactions.marker_queue import Batch, MarkerQueue
+from ottla.broker.coordinator.decisions.transactions.transaction import Transaction
+from ottla.broker.coordinator.placement import partition_of
+from ottla.broker.internal_topics import TRANSACTIONS
+from ottla.broker.replication.verifications import Verifications
+from ottla.broker.replication.verified_appends import NOBODY_ASKED
+from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
+from ottla.log.read import ReadableLog
+from ottla.log.state import LogState
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.copies import ENDED, FENCED, OFFSETS, ONCE, STABLE, WHOLE
+from ottla.testing.simulation.dimensions.transactions import COORDINATORS, TARGET, transactional_id
+from ottla.testing.simulation.planted.bug import PlantedBug
+from ottla.testing.simulation.roles import leader_of
+from ottla.testing.simulation.shards import STATE
+
+HEALS = "when faults end, the cluster heals"
+PLACE = partition_of(transactional_id(0), COORDINATORS)
+COORDINATOR = leader_of(TRANSACTIONS, PLACE)
+KILLED = tuple(Fault(1_100 + 1_300 * number, "kill", (COORDINATOR,), 700) for number in range(4))
+LEADERS_KILLED = tuple(Fault(1_100 + 1_300 * number, "kill", (leader_of(TARGET, 0),), 700) for number in range(4))
+_BUMPED, _END = transitions.bumped, OffsetStore.end_transaction
+_ANSWERED = MarkerQueue.answered
+
+
+def _keeps_the_epoch(known: Transaction, timeout_ms: int, now_ms: int, *, epoch: int, last_epoch: int) -> Transaction:
+    return _BUMPED(known, timeout_ms, now_ms, epoch=known.epoch, last_epoch=last_epoch)
+
+
+def _takes_all_for_written(queue: MarkerQueue, batch: Batch, response: WriteTxnMarkersResponse) -> Any:
+    for marker in response.markers:
+        for topic in marker.topics:
+            for partition in topic.partitions:
+                partition.error_code = 0
+    return _ANSWERED(queue, batch, response)
+
+
+def _asks_nobody(
+    _verifications: Verifications, _partition: Any, _header: Any, _id: Any, _client: Any, then: Any
+) -> None:
+    then(NOBODY_ASKED, ErrorCode.NONE)
+
+
+def _bug(
+    name: str, rule: str, patch: tuple[Any, str, Any], faults: tuple[Fault, ...], *invariants: str, seed: int = 1
+) -> PlantedBug:
+    return PlantedBug(name, rule, (patch,), seed, faults, invariants, ("transactions",))
+
+
+TRANSACTION_BUGS = (
+    _bug(
+        "show what is open at read_committed",
+        "LogState.last_stable_offset: below it no transaction is open",
+        (LogState, "last_stable_offset", property(lambda log: log.high_watermark)),
+        (),
+        STABLE,
+        FENCED,
+    ),
+    _bug(
+        "tell consumers of no aborted transaction",
+        "Log.aborted_transactions: consumers drop what is in the list",
+        (ReadableLog, "aborted_transactions", lambda *_: []),
+        (),
+        FENCED,
+        WHOLE,
+    ),
+    _bug(
+        "give a new process the epoch of the one before",
+        "asking.initialized: whoever begins fences who was before",
+        (transitions, "bumped", _keeps_the_epoch),
+        (),
+        FENCED,
+        ONCE,
+        WHOLE,
+    ),
+    _bug(
+        "let who is fenced end the transaction",
+        "asking.ended: only who has the epoch",
+        (asking, "_check_identity", lambda *_: None),
+        (),
+        FENCED,
+        ONCE,
+        "nothing fails unseen",
+        WHOLE,
+    ),
+    _bug(
+        "abort nothing that is late",
+        "asking.is_late: what is open for longer than was said is aborted",
+        (asking, "is_late", lambda *_: False),
+        (),
+        ENDED,
+    ),
+    _bug(
+        "forget what was decided when another coordinates",
+        "Completing.begin: what is prepared is completed",
+        (Completing, "begin", lambda _: None),
+        KILLED,
+        HEALS,
+        ENDED,
+        seed=2,
+    ),
+    _bug(
+        "take a refused marker for a written one",
+        "MarkerQueue.answered: each partition is told until it has heard",
+        (MarkerQueue, "answered", _takes_all_for_written),
+        LEADERS_KILLED,
+        HEALS,
+        ENDED,
+        WHOLE,
+        seed=3,
+    ),
+    _bug(
+        "commit the offsets of what is aborted",
+        "OffsetStore.end_transaction: an abort leaves offsets as they were",
+        (OffsetStore, "end_transaction", lambda store, producer_id, is_commit: _END(store, producer_id, True)),
+        (),
+        ONCE,
+    ),
+    _bug(
+        "ask no coordinator whether a transaction is open",
+        "Verifications.begin: a transaction begins in a partition only if its coordinator knows",
+        (Verifications, "begin", _asks_nobody),
+        (),
+        FENCED,
+        ENDED,
+        WHOLE,
+        HEALS,
+    ),
+    _bug(
+        "keep a group's coordinator from hearing how transactions end",
+        "GroupShard.end_transaction: what a transaction committed counts from its marker on",
+        (OffsetStore, "end_transaction", lambda *_: None),
+        (),
+        ONCE,
+        OFFSETS,
+        STATE,
+        HEALS,
+    ),
+)
