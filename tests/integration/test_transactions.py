@@ -1,6 +1,7 @@
 """Transactions, with clients that know nothing of us, and what administrators see of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -171,6 +172,14 @@ def test_a_coordinator_that_is_killed_loses_no_transaction(
 # --- transaction.version 2 (KIP-890), which librdkafka does not speak -------------------------------------------------
 
 
+def again(ask: Callable[[], ErrorCode]) -> ErrorCode:
+    """As clients do, while the transaction before is being ended."""
+    while True:
+        error = ask()
+        if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            return error
+
+
 class Newer:
     """A producer that adds no partition itself, and whose epoch grows with each of its transactions."""
 
@@ -190,6 +199,9 @@ class Newer:
         self.producer = told.producer_id, told.producer_epoch
 
     def write(self, index: int, value: str) -> ErrorCode:
+        return again(partial(self._write, index, value))
+
+    def _write(self, index: int, value: str) -> ErrorCode:
         producer_id, epoch = self.producer
         batch = encode_batch(
             [Record(0, 1, None, value.encode())],
@@ -206,6 +218,9 @@ class Newer:
         return error
 
     def end(self, *, commits: bool) -> ErrorCode:
+        return again(partial(self._end, commits))
+
+    def _end(self, commits: bool) -> ErrorCode:
         producer_id, epoch = self.producer
         told = self._coordinator.call(EndTxnRequest(self._name, producer_id, epoch, commits), EndTxnResponse)
         if told.error_code == ErrorCode.NONE:
