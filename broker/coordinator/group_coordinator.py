@@ -1,7 +1,6 @@
 """The groups that this broker coordinates: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
-from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
@@ -53,7 +52,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets of deleted topics are forgotten. Consumer groups look again at topics that came, went or grew."""
-        topics = _reshaped(delta, image)
+        topics = reshaped(delta, image)
         for shard in self.shards() if topics else ():
             shard.consumers.refresh(topics)
             if delta.deleted_topics:
@@ -64,7 +63,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             shard.expire()
 
 
-def _reshaped(delta: MetadataDelta, image: MetadataImage) -> set[str]:
+def reshaped(delta: MetadataDelta, image: MetadataImage) -> set[str]:
     """Names of the topics whose partitions are not those of before."""
     names = {*delta.created_topics.values(), *(each.name for each in delta.deleted_topics.values())}
     for (topic_id, _), before in delta.partitions.items():
@@ -87,5 +86,5 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
         consumer_max_size=number("group.consumer.max.size"),
-        consumer_assignors=tuple(each for each in config.strings("group.consumer.assignors") if each in ASSIGNORS),
+        consumer_assignors=config.strings("group.consumer.assignors"),
     )

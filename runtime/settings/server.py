@@ -200,6 +200,22 @@ class ServerConfig:
             names = ", ".join(each.name for each in self.advertised_listeners)
             line = f"inter.broker.listener.name={wanted}: write one that is advertised: {names}"
             problems.contradicts(line, LISTENERS, ADVERTISED)
+        self._check_consumer_groups(problems)
+
+    def _check_consumer_groups(self, problems: Problems) -> None:
+        """As Kafka: what operators may set for one group bounds what is set for all."""
+        for what in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
+            name, least, most = (f"group.consumer.{bound}{what}" for bound in ("", "min.", "max."))
+            if not self.integer(least) <= self.integer(name) <= self.integer(most):
+                allowed = f"{least}={self.integer(least)} to {most}={self.integer(most)}"
+                problems.contradicts(f"{name}={self.integer(name)}: allowed is {allowed}", name, least, most)
+        heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+        if self.integer(heartbeat) >= self.integer(session):
+            line = f"{heartbeat}={self.integer(heartbeat)}: write less than {session}={self.integer(session)}"
+            problems.contradicts(line, heartbeat, session)
+        if not self.strings("group.consumer.assignors"):
+            line = "group.consumer.assignors names none: the first of them assigns for members that ask for none"
+            problems.contradicts(line, "group.consumer.assignors")
 
 
 def _parse(texts: Mapping[str, str], problems: Problems) -> dict[str, Value]:

@@ -8,8 +8,10 @@ import pytest
 from ottla.testing.processes import ProcessCluster
 
 _numbers = count(1)
-SETTINGS = {f"group.consumer.{name}heartbeat.interval.ms": "500" for name in ("", "min.")}
-"""Members of the newer protocol learn of each other with their heartbeats."""
+SETTINGS = {f"group.consumer.{name}heartbeat.interval.ms": "500" for name in ("", "min.")} | {
+    f"group.consumer.{name}session.timeout.ms": "5000" for name in ("", "min.")
+}
+"""Members of the consumer protocol learn of each other with their heartbeats."""
 
 
 @pytest.fixture(scope="session")

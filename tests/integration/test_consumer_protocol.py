@@ -1,11 +1,13 @@
 """Groups of the newer protocol (KIP-848), with clients that know nothing of us."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ottla.testing.processes import ProcessCluster
 
@@ -88,6 +90,38 @@ def test_members_share_and_only_what_moves_stops(cluster: ProcessCluster, filled
     assert not second.lost, "what it had it kept"
     assert not second.read, "all was committed"
     second.consumer.close()
+
+
+CONSUMES_UNTIL_KILLED = """
+import sys
+from confluent_kafka import Consumer
+servers, topic = sys.argv[1:]
+consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "group.protocol": "consumer"})
+consumer.subscribe([topic])
+while True:
+    consumer.poll(0.1)
+    if consumer.assignment():
+        print("reads", flush=True)
+"""
+
+
+def test_what_a_member_that_is_killed_had_goes_to_the_others_and_new_partitions_too(
+    cluster: ProcessCluster, filled: str
+) -> None:
+    words = [sys.executable, "-c", CONSUMES_UNTIL_KILLED, cluster.bootstrap_servers, filled]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        member = Member(cluster, filled)
+        poll_until([member], lambda: len(member.mine) == PARTITIONS // 2)
+        kept = set(member.mine)
+        other.kill()
+    poll_until([member], lambda: len(member.mine) == PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_partitions([NewPartitions(filled, PARTITIONS + 2)])[filled].result(30)
+    poll_until([member], lambda: len(member.mine) == PARTITIONS + 2)
+    assert kept.isdisjoint(member.lost)
+    member.consumer.close()
 
 
 def test_a_static_member_comes_back_to_its_partitions(cluster: ProcessCluster, filled: str) -> None:

@@ -48,6 +48,18 @@ def test_a_node_knows_its_listeners_apart() -> None:
         ({"listeners": "CONTROLLER://localhost:9192"}, "none for clients"),
         ({"controller.quorum.voters": "1@localhost"}, "not host:port"),
         ({"auto.create.topics.enable": "yes"}, "true or false"),
+        (
+            {"group.consumer.heartbeat.interval.ms": "500"},
+            "allowed is group.consumer.min.heartbeat.interval.ms=5000 to",
+        ),
+        ({"group.consumer.session.timeout.ms": "70000"}, "to group.consumer.max.session.timeout.ms=60000"),
+        ({"group.consumer.max.assignment.interval.ms": "10"}, "group.consumer.assignment.interval.ms=1000: allowed"),
+        (
+            {f"group.consumer.{each}session.timeout.ms": "5000" for each in ("", "min.")},
+            "heartbeat.interval.ms=5000: write less than group.consumer.session.timeout.ms=5000",
+        ),
+        ({"group.consumer.assignors": "org.example.Mine"}, "allowed is one of uniform, range"),
+        ({"group.consumer.assignors": ""}, "names none"),
     ],
 )
 def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words: str) -> None:

@@ -141,10 +141,35 @@ def test_a_member_leaves(site: Site, bench: Bench, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_the_newer_protocols_members_are_told_what_to_do(site: Site, version: int) -> None:
-    response = site.ask(ConsumerGroupHeartbeatRequest("g"), version)
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "group.protocol=classic" in response.error_message
+def test_where_the_consumer_protocol_is_not_in_use_its_members_are_told_what_to_do(
+    site: Site, bench: Bench, version: int
+) -> None:
+    for level in (0, None):
+        site.image.features = {"group.version": level} if level is not None else {}
+        response = site.ask(ConsumerGroupHeartbeatRequest("g"), version)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "group.protocol=classic" in response.error_message
+    assert not bench.log
+
+
+@pytest.mark.parametrize("settings", [{"group_coordinator_rebalance_protocols": "classic"}])
+def test_an_operator_may_leave_the_consumer_protocol_out(settings: dict[str, str]) -> None:
+    site = Site(**settings)
+    site.image.features = {"group.version": 1}
+    assert site.ask(ConsumerGroupHeartbeatRequest("g"), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_member_of_the_consumer_protocol_joins_and_leaves(site: Site, bench: Bench, version: int) -> None:
+    site.image.features = {"group.version": 1}
+    request = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, ["t"], topic_partitions=[])
+    joined = site.ask(request, version)
+    assert (joined.error_code, joined.member_epoch, joined.member_id) == (ErrorCode.NONE, 1, "m")
+    assert [each.partitions for each in joined.assignment.topic_partitions] == [[0, 1, 2, 3]]
+    assert site.ask(ConsumerGroupHeartbeatRequest("g", "m", 1), version).assignment is None
+    assert site.ask(ConsumerGroupHeartbeatRequest("g", "m", -1), version).member_epoch == -1
+    elsewhere = site.ask(ConsumerGroupHeartbeatRequest("elsewhere", "m", 1), version)
+    assert elsewhere.error_code == ErrorCode.NOT_COORDINATOR
 
 
 REQUESTS = [
