@@ -147,9 +147,10 @@ class Bench:
         while self._waiting:
             self._waiting.popleft()[0](error)
 
-    def fail(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """What was to be written cannot be: all of it is undone, then told."""
-        unwritten, self._waiting = self._waiting, deque()
+    def fail(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, but: int = 0) -> None:
+        """What was to be written cannot be: all of it ``but`` the first is undone, then told."""
+        written = [self._waiting.popleft() for _ in range(min(but, len(self._waiting)))]
+        unwritten, self._waiting = self._waiting, deque(written)
         for _, undoes in reversed(unwritten):
             for undo in reversed(undoes):
                 undo()
