@@ -75,7 +75,7 @@ def initialized(
 def _check_may_begin(known: Transaction, asker: Producer) -> None:
     if asker == NOBODY or asker.id == known.producer_id:
         return
-    if asker.id != known.previous_producer_id or asker.epoch < LAST_EPOCH:
+    if asker.id != known.previous_producer_id:
         raise _refuse(ErrorCode.PRODUCER_FENCED, f"producer {asker.id} is another's, or no more")
 
 

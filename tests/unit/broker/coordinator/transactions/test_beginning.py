@@ -173,6 +173,18 @@ def test_who_goes_on_when_all_epochs_are_used_has_another_id_and_its_repetition_
     assert code(bench.init(last)) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("epoch", [LAST_EPOCH, EPOCH_MAX])
+def test_who_is_fenced_gets_no_other_id_where_all_epochs_are_used(epoch: int) -> None:
+    bench = Bench()
+    bench.producer()
+    bench.set(epoch=epoch, last_epoch=epoch - 1)
+    assert code(bench.init(Producer(1_001, 5))) is ErrorCode.PRODUCER_FENCED
+    assert code(bench.init(Producer(9, epoch - 1))) is ErrorCode.PRODUCER_FENCED
+    bench.set(epoch=LAST_EPOCH)
+    bench.init(Producer(1_001, LAST_EPOCH))
+    assert code(bench.init(Producer(9, LAST_EPOCH))) is ErrorCode.PRODUCER_FENCED
+
+
 @pytest.mark.parametrize("version", [0, 2])
 def test_no_producer_is_ever_given_the_epoch_that_fences_the_last_one(version: int) -> None:
     bench = Bench(version=version)
