@@ -1,12 +1,16 @@
 """What administrators ask about transactions: DescribeTransactions (65), ListTransactions (66)."""
 
-import re2
+from itertools import islice
+from typing import Any
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.coordinator.decisions.groups.regexes.matching import RegexError, compiled
 from ottla.broker.coordinator.decisions.transactions.describing import described, listed, unknown_states
 from ottla.broker.handlers.common import route
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
+from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.broker.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -14,7 +18,11 @@ from ottla.broker.wire.messages.describe_transactions_response import (
 )
 from ottla.broker.wire.messages.list_transactions_request import ListTransactionsRequest
 from ottla.broker.wire.messages.list_transactions_response import ListTransactionsResponse
+from ottla.broker.wire.messages.list_transactions_response import TransactionState as Listed
 from ottla.runtime.errors import ErrorCode, KafkaError
+
+LOOKED_AT_MAX = 250
+"""Transactions that one turn of the loop looks at for a list."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -22,8 +30,15 @@ def routes(broker: BrokerContext) -> list[Route]:
         found = [_described(broker, each) for each in body.transactional_ids]
         request.respond_message(DescribeTransactionsResponse(transaction_states=found))
 
+    long_answers = LongAnswers()
+
     def list_all(request: RequestContext, body: ListTransactionsRequest) -> None:
-        request.respond_message(_listed(broker, body))
+        try:
+            pieces = _listed(broker, body, _pattern(broker, body), request.version)
+        except KafkaError as error:
+            request.respond_message(ListTransactionsResponse(error_code=error.code))
+        else:
+            long_answers.give(request, pieces)
 
     return [
         route("DescribeTransactions", DescribeTransactionsRequest, describe),
@@ -41,17 +56,25 @@ def _described(broker: BrokerContext, transactional_id: str) -> TransactionState
     return described(transactional_id, shard.find(transactional_id))
 
 
-def _listed(broker: BrokerContext, asked: ListTransactionsRequest) -> ListTransactionsResponse:
+def _pattern(broker: BrokerContext, asked: ListTransactionsRequest) -> Any | None:
+    """Raises KafkaError if nothing can be listed."""
     if broker.transactions.is_loading:
-        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pattern = None
-    if asked.transactional_id_pattern:
-        try:
-            pattern = re2.compile(asked.transactional_id_pattern)
-        except re2.error:
-            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "some are not known yet")
+    try:
+        return compiled(asked.transactional_id_pattern) if asked.transactional_id_pattern else None
+    except RegexError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+
+def _listed(broker: BrokerContext, asked: ListTransactionsRequest, pattern: Any | None, version: int) -> Pieces:
     now_ms = broker.host.clock.wall_ms()
-    found = [each for shard in broker.transactions.shards() for each in listed(shard.transactions(), asked, now_ms)]
-    if pattern is not None:
-        found = [each for each in found if pattern.fullmatch(each.transactional_id)]
-    return ListTransactionsResponse(unknown_state_filters=unknown_states(asked), transaction_states=found)
+    found: list[Listed] = []
+    for shard in broker.transactions.shards():
+        left = iter(list(shard.transactions()))
+        while some := list(islice(left, LOOKED_AT_MAX)):
+            listed_now = listed(some, asked, now_ms)
+            found += [each for each in listed_now if pattern is None or pattern.fullmatch(each.transactional_id)]
+            if len(some) == LOOKED_AT_MAX:
+                yield
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states(asked), transaction_states=found)
+    return encoder(ListTransactionsResponse, version)(response)

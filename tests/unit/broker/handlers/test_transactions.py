@@ -1,11 +1,13 @@
 """Transactions' requests in all their versions, from the wire to the coordinator and back."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.coordinator.decisions.transactions.transaction import State
 from ottla.broker.coordinator.placement import partition_of
+from ottla.broker.handlers.transaction_descriptions import LOOKED_AT_MAX
 from ottla.broker.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.broker.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -304,3 +306,18 @@ def test_transactions_are_listed_by_their_age_and_their_name(site: Site, bench: 
 def test_while_some_are_loaded_none_are_listed(site: Site, bench: Bench) -> None:
     cast(Any, site.broker.transactions).is_loading = True
     assert site.ask(ListTransactionsRequest(), 0).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_many_are_listed_over_turns(site: Site, bench: Bench) -> None:
+    many = 2 * LOOKED_AT_MAX + 5
+    for number in range(many):
+        bench.producer(str(number))
+
+    async def ask() -> Any:
+        site.send(ListTransactionsRequest(), 1)
+        assert not site.written
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return site.received("ListTransactionsResponse", 1)
+
+    assert len(asyncio.run(ask()).transaction_states) == many

@@ -24,10 +24,11 @@ class RegexError(ValueError):
 
 def check(regex: str) -> None:
     """Raises RegexError."""
-    _compiled(regex)
+    compiled(regex)
 
 
-def _compiled(regex: str) -> Any:
+def compiled(regex: str) -> Any:
+    """A pattern of `re2`. Raises RegexError."""
     if not fits(regex):
         raise RegexError(f"{len(regex)} characters are too many")
     options = re2.Options()
@@ -52,7 +53,7 @@ class Matching:
         self._next = 0
         self._found: list[str] = []
         try:
-            self._pattern = _compiled(regex)
+            self._pattern = compiled(regex)
         except RegexError:
             self._next = len(names)
 
