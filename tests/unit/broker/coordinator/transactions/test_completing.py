@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla.broker.coordinator.decisions.transactions.completing import RETRY_MS
+from ottla.broker.coordinator.decisions.transactions.completing import LOOKED_AT_MAX, RETRY_MS
+from ottla.broker.coordinator.decisions.transactions.shard import IDS_A_TURN
 from ottla.broker.coordinator.decisions.transactions.transaction import State
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.transactions.transaction_bench import T0, V1, V2, Bench, code, who
@@ -93,6 +94,23 @@ def test_the_next_coordinator_waits_for_what_it_loaded_to_be_committed() -> None
     assert not other.sent
     other.commit()
     assert len(other.sent) == 1
+
+
+def test_the_next_coordinator_goes_on_with_many_over_turns_and_forgets_many_so() -> None:
+    bench = Bench()
+    for number in range(LOOKED_AT_MAX + 1):
+        producer = bench.producer(str(number))
+        bench.add(producer, name=str(number))
+        bench.end(producer, name=str(number))
+    other = bench.another()
+    assert len(other.sent) == LOOKED_AT_MAX + 1
+    assert len(list(other.shard.begin())) == 1
+    assert len(list(other.shard.end(ErrorCode.NOT_COORDINATOR))) == 1
+    assert len(list(bench.another().shard.begin())) == 1
+    for number in range(IDS_A_TURN):
+        bench.producer(f"more {number}")
+    assert len(list(bench.shard.end(ErrorCode.NOT_COORDINATOR))) == 2
+    assert not bench.shard.contents()
 
 
 def test_a_coordinator_that_ends_sends_nothing_and_completes_nothing_any_more() -> None:
