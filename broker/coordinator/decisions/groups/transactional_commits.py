@@ -92,23 +92,22 @@ class TransactionalCommits:
         return ErrorCode.NONE
 
     def _error_of(self, asker: Asker, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Older clients say neither who they are nor in which generation: then the transaction's own fencing has to do. Nor does a
-        rebalance that waits for assignments hold a transaction up."""
+        """Older clients say neither who they are nor in which generation: in a classic group the transaction's own fencing has to do
+        then. Nor does a rebalance that waits for assignments hold a transaction up. Of stale epochs these requests know nothing."""
         generation = request.generation_id
         if not fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
         consumers = self._consumers.find(request.group_id)
         if consumers is not None:
-            if generation < 0 and not request.member_id and request.group_instance_id is None:
-                return ErrorCode.NONE
             partitions = (
                 (self._topics.id_of(topic.name), each.partition_index)
                 for topic in request.topics
                 for each in topic.partitions
             )
-            return commit_error(
+            error = commit_error(
                 consumers, request.member_id, generation, asker.version, partitions, is_transactional=True
             )
+            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
         group = self._find(request.group_id, generation < 0)
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION

@@ -15,6 +15,7 @@ from ottla.broker.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member
 from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Asked, Bench
 from tests.unit.broker.coordinator.groups.test_offsets import code, commit, offset
 
@@ -142,6 +143,22 @@ def test_a_zombie_of_an_older_generation_commits_nothing() -> None:
     )
     bench.end_transaction(PRODUCER, is_commit=True)
     assert offset(bench) == (-1, 0)
+
+
+def test_a_member_of_the_consumer_protocol_says_its_epoch_as_a_generation() -> None:
+    bench = Bench()
+    member = Member(bench, "m")
+    member.join()
+    tries: list[tuple[dict[str, Any], ErrorCode]] = [
+        ({"generation": member.epoch, "member_id": "m"}, ErrorCode.NONE),
+        ({"generation": member.epoch + 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": member.epoch - 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": member.epoch, "member_id": "other"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]
+    assert [code(commit_in_transaction(bench, 5, **given)) for given, _ in tries] == [each for _, each in tries]
+    member.leave()
+    assert code(commit_in_transaction(bench, 6)) is ErrorCode.NONE
 
 
 def test_a_group_that_nobody_knows_has_no_generation() -> None:
