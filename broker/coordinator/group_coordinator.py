@@ -2,6 +2,7 @@
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
+from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
@@ -82,6 +83,7 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         max_size=number("group.max.size"),
         offset_metadata_bytes_max=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+        migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
         consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),

@@ -131,7 +131,8 @@ def _described(broker: BrokerContext, group_id: str, version: int) -> DescribedG
         shard = broker.groups.shard_of(valid(group_id))
     except KafkaError as error:
         return DescribedGroup(error.code, None, group_id)
-    return described(group_id, shard.find(group_id), version)
+    is_newer = shard.consumers.find(group_id) is not None
+    return described(group_id, shard.find(group_id), version, is_newer=is_newer)
 
 
 class Deletion:

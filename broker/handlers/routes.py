@@ -6,6 +6,7 @@ from ottla.broker.context import BrokerContext
 from ottla.broker.handlers import (
     alter_configs,
     alter_replica_log_dirs,
+    consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
     create_topics,
@@ -45,6 +46,7 @@ RoutesOf = Callable[[BrokerContext], list[Route]]
 HANDLERS: tuple[RoutesOf, ...] = (
     alter_configs.routes,
     alter_replica_log_dirs.routes,
+    consumer_group_describe.routes,
     consumer_group_heartbeat.routes,
     create_partitions.routes,
     create_topics.routes,

@@ -30,13 +30,14 @@ def _listed(group: AnyGroup) -> ListedGroup:
     return ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
-def described(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
-    """A group that does not exist is dead; newer clients are told that there is none."""
+def described(group_id: str, group: ClassicGroup | None, version: int, *, is_newer: bool = False) -> DescribedGroup:
+    """A group that does not exist, or ``is_newer`` than this request (ConsumerGroupDescribe knows it), is dead; newer clients are told
+    that there is none."""
     if group is None:
         dead = DescribedGroup(group_id=group_id, group_state=_DEAD)
         if version >= _ERROR_FOR_NO_GROUP_FROM:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            dead.error_message = f"Group {group_id} not found."
+            dead.error_message = f"Group {group_id} {'is not a classic group' if is_newer else 'not found'}."
         return dead
     is_stable = group.is_in(GroupState.STABLE)
     return DescribedGroup(

@@ -1,13 +1,14 @@
 """JoinGroup (11): who may become or stay a member, and whether that needs a rebalance (kraft.md 5.2)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
+from ottla.broker.coordinator.decisions.groups.join_request import METADATA_BYTES_MAX, Joining, new_member_id
 from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
+from ottla.broker.coordinator.decisions.groups.migration.emulation import Emulation
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, cause_of, join_refused
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
@@ -17,58 +18,12 @@ from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
 from ottla.runtime.errors import ErrorCode
 
-_ID_REQUIRED_FROM = 4
-_REBALANCE_TIMEOUT_FROM = 1
 _SKIP_ASSIGNMENT_FROM = 9
-_NAME_CHARACTERS_MAX = 1_000
-"""Of a client's name in its member id, which a record's key has to hold."""
 PENDING_MAX = 10_000
 """Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
 MEMBERS_MAX = 10_000
 """Of one group, whatever `group.max.size` says. The record of a generation, of a megabyte unless somebody changed that, holds fewer; and
 what is done for all of them at once keeps everybody else waiting."""
-METADATA_BYTES_MAX = 8 << 20
-"""Of one group in memory; what of it is written has to fit into one record."""
-
-
-@dataclass(slots=True, frozen=True)
-class _Joining:
-    """One request, in the words of the rules."""
-
-    asker: Asker
-    member_id: str
-    instance_id: str | None
-    protocol_type: str
-    protocols: Protocols
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    reason: str
-
-    @classmethod
-    def of(cls, asker: Asker, request: JoinGroupRequest) -> "_Joining":
-        has_timeout = asker.version >= _REBALANCE_TIMEOUT_FROM and request.rebalance_timeout_ms >= 0
-        return cls(
-            asker,
-            request.member_id,
-            request.group_instance_id,
-            request.protocol_type,
-            [(each.name, each.metadata) for each in request.protocols],
-            request.session_timeout_ms,
-            request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
-            request.reason or "",
-        )
-
-    @property
-    def size(self) -> int:
-        return sum(len(metadata) for _, metadata in self.protocols)
-
-    @property
-    def can_be_written(self) -> bool:
-        """Whether the group's record can hold its texts."""
-        return all(map(fits, (self.protocol_type, self.instance_id or "", *(name for name, _ in self.protocols))))
-
-    def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
-        self.asker.answer(join_refused(self.asker, self.member_id if member_id is None else member_id, error))
 
 
 class _Before(NamedTuple):
@@ -90,6 +45,7 @@ class Joins:
         rebalance: Rebalance,
         find: Callable[[str, bool], ClassicGroup | None],
         admit: Callable[[str], ErrorCode],
+        emulation: Emulation,
     ) -> None:
         """``find(group_id, makes)``: the group; if there is none, a new one where it may be made, else None. ``admit(group_id)``: whether
         there may be a classic group of that id."""
@@ -98,12 +54,19 @@ class Joins:
         self._rebalance = rebalance
         self._find = find
         self._admit = admit
+        self._emulation = emulation
         self._before: dict[str, _Before] = {}
         """By their new ids: static members whose new ids are not committed yet."""
 
     def join(self, asker: Asker, request: JoinGroupRequest) -> None:
-        joining = _Joining.of(asker, request)
+        joining = Joining.of(asker, request)
         refusal = self._refusal(joining, request.group_id)
+        consumers = self._emulation.find(request.group_id)
+        if not refusal and consumers is not None:
+            self._emulation.join(consumers, joining)
+            return
+        if not refusal and not joining.member_id:  # who has an id was admitted before
+            refusal = self._admit(request.group_id)
         if refusal:
             joining.refuse(refusal)
             return
@@ -123,8 +86,8 @@ class Joins:
         else:
             self._join_known(group, joining)
 
-    def _refusal(self, joining: _Joining, group_id: str) -> ErrorCode:
-        """What can be said without the group. Who has an id was admitted before."""
+    def _refusal(self, joining: Joining, group_id: str) -> ErrorCode:
+        """What can be said without the group."""
         settings = self._settings
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -132,10 +95,10 @@ class Joins:
             return ErrorCode.INVALID_GROUP_ID
         if not joining.can_be_written:
             return ErrorCode.INVALID_REQUEST
-        return ErrorCode.NONE if joining.member_id else self._admit(group_id)
+        return ErrorCode.NONE
 
     @staticmethod
-    def _place_of(group: ClassicGroup, joining: _Joining) -> str:
+    def _place_of(group: ClassicGroup, joining: Joining) -> str:
         """The member whose place it takes: itself, or the static one before it; empty for a new one."""
         return joining.member_id or group.static.get(joining.instance_id or "", "")
 
@@ -152,13 +115,12 @@ class Joins:
 
     # --- without an id ------------------------------------------------------------------------------------------------
 
-    def _join_unknown(self, group: ClassicGroup, joining: _Joining) -> None:
-        name = joining.instance_id if joining.instance_id is not None else joining.asker.client_id
-        member_id = f"{name[:_NAME_CHARACTERS_MAX]}-{self._effects.new_id()}"
+    def _join_unknown(self, group: ClassicGroup, joining: Joining) -> None:
+        member_id = new_member_id(joining, self._effects)
         replaced = group.static.get(joining.instance_id) if joining.instance_id is not None else None
         if replaced is not None:
             self._replace(group, group.members[replaced], member_id, joining)
-        elif joining.instance_id is None and joining.asker.version >= _ID_REQUIRED_FROM:
+        elif joining.needs_id:
             # It joins again with its id: a client that is gone leaves no member behind (KIP-394).
             group.pending.add(member_id)
             self._rebalance.await_pending(group, member_id, joining.session_timeout_ms)
@@ -166,7 +128,7 @@ class Joins:
         else:
             self._add(group, member_id, joining)
 
-    def _add(self, group: ClassicGroup, member_id: str, joining: _Joining) -> None:
+    def _add(self, group: ClassicGroup, member_id: str, joining: Joining) -> None:
         member = Member(
             member_id,
             joining.instance_id,
@@ -186,7 +148,7 @@ class Joins:
 
     # --- with an id ---------------------------------------------------------------------------------------------------
 
-    def _join_known(self, group: ClassicGroup, joining: _Joining) -> None:
+    def _join_known(self, group: ClassicGroup, joining: Joining) -> None:
         member_id = joining.member_id
         if member_id in group.pending and joining.instance_id is None:
             self._add(group, member_id, joining)
@@ -209,7 +171,7 @@ class Joins:
             self._update(group, member, joining)
             self._rebalance.go_on(group, cause_of(kind, member, joining.reason))
 
-    def _update(self, group: ClassicGroup, member: Member, joining: _Joining) -> None:
+    def _update(self, group: ClassicGroup, member: Member, joining: Joining) -> None:
         self._rebalance.refuse(
             group, member.id, ErrorCode.REBALANCE_IN_PROGRESS
         )  # an answer that nobody waits for any more
@@ -220,7 +182,7 @@ class Joins:
 
     # --- static members -----------------------------------------------------------------------------------------------
 
-    def _replace(self, group: ClassicGroup, member: Member, new_id: str, joining: _Joining) -> None:
+    def _replace(self, group: ClassicGroup, member: Member, new_id: str, joining: Joining) -> None:
         """Another process of the same instance: it takes over without a rebalance if it can do what the old one could."""
         old_leader = group.leader_id
         before = _Before(member.id, member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
@@ -267,7 +229,7 @@ class Joins:
         self._rebalance.keep(group, member)
 
     def _took_over(
-        self, group: ClassicGroup, member_id: str, old_leader: str | None, joining: _Joining
+        self, group: ClassicGroup, member_id: str, old_leader: str | None, joining: Joining
     ) -> JoinGroupResponse:
         """A leader that is told of the members assigns anew, unless it is told to skip that (KIP-814); clients that cannot be
         told so are told that the old process leads."""

@@ -6,6 +6,7 @@ from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
 from ottla.broker.coordinator.decisions.groups.member import Member
+from ottla.broker.coordinator.decisions.groups.migration.emulation import MANY_LEAVE_FROM, Emulation
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance, assigned, cause_of
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
@@ -16,23 +17,26 @@ from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode
 
-_MANY_LEAVE_FROM = 3
-
 Find = Callable[[str], ClassicGroup | None]
 
 
 class Memberships:
     """What members ask once they have joined."""
 
-    def __init__(self, effects: Effects, rebalance: Rebalance, find: Find) -> None:
+    def __init__(self, effects: Effects, rebalance: Rebalance, find: Find, emulation: Emulation) -> None:
         self._effects = effects
         self._rebalance = rebalance
         self._find = find
+        self._emulation = emulation
 
     # --- SyncGroup ----------------------------------------------------------------------------------------------------
 
     def sync(self, asker: Asker, request: SyncGroupRequest) -> None:
         """Waits for the leader's assignment, which it may bring itself."""
+        consumers = self._emulation.find(request.group_id)
+        if consumers is not None:
+            self._emulation.sync(consumers, asker, request)
+            return
         group = self._find(request.group_id)
         error = _sync_error(group, request)
         if group is None or error:
@@ -57,8 +61,9 @@ class Memberships:
         assignments = {each: brought.get(each, b"") for each in group.members}
 
         def written(error: ErrorCode) -> None:
-            if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != generation:
-                return  # a rebalance has begun meanwhile, and has answered them
+            is_this = self._find(group.id) is group and group.generation == generation
+            if not is_this or not group.is_in(GroupState.COMPLETING_REBALANCE):
+                return  # a rebalance has begun meanwhile, or it is a consumer group now, and they have been answered
             if error:
                 self._rebalance.refuse_syncing(group, error)
                 self._rebalance.go_on(group, Cause(Kind.UNWRITTEN, group.leader_id or "", words=error.name))
@@ -75,6 +80,10 @@ class Memberships:
 
     def heartbeat(self, asker: Asker, request: HeartbeatRequest) -> None:
         """Costs no record: liveness is known to this coordinator alone."""
+        consumers = self._emulation.find(request.group_id)
+        if consumers is not None:
+            self._emulation.heartbeat(consumers, asker, request)
+            return
         group = self._find(request.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
@@ -89,8 +98,12 @@ class Memberships:
 
     def leave(self, asker: Asker, request: LeaveGroupRequest) -> None:
         """Several members may leave with one request (KIP-345): one rebalance for all."""
+        consumers = self._emulation.find(request.group_id)
+        if consumers is not None:
+            self._emulation.leave(consumers, asker, request)
+            return
         group = self._find(request.group_id)
-        is_many = asker.version >= _MANY_LEAVE_FROM
+        is_many = asker.version >= MANY_LEAVE_FROM
         leaving = request.members if is_many else [MemberIdentity(request.member_id)]
         gone: list[Member] = []
         left = [

@@ -231,6 +231,17 @@ class Rebalance:
 
         self._effects.remind(_session(group, member_id), timeout_ms, look)
 
+    def resume(self, group: ClassicGroup, cause: Cause) -> None:
+        """The group was ended, and is here again: whoever waited was told, so all are to join again."""
+        group.pending.clear()
+        for member in group.members.values():
+            member.expires_ms = 0
+            self.keep(group, member)
+        if group.is_in(GroupState.PREPARING_REBALANCE):
+            self._wait_for_all(group, group.rebalance_timeout_ms)
+        else:
+            self.prepare(group, cause)
+
     def end(self, group: ClassicGroup, error: ErrorCode) -> None:
         """The group is not here any more: whoever waits is told, and no timer of it is left."""
         for member_id in [*group.members, *group.pending]:

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     UNSYNCED = "assignment not asked for"
     UNWRITTEN = "assignment not written"
     SIZE = "group too large"
+    PROTOCOL = "protocol change"
+    """Between the classic and the consumer protocol, or one that could not be written."""
 
 
 class Cause(NamedTuple):

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
+
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds, unless a name says otherwise."""
@@ -15,6 +17,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
 
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
     consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms

@@ -1,36 +1,41 @@
 """The groups of one partition of `__consumer_offsets`: loaded by replaying it, and from then on changed by what it is asked."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.coordinator.decisions.effects import Record, TransactionalEffects, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.commit_rates import CommitRates
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
+from ottla.broker.coordinator.decisions.groups.consumer.departures import Departures
+from ottla.broker.coordinator.decisions.groups.consumer.describing import described_consumers, no_consumer_group
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.heartbeats import Heartbeats
-from ottla.broker.coordinator.decisions.groups.consumer.records import group_tombstones
+from ottla.broker.coordinator.decisions.groups.consumer.steps import Steps
+from ottla.broker.coordinator.decisions.groups.consumer.targets import preferred_assignor
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
 from ottla.broker.coordinator.decisions.groups.group_records import (
-    group_tombstone,
     read,
     restored_group,
     restored_offset,
 )
 from ottla.broker.coordinator.decisions.groups.joining import Joins
-from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup, has_ended
+from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
+from ottla.broker.coordinator.decisions.groups.migration.emulation import Emulation
+from ottla.broker.coordinator.decisions.groups.migration.migrations import Migrations
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.transactional_commits import TransactionalCommits
+from ottla.broker.wire.messages.consumer_group_describe_response import DescribedGroup
 from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.broker.wire.messages.offset_commit_value import OffsetCommitValue
-from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.errors import ErrorCode
 
 NO_PRODUCER = -1
 GROUPS_A_TURN = 100
@@ -44,6 +49,7 @@ class GroupShard:
     def __init__(self, effects: TransactionalEffects, settings: GroupSettings, topics: Topics) -> None:
         self._effects = effects
         self._settings = settings
+        self._topics = topics
         self._groups: dict[str, ClassicGroup] = {}
         self.written: dict[str, GroupMetadataValue] = {}
         """The generations as their records say them."""
@@ -52,10 +58,15 @@ class GroupShard:
         self._is_loaded = False
         self._commit_count = self._removal_count = 0
         self.rebalance = Rebalance(effects, settings)
-        self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, self._admit_classic)
-        self.members = Memberships(effects, self.rebalance, self.find)
         self.consumers = ConsumerGroups(self._displace)
-        self.heartbeats = Heartbeats(effects, settings, topics, self.consumers, self._displaced)
+        departures = Departures(effects, settings, topics, self.consumers, lambda group_id: migrations.shrunk(group_id))
+        migrations = Migrations(effects, settings, topics, self, self.consumers, self.rebalance, departures)
+        self._migrations = migrations
+        steps = Steps(effects, settings, topics, self.consumers, departures.sessions)
+        emulation = Emulation(effects, topics, self.consumers, steps, departures)
+        self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, migrations.admit_classic, emulation)
+        self.members = Memberships(effects, self.rebalance, self.find, emulation)
+        self.heartbeats = Heartbeats(effects, settings, self.consumers, departures, steps, migrations.make_way)
         self.commits = Offsets(
             effects, settings, topics, self.offsets, self.rebalance, self._find_or_make, self.consumers
         )
@@ -82,33 +93,23 @@ class GroupShard:
         yield from self._groups.values()
         yield from self.consumers
 
+    def described_consumers(self, group_id: str) -> DescribedGroup:
+        group = self.consumers.find(group_id)
+        if group is None:
+            return no_consumer_group(group_id, is_other_kind=group_id in self._groups)
+        assignor = preferred_assignor(group.assignors, self._settings.consumer_assignors)
+        return described_consumers(group, assignor, self._topics)
+
     # --- from one protocol to the other -------------------------------------------------------------------------------
 
-    def _admit_classic(self, group_id: str) -> ErrorCode:
-        """A consumer group without members makes way for a classic one."""
-        consumers = self.consumers.find(group_id)
-        if consumers is None:
-            return ErrorCode.NONE
-        if consumers.members:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        outcome = ErrorCode.NONE
+    def put(self, group: ClassicGroup) -> None:
+        self._groups[group.id] = group
 
-        def written(error: ErrorCode) -> None:
-            nonlocal outcome
-            outcome = error
-            if error and (group := self._groups.pop(group_id, None)) is not None:
-                self.rebalance.end(group, error)
+    def drop(self, group_id: str) -> ClassicGroup | None:
+        return self._groups.pop(group_id, None)
 
-        self._effects.write(group_tombstones(consumers), written)
-        return outcome
-
-    def _displaced(self, group_id: str) -> Sequence[Record]:
-        """What is written so that a group can be a consumer group. Raises KafkaError (GROUP_ID_NOT_FOUND) where members of the classic
-        protocol are in it."""
-        group = self._groups.get(group_id)
-        if group is not None and not has_ended(group):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return [group_tombstone(group_id)] if group_id in self.written else ()
+    def is_written(self, group_id: str) -> bool:
+        return group_id in self.written
 
     def _displace(self, group_id: str) -> Undo:
         """It is a consumer group from now on."""
@@ -202,6 +203,7 @@ class GroupShard:
             if not count % GROUPS_A_TURN:
                 yield
         yield from self.heartbeats.begin()
+        yield from self._migrations.begin()
 
     def end(self, error: ErrorCode) -> Iterator[None]:
         """The coordinator is another one now, or none: whoever waits is told. To forget many groups takes time too."""

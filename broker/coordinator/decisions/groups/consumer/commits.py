@@ -28,16 +28,18 @@ def commit_error(
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not is_transactional and version < _BY_EPOCH_FROM:
+    is_classic = member.classic is not None
+    stale = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    if not is_transactional and not is_classic and version < _BY_EPOCH_FROM:
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch:
         return ErrorCode.NONE
     if epoch > member.epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return stale
     for topic_id, partition in partitions:
         given = member.epoch_of(topic_id, partition) if topic_id is not None else None
         if given is None or epoch < given:
-            return ErrorCode.STALE_MEMBER_EPOCH
+            return stale
     return ErrorCode.NONE
 
 

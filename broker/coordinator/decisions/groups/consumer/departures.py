@@ -1,6 +1,7 @@
 """Members of consumer groups leave, or are taken out because nothing was heard from them in time."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -26,11 +27,20 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 class Departures:
     """Of all consumer groups of a shard."""
 
-    def __init__(self, effects: Effects, settings: GroupSettings, topics: GroupTopics, groups: ConsumerGroups) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        settings: GroupSettings,
+        topics: GroupTopics,
+        groups: ConsumerGroups,
+        shrunk: Callable[[str], None],
+    ) -> None:
+        """``shrunk``: told of a group that members have left."""
         self._effects = effects
         self._settings = settings
         self._topics = topics
         self._groups = groups
+        self.shrunk = shrunk
         self.sessions = Sessions(effects, groups, self._expel)
 
     def leave(self, asker: Asker, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -47,35 +57,47 @@ class Departures:
 
         if request.member_epoch == STATIC_LEAVING_EPOCH:
             left = replace(member, epoch=STATIC_LEAVING_EPOCH, state=MemberState.STABLE, revoking=NOTHING_HELD)
-            self.sessions.keep(group.id, member.id, self._settings.consumer_session_timeout_ms)
+            self.keep(group.id, member)
             self._effects.write([current_record(group.id, left)], told)
         else:
-            self._remove(group, member, told)
+            self.remove(group, [member], told)
 
     def _expel(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> None:
         def told(error: ErrorCode) -> None:
             if error:  # it is a member still, and is looked at again
                 self.watch(group.id, member)
 
-        self._remove(group, member, told)
+        self.remove(group, [member], told)
+
+    def keep(self, group_id: str, member: ConsumerMember) -> None:
+        """It was heard from."""
+        timeout_ms = self._settings.consumer_session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.sessions.keep(group_id, member.id, timeout_ms)
 
     def watch(self, group_id: str, member: ConsumerMember) -> None:
         """From now on, as if it had just been heard from."""
-        self.sessions.keep(group_id, member.id, self._settings.consumer_session_timeout_ms)
+        self.keep(group_id, member)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self.sessions.await_revocation(group_id, member)
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember, told: Callable[[ErrorCode], None]) -> None:
-        """What it held is free at once; the next heartbeat of any other finds that another target is due."""
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], told: Callable[[ErrorCode], None]
+    ) -> None:
+        """What they held is free at once; the next heartbeat of any other finds that another target is due."""
 
         def written(error: ErrorCode) -> None:
-            if not error:
-                self.sessions.forget(group.id, member.id)
+            for each in members if not error else ():
+                self.sessions.forget(group.id, each.id)
             told(error)
 
-        names = {each for each in group.readers if each not in member.topics or group.readers[each] > 1}
+        leavers = Counter(topic for each in members for topic in each.topics)
+        names = {each for each in group.readers if group.readers[each] > leavers[each]}
+        tombstones = [record for each in members for record in member_tombstones(group.id, each.id)]
         epoch = epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics))
-        self._effects.write([*member_tombstones(group.id, member.id), epoch], written)
+        self._effects.write([*tombstones, epoch], written)
+        self.shrunk(group.id)
 
 
 def _leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:

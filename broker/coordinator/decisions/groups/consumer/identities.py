@@ -43,7 +43,9 @@ def identified(
         if not is_joining:
             message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder_id}."
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
-        return _successor(group, group.members[holder_id], member_id)
+        holder = group.members[holder_id]
+        _check_released(holder, member_id)
+        return succeeded(group, holder, member_id)
     if instance_id is not None and holder_id is None and not is_joining:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     known = group.members.get(member_id) if group is not None else None
@@ -58,14 +60,18 @@ def identified(
     return Identity(known)
 
 
-def _successor(group: ConsumerGroup, holder: ConsumerMember, member_id: str) -> Identity:
-    """It has what the process before it had, once that one has said that it leaves."""
-    if holder.epoch != STATIC_LEAVING_EPOCH:
+def _check_released(holder: ConsumerMember, member_id: str) -> None:
+    """The process before it has said that it leaves, unless it is a classic one: those never say it."""
+    if holder.epoch != STATIC_LEAVING_EPOCH and holder.classic is None:
         message = (
             f"Static member {member_id} with instance id {holder.instance_id} cannot join the group because the "
             f"instance id is owned by member {holder.id}."
         )
         raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def succeeded(group: ConsumerGroup, holder: ConsumerMember, member_id: str) -> Identity:
+    """It has what the process before it had."""
     member = replace(holder, id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
     records = (
         *member_tombstones(group.id, holder.id),

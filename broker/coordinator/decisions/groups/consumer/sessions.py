@@ -19,6 +19,8 @@ class Sessions:
         self._groups = groups
         self._expel = expel
         self._expire_ms: dict[tuple[str, str], int] = {}
+        self._awaited: dict[tuple[str, str], int] = {}
+        """Classic members that have to take a step, and the epoch in which they were told to."""
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -61,6 +63,27 @@ class Sessions:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._expel(group, member, "did not give up its partitions in time")
 
+    # --- classic members ----------------------------------------------------------------------------------------------
+
+    def await_step(self, group_id: str, member: ConsumerMember, step: str) -> None:
+        """It takes no longer than it said. To be told again, or of another step, gives it no more time."""
+        key = group_id, member.id
+        if self._awaited.get(key) != member.epoch:
+            self._awaited[key] = member.epoch
+            self._effects.remind(
+                _step(*key), member.rebalance_timeout_ms, partial(self._look_whether_stepped, key, step)
+            )
+
+    def has_stepped(self, group_id: str, member_id: str) -> None:
+        if self._awaited.pop((group_id, member_id), None) is not None:
+            self._effects.forget(_step(group_id, member_id))
+
+    def _look_whether_stepped(self, key: tuple[str, str], step: str) -> None:
+        del self._awaited[key]
+        group, member = self._find(*key)
+        if group is not None and member is not None:
+            self._expel(group, member, f"did not {step} in time")
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def forget(self, group_id: str, member_id: str) -> None:
@@ -69,6 +92,7 @@ class Sessions:
             self._expire_ms.pop((group_id, member_id), None)
             self._effects.forget(_session(group_id, member_id))
             self._effects.forget(_revocation(group_id, member_id))
+            self.has_stepped(group_id, member_id)
 
     def end(self, count_a_turn: int) -> Iterator[None]:
         while self._expire_ms:
@@ -76,6 +100,7 @@ class Sessions:
                 key, _ = self._expire_ms.popitem()
                 self._effects.forget(_session(*key))
                 self._effects.forget(_revocation(*key))
+                self.has_stepped(*key)
             yield
 
 
@@ -85,3 +110,7 @@ def _session(group_id: str, member_id: str) -> Hashable:
 
 def _revocation(group_id: str, member_id: str) -> Hashable:
     return "consumer revocation", group_id, member_id
+
+
+def _step(group_id: str, member_id: str) -> Hashable:
+    return "classic member's step", group_id, member_id

@@ -33,15 +33,16 @@ def test_a_classic_group_that_is_empty_becomes_a_consumer_group_and_back() -> No
     assert offset(bench) == (5, 0)
 
 
-def test_members_of_one_protocol_keep_those_of_the_other_out() -> None:
+def test_members_that_cannot_be_understood_keep_those_of_the_other_protocol_out() -> None:
+    """Others change the group's protocol: `groups/migration`."""
     bench = Bench()
     (member_id,) = bench.stable(1)
     assert join(bench, "one").error is ErrorCode.GROUP_ID_NOT_FOUND
     assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
     other = Bench()
     settle([Member(other, "one")])
-    assert other.join().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert other.join("m").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert other.join(metadata=b"?").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert other.join("m", metadata=b"?").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert other.heartbeat("one", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -1,0 +1,172 @@
+"""What a member's request changes: the member and the group's epoch, then the target, then what the member holds.
+
+Each is written before the next is decided upon it. After any of them another coordinator can go on: it finds a member that has not come
+to its target yet. Members that speak the classic protocol take the same steps.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
+from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
+from ottla.broker.coordinator.decisions.groups.consumer.identities import Identity
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
+from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Aim, Owned, reconciled
+from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_record
+from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
+from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, next_target, preferred_assignor
+from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds, metadata_hash
+from ottla.broker.coordinator.decisions.groups.consumer.writes import Writes
+from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+
+class Change(NamedTuple):
+    """What a member asks for."""
+
+    identity: Identity
+    member: ConsumerMember
+    """As it describes itself now."""
+    owned: Owned | None
+    """None: it does not say it."""
+    session_timeout_ms: int
+    first: Sequence[Record] = ()
+    """Written together with the member."""
+
+
+class Moved(NamedTuple):
+    """The member before it was given or lost anything, and after that."""
+
+    before: ConsumerMember
+    after: ConsumerMember
+
+
+Told = Callable[[ErrorCode, Moved], None]
+
+
+class Steps:
+    """Of all consumer groups of a shard."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        settings: GroupSettings,
+        topics: GroupTopics,
+        groups: ConsumerGroups,
+        sessions: Sessions,
+    ) -> None:
+        self._effects = effects
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._sessions = sessions
+
+    def check_size(self, group: ConsumerGroup | None) -> None:
+        """Raises KafkaError (GROUP_MAX_SIZE_REACHED)."""
+        size_max = self._settings.consumer_max_size
+        if group is not None and len(group.members) >= size_max:
+            message = f"The consumer group has reached its maximum capacity of {size_max} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def take(
+        self, group_id: str, change: Change, told: Told, tells_news: Callable[[Moved], bool] = lambda moved: True
+    ) -> None:
+        """``told`` once: when everything is committed on which the answer stands, or with an error. The group comes to be with its first
+        member. An answer that ``tells_news`` also waits for what others have written."""
+        group = self._groups.find(group_id)
+        moved = Moved(change.member, change.member)
+
+        def ended(error: ErrorCode) -> None:
+            if group is not None:
+                _look_again_if(group, error)
+            told(error, moved)
+
+        writes = Writes(self._effects, ended)
+        self._update(group_id, change, writes)
+        group = self._groups.find(group_id)
+        if group is not None and not writes.error:
+            self._sessions.keep(group_id, change.member.id, change.session_timeout_ms)
+            self._aim(group, writes)
+            moved = self._reconcile(group, change, writes)
+            if tells_news(moved) and not writes.count:
+                writes.write_nothing()
+        writes.close()
+
+    def refresh(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Another target for the group where one is due, and nothing for the member, who asks by itself."""
+        writes = Writes(self._effects, partial(_look_again_if, group))
+        self._update(group.id, Change(Identity(member), member, None, 0), writes)
+        self._aim(group, writes)
+        writes.close()
+
+    # --- first step: the member and the group's epoch -----------------------------------------------------------------
+
+    def _update(self, group_id: str, change: Change, writes: Writes) -> None:
+        """Who is new or subscribes to something else makes another target due, and so do topics that changed. Member and epoch stand
+        together: one without the other would be a member that is never given anything."""
+        group, records = self._groups.find(group_id), [*change.first]
+        before, after, is_new = change.identity.member, change.member, change.identity.is_new
+        if is_new or after is not before:
+            records.append(member_record(group_id, after))
+        bumps = is_new or after.topics != before.topics or self._changes_assignor(group, before, after)
+        if bumps or group is None or group.is_refresh_due:
+            epoch, hash_before = (group.epoch, group.metadata_hash) if group is not None else (0, 0)
+            hash_now = metadata_hash(_subscribed(group, None if is_new else before, after), self._topics)
+            if bumps or hash_now != hash_before:
+                records.append(epoch_record(group_id, epoch + 1, hash_now))
+        writes.write(records)
+        if not writes.error and (now := self._groups.find(group_id)) is not None:
+            now.is_refresh_due = False
+
+    def _changes_assignor(self, group: ConsumerGroup | None, before: ConsumerMember, after: ConsumerMember) -> bool:
+        if group is None or before.assignor == after.assignor:
+            return False
+        votes = group.assignors.copy()
+        votes.subtract([before.assignor] if before.assignor else ())
+        votes.update([after.assignor] if after.assignor else ())
+        known = self._settings.consumer_assignors
+        return preferred_assignor(group.assignors, known) != preferred_assignor(votes, known)
+
+    # --- second step: the target --------------------------------------------------------------------------------------
+
+    def is_aim_due(self, group: ConsumerGroup) -> bool:
+        """Whether its target is not that of its epoch, and may be computed."""
+        return is_due(group, self._effects.time_ms, self._settings.consumer_assignment_interval_ms)
+
+    def _aim(self, group: ConsumerGroup, writes: Writes) -> None:
+        """Written in pieces: a target of which a part is known gives nobody what another holds, and is due as before."""
+        if self.is_aim_due(group):
+            assignor = preferred_assignor(group.assignors, self._settings.consumer_assignors)
+            writes.write_in_pieces(next_target(group, assignor, self._topics, self._effects.time_ms))
+
+    # --- third step: what the member holds ----------------------------------------------------------------------------
+
+    def _reconcile(self, group: ConsumerGroup, change: Change, writes: Writes) -> Moved:
+        before = group.members[change.member.id]
+        aim = Aim(
+            group.assignment_epoch,
+            group.targets.get(before.id, {}),
+            SubscribedIds(before.topics, self._topics),
+            partial(group.is_free_for, before.id),
+        )
+        after = reconciled(before, aim, change.owned)
+        if after != before:
+            writes.write([current_record(group.id, after)])
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self._sessions.await_revocation(group.id, after)
+        return Moved(before, after)
+
+
+def _look_again_if(group: ConsumerGroup, error: ErrorCode) -> None:
+    """What was found of its topics may not be written."""
+    group.is_refresh_due = group.is_refresh_due or bool(error)
+
+
+def _subscribed(group: ConsumerGroup | None, before: ConsumerMember | None, after: ConsumerMember) -> set[str]:
+    """The topics of the whole group once a member has changed."""
+    if group is None:
+        return set(after.topics)
+    were = before.topics if before is not None else frozenset()
+    return {each for each in group.readers if each not in were or group.readers[each] > 1} | after.topics

@@ -1,0 +1,310 @@
+"""Groups that change their protocol while members are at work, and what becomes of that when a write fails or a coordinator ends."""
+
+import pytest
+
+from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
+from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.coordinator.groups.migration.migration_bench import Classic, MigrationBench, Modern
+
+
+def upgraded(bench: MigrationBench, *members: Classic) -> Modern:
+    """A classic group of these, and a member of the consumer protocol that made it a consumer group."""
+    bench.stable_classic(*members)
+    modern = Modern(bench, "new")
+    modern.go_on()
+    return modern
+
+
+# --- to the consumer protocol -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_a_classic_group_becomes_a_consumer_group_and_nobody_reads_twice(cooperative: bool) -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench, cooperative=cooperative), Classic(bench, cooperative=cooperative)
+    modern = upgraded(bench, a, b)
+    assert len(bench.consumers().members) == 3
+    assert not modern.owned, "others hold all of it"
+    bench.settle(a, b, modern)
+    assert sorted(map(len, (a.owned, b.owned, modern.owned))) == [1, 1, 2]
+
+
+def test_a_rolling_upgrade_ends_with_members_of_the_consumer_protocol_alone() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench, cooperative=True), Classic(bench, cooperative=True)
+    first = upgraded(bench, a, b)
+    bench.settle(a, b, first)
+    bench.leave(a.id)
+    second = Modern(bench, "second")
+    bench.settle(b, first, second)
+    bench.leave(b.id)
+    bench.settle(first, second)
+    assert all(each.classic is None for each in bench.consumers().members.values())
+
+
+def test_cooperative_members_go_on_with_what_they_keep() -> None:
+    bench = MigrationBench()
+    a = Classic(bench, cooperative=True)
+    modern = upgraded(bench, a)
+    before, seen = set(a.owned), []
+    for _ in range(6):
+        bench.wait(1_000)
+        for each in (a, modern):
+            each.go_on()
+        seen.append(set(a.owned))
+    assert all(after <= before for before, after in zip([before, *seen], seen, strict=False))
+    assert len(seen[-1]) == 2
+
+
+def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    bench.stable_classic(a, b)
+    joining = a.ask_to_join()
+    assert joining.waits
+    Modern(bench, "new").go_on()
+    assert joining.error is ErrorCode.REBALANCE_IN_PROGRESS
+    a.rejoin()
+    assert bench.consumers().members[a.id].classic is not None
+
+
+def test_an_assignment_that_is_being_written_does_not_come_back() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    bench.stable_classic(a)
+    joining = a.ask_to_join()
+    a.joined(joining)
+    bench.commits = False
+    syncing = a.ask_for_assignment({a.id: [0, 1, 2, 3]})
+    joined = Modern(bench, "new").ask()
+    assert syncing.error is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.commit()
+    assert joined.error is ErrorCode.NONE
+    bench.commits = True
+    reminders = bench.reminders
+    bench.wait(9_000)
+    assert bench.consumers().members.keys() == {a.id, "new"}
+    assert bench.reminders <= reminders
+
+
+def test_only_a_member_that_joins_changes_a_group() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    bench.stable_classic(a)
+    assert Modern(bench, "new").ask(3).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert Modern(bench, "new").leave().error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.classic().is_in(GroupState.STABLE)
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
+def test_a_group_stays_classic_where_it_may_not_be_upgraded(policy: MigrationPolicy) -> None:
+    bench = MigrationBench(migration_policy=policy)
+    a = Classic(bench)
+    bench.stable_classic(a)
+    assert Modern(bench, "new").ask().error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.classic().members.keys() == {a.id}
+    assert a.beat() is ErrorCode.NONE
+
+
+def test_a_group_stays_classic_when_the_change_is_refused() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    bench.stable_classic(a)
+    bench.refuses = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert Modern(bench, "new").ask().error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.classic().is_in(GroupState.STABLE)
+    assert a.beat() is ErrorCode.NONE
+    bench.refuses = ErrorCode.NONE
+    bench.wait(9_000)
+    assert a.beat() is ErrorCode.NONE
+
+
+def test_a_group_is_classic_again_when_the_change_could_not_be_written() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    bench.stable_classic(a, b)
+    bench.commits = False
+    asked = Modern(bench, "new").ask()
+    bench.fail()
+    bench.commits = True
+    assert asked.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.classic().is_in(GroupState.PREPARING_REBALANCE)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    answers = [each.ask_to_join() for each in (a, b)]
+    assert [each.said.generation_id for each in answers] == [2, 2]
+
+
+def test_a_rebalance_that_was_being_prepared_goes_on_when_the_change_could_not_be_written() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    bench.stable_classic(a, b)
+    assert a.ask_to_join().waits
+    bench.commits = False
+    Modern(bench, "new").ask()
+    bench.fail()
+    bench.commits = True
+    answers = [each.ask_to_join() for each in (a, b)]
+    assert [each.said.generation_id for each in answers] == [2, 2]
+
+
+def test_members_that_fall_silent_after_a_change_was_undone_are_taken_out() -> None:
+    bench = MigrationBench()
+    bench.stable_classic(Classic(bench))
+    bench.commits = False
+    Modern(bench, "new").ask()
+    bench.fail()
+    bench.commits = True
+    bench.wait(11_000)
+    assert not bench.classic().members
+
+
+def test_another_coordinator_finds_the_group_as_it_became() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    modern = upgraded(bench, a, b)
+    other = MigrationBench.taken_over(bench)
+    assert other.shard.contents() == bench.shard.contents()
+    for each in (a, b, modern):
+        each.bench = other
+    other.settle(a, b, modern)
+
+
+def test_an_empty_classic_group_makes_way() -> None:
+    bench = MigrationBench(migration_policy=MigrationPolicy.DISABLED)
+    a = Classic(bench)
+    bench.stable_classic(a)
+    bench.leave(a.id)
+    Modern(bench, "new").go_on()
+    assert bench.consumers().members.keys() == {"new"}
+    assert not MigrationBench.taken_over(bench).shard.written
+
+
+# --- to the classic protocol ------------------------------------------------------------------------------------------
+
+
+def test_a_group_becomes_classic_when_the_last_member_leaves_that_is_not() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench, cooperative=True), Classic(bench, cooperative=True)
+    modern = upgraded(bench, a, b)
+    bench.settle(a, b, modern)
+    assert modern.leave().error is ErrorCode.NONE
+    assert bench.classic().is_in(GroupState.PREPARING_REBALANCE)
+    assert {each.assignment for each in bench.classic().members.values()} == bench.assigned_bytes(a, b)
+    assert [a.beat(), b.beat()] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    bench.rejoin_classic(a, b)
+    assert sorted([*a.owned, *b.owned]) == [0, 1, 2, 3]
+
+
+def test_a_group_becomes_classic_when_the_last_member_falls_silent_that_is_not() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    for _ in range(9):
+        bench.wait(5_000)
+        a.go_on()
+    assert bench.classic().members.keys() == {a.id}
+
+
+def test_generations_go_on_where_epochs_were() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    epoch = bench.consumers().epoch
+    modern.leave()
+    bench.rejoin_classic(a)
+    assert a.generation > epoch
+
+
+def test_a_group_can_change_again() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    modern.leave()
+    bench.rejoin_classic(a)
+    again = Modern(bench, "again")
+    again.go_on()
+    bench.settle(a, again)
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
+def test_a_group_stays_a_consumer_group_where_it_may_not_be_downgraded(policy: MigrationPolicy) -> None:
+    bench = MigrationBench(migration_policy=policy)
+    modern, a = Modern(bench, "new"), Classic(bench)
+    modern.go_on()
+    bench.settle(modern, a)
+    modern.leave()
+    bench.settle(a)
+    assert bench.consumers().members.keys() == {a.id}
+
+
+def test_classic_members_alone_see_that_their_topic_grows() -> None:
+    bench = MigrationBench(migration_policy=MigrationPolicy.UPGRADE)
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    modern.leave()
+    bench.settle(a)
+    bench.partitions[bench.topic_ids["t"]] = 5
+    bench.shard.consumers.refresh({"t"})
+    for _ in range(3):
+        bench.wait(1_000)
+        a.go_on()
+    assert a.owned == {0, 1, 2, 3, 4}
+
+
+def test_a_group_stays_a_consumer_group_when_the_change_is_refused() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    bench.refuses_classic = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert modern.leave().error is ErrorCode.NONE
+    bench.settle(a)
+    assert bench.consumers().members.keys() == {a.id}
+
+
+def test_a_group_is_a_consumer_group_again_when_the_change_could_not_be_written() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    bench.commits = False
+    left = modern.leave()
+    joining = a.ask_to_join()
+    bench.fail()
+    bench.commits = True
+    assert left.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert joining.error is ErrorCode.NOT_COORDINATOR or not joining.waits
+    assert bench.consumers().members.keys() == {a.id, "new"}
+    a.rejoin()
+    bench.settle(a, modern)
+    bench.wait(60_000)
+    assert bench.shard.consumers.find("g") is None or not bench.consumers().members, "sessions go on"
+
+
+def test_another_coordinator_finishes_what_one_began() -> None:
+    """It ended between the record that the member left and those of the classic group."""
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    bench.refuses_classic = ErrorCode.UNKNOWN_SERVER_ERROR
+    modern.leave()
+    other = MigrationBench.taken_over(bench)
+    assert other.classic().members.keys() == {a.id}
+    a.bench = other
+    assert a.beat() in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+    other.rejoin_classic(a)
+    assert a.owned == {0, 1, 2, 3}
+
+
+def test_an_empty_consumer_group_makes_way() -> None:
+    bench = MigrationBench(migration_policy=MigrationPolicy.DISABLED)
+    modern = Modern(bench, "new")
+    modern.go_on()
+    modern.leave()
+    bench.stable_classic(Classic(bench))
+    assert bench.classic().is_in(GroupState.STABLE)
+    assert len(MigrationBench.taken_over(bench).classic().members) == 1
