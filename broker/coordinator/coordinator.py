@@ -162,3 +162,10 @@ class Topics:
     def partition_count(self, topic_id: bytes) -> int:
         topic = self._image.topics_by_id.get(topic_id)
         return len(topic.partitions) if topic is not None else 0
+
+    def names(self) -> list[str]:
+        return list(self._image.topics_by_name)
+
+    @property
+    def version(self) -> int:
+        return self._image.offset

@@ -56,6 +56,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics = reshaped(delta, image)
         for shard in self.shards() if topics else ():
             shard.consumers.refresh(topics)
+            if delta.created_topics or delta.deleted_topics:
+                shard.patterns.topics_changed()
             if delta.deleted_topics:
                 shard.expire()
 
@@ -83,6 +85,7 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         max_size=number("group.max.size"),
         offset_metadata_bytes_max=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+        regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
         migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
         consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),

@@ -18,6 +18,8 @@ from ottla.broker.wire.messages.consumer_group_member_metadata_key import Consum
 from ottla.broker.wire.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
 from ottla.broker.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.broker.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.broker.wire.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from ottla.broker.wire.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
 from ottla.broker.wire.messages.consumer_group_target_assignment_member_key import (
     ConsumerGroupTargetAssignmentMemberKey,
 )
@@ -57,6 +59,7 @@ FORMAT = Format(
         6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
         7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     }
 )
 

@@ -17,6 +17,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
 
+    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms

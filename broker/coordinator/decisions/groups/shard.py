@@ -1,6 +1,7 @@
 """The groups of one partition of `__consumer_offsets`: loaded by replaying it, and from then on changed by what it is asked."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from ottla.broker.coordinator.decisions.effects import Record, TransactionalEffects, Undo
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
@@ -10,8 +11,10 @@ from ottla.broker.coordinator.decisions.groups.consumer.departures import Depart
 from ottla.broker.coordinator.decisions.groups.consumer.describing import described_consumers, no_consumer_group
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.heartbeats import Heartbeats
+from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
 from ottla.broker.coordinator.decisions.groups.consumer.steps import Steps
 from ottla.broker.coordinator.decisions.groups.consumer.targets import preferred_assignor
+from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
 from ottla.broker.coordinator.decisions.groups.group_records import (
@@ -42,11 +45,15 @@ GROUPS_A_TURN = 100
 """So many are restored at once, or ended."""
 
 
+class AllTopics(Topics, GroupTopics, Protocol):
+    """Everything that is asked about the topics there are."""
+
+
 class GroupShard:
     """What is written is in ``written`` and ``offsets``; members that join, wait and are alive are known to this coordinator
     alone."""
 
-    def __init__(self, effects: TransactionalEffects, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(self, effects: TransactionalEffects, settings: GroupSettings, topics: AllTopics) -> None:
         self._effects = effects
         self._settings = settings
         self._topics = topics
@@ -62,7 +69,8 @@ class GroupShard:
         departures = Departures(effects, settings, topics, self.consumers, lambda group_id: migrations.shrunk(group_id))
         migrations = Migrations(effects, settings, topics, self, self.consumers, self.rebalance, departures)
         self._migrations = migrations
-        steps = Steps(effects, settings, topics, self.consumers, departures.sessions)
+        self.patterns = Patterns(effects, settings, topics, self.consumers)
+        steps = Steps(effects, settings, topics, self.consumers, departures.sessions, self.patterns)
         emulation = Emulation(effects, topics, self.consumers, steps, departures)
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, migrations.admit_classic, emulation)
         self.members = Memberships(effects, self.rebalance, self.find, emulation)
@@ -203,6 +211,7 @@ class GroupShard:
             if not count % GROUPS_A_TURN:
                 yield
         yield from self.heartbeats.begin()
+        yield from self.patterns.begin()
         yield from self._migrations.begin()
 
     def end(self, error: ErrorCode) -> Iterator[None]:
@@ -217,6 +226,7 @@ class GroupShard:
             self.offsets.forget(group_id)
             if not count % GROUPS_A_TURN:
                 yield
+        yield from self.patterns.end()
         yield from self.heartbeats.end()
 
     # --- groups come to their end -------------------------------------------------------------------------------------

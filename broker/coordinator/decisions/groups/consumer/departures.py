@@ -1,6 +1,5 @@
 """Members of consumer groups leave, or are taken out because nothing was heard from them in time."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -14,7 +13,12 @@ from ottla.broker.coordinator.decisions.groups.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_tombstones
+from ottla.broker.coordinator.decisions.groups.consumer.records import (
+    current_record,
+    epoch_record,
+    member_tombstones,
+    regex_tombstone,
+)
 from ottla.broker.coordinator.decisions.groups.consumer.requests import refused
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, metadata_hash
@@ -92,11 +96,18 @@ class Departures:
                 self.sessions.forget(group.id, each.id)
             told(error)
 
-        leavers = Counter(topic for each in members for topic in each.topics)
-        names = {each for each in group.readers if group.readers[each] > leavers[each]}
-        tombstones = [record for each in members for record in member_tombstones(group.id, each.id)]
-        epoch = epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics))
-        self._effects.write([*tombstones, epoch], written)
+        readers, regexes = group.readers.copy(), group.regexes.copy()
+        for each in members:
+            readers.subtract(each.topics)
+            regexes.subtract([each.regex])
+        needless = [regex for regex in group.resolved if regexes[regex] <= 0]
+        for regex in needless:
+            readers.subtract(group.resolved[regex].topics)
+        names = [topic for topic, count in readers.items() if count > 0]
+        records = [record for each in members for record in member_tombstones(group.id, each.id)]
+        records += [regex_tombstone(group.id, each) for each in needless]
+        records.append(epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics)))
+        self._effects.write(records, written)
         self.shrunk(group.id)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from ottla.broker.coordinator.decisions.effects import Undo
 from ottla.broker.coordinator.decisions.groups.assignors import Assignment
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, Held, MemberState
+from ottla.broker.coordinator.decisions.groups.regexes.resolution import Resolved
 
 TopicReaders = dict[str, set[str]]
 """Group ids by the topic that their members subscribe to; of all groups of a shard."""
@@ -41,7 +42,11 @@ class ConsumerGroup:
         self.static: dict[str, str] = {}
         """Member ids by instance id."""
         self.readers: Counter[str] = Counter()
-        """How many members subscribe to a topic."""
+        """How many members and expressions subscribe to a topic."""
+        self.regexes: Counter[str] = Counter()
+        """How many members subscribe with a regular expression."""
+        self.resolved: dict[str, Resolved] = {}
+        """What expressions mean, also those that nobody needs any more. Their topics are among those that are read."""
         self.owners: dict[bytes, dict[int, str]] = {}
         """Who holds a partition, or has not said yet that it gave it up, by topic id."""
         self.assignors: Counter[str] = Counter()
@@ -108,10 +113,16 @@ class ConsumerGroup:
             _count_down(self.assignors, before.assignor)
         if after is not None and after.assignor:
             self.assignors[after.assignor] += 1
+        if before is not None and before.regex:
+            _count_down(self.regexes, before.regex)
+        if after is not None and after.regex:
+            self.regexes[after.regex] += 1
         were = before.topics if before is not None else frozenset()
         are = after.topics if after is not None else frozenset()
-        if were == are:
-            return
+        if were != are:
+            self._read(were, are)
+
+    def _read(self, were: frozenset[str], are: frozenset[str]) -> None:
         for topic in are - were:
             self.readers[topic] += 1
             self._index.setdefault(topic, set()).add(self.id)
@@ -142,6 +153,25 @@ class ConsumerGroup:
     def is_free_for(self, member_id: str, topic_id: bytes, partition: int) -> bool:
         """Whether nobody else holds it."""
         return self.owners.get(topic_id, {}).get(partition, member_id) == member_id
+
+    # --- regular expressions ------------------------------------------------------------------------------------------
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """That it subscribes to, by name and by expression."""
+        resolved = self.resolved.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    def resolve(self, regex: str, resolved: Resolved | None) -> Undo:
+        """None: nobody needs it any more."""
+        before = self.resolved.get(regex)
+        self._set_resolved(regex, resolved)
+        return partial(self._set_resolved, regex, before)
+
+    def _set_resolved(self, regex: str, resolved: Resolved | None) -> None:
+        before = self.resolved.pop(regex, None)
+        if resolved is not None:
+            self.resolved[regex] = resolved
+        self._read(before.topics if before else frozenset(), resolved.topics if resolved else frozenset())
 
     # --- the rest of its records --------------------------------------------------------------------------------------
 
@@ -192,6 +222,8 @@ class ConsumerGroup:
             self.targets,
             self.static,
             self.readers,
+            self.regexes,
+            self.resolved,
             self.owners,
         )
 

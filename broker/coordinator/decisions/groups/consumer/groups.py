@@ -14,7 +14,12 @@ from ottla.broker.coordinator.decisions.groups.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from ottla.broker.coordinator.decisions.groups.consumer.records import target_of, with_assignment, with_metadata
+from ottla.broker.coordinator.decisions.groups.consumer.records import (
+    resolved_of,
+    target_of,
+    with_assignment,
+    with_metadata,
+)
 from ottla.broker.wire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -25,6 +30,8 @@ from ottla.broker.wire.messages.consumer_group_member_metadata_key import Consum
 from ottla.broker.wire.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
 from ottla.broker.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.broker.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.broker.wire.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from ottla.broker.wire.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
 from ottla.broker.wire.messages.consumer_group_target_assignment_member_key import (
     ConsumerGroupTargetAssignmentMemberKey,
 )
@@ -56,6 +63,7 @@ class ConsumerGroups:
             ConsumerGroupTargetAssignmentMetadataKey: self._follow_target_epoch,
             ConsumerGroupTargetAssignmentMemberKey: self._follow_target,
             ConsumerGroupCurrentMemberAssignmentKey: self._follow_assignment,
+            ConsumerGroupRegularExpressionKey: self._follow_regex,
         }
 
     def find(self, group_id: str) -> ConsumerGroup | None:
@@ -131,6 +139,15 @@ class ConsumerGroups:
         group, made = self._find_or_make(key.group_id)
         member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
         return _both(made, group.put(with_assignment(member, value)))
+
+    def _follow_regex(
+        self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    ) -> Undo:
+        if value is None:
+            known = self._groups.get(key.group_id)
+            return known.resolve(key.regular_expression, None) if known is not None else _nothing
+        group, made = self._find_or_make(key.group_id)
+        return _both(made, group.resolve(key.regular_expression, resolved_of(value)))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

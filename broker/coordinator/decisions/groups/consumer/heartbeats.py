@@ -108,7 +108,8 @@ class Heartbeats:
         """Nothing is due to this member: it is told what it says itself, which needs to wait for nothing."""
         if group.is_refresh_due or group.epoch > group.assignment_epoch or requests.is_full(request):
             return False
-        return group.is_settled(member) and member.epoch == request.member_epoch
+        is_resolved = not member.regex or member.regex in group.resolved
+        return is_resolved and group.is_settled(member) and member.epoch == request.member_epoch
 
     def _told(self, member: ConsumerMember, assigned: Held | None) -> ConsumerGroupHeartbeatResponse:
         answer = ConsumerGroupHeartbeatResponse(

@@ -9,6 +9,7 @@ from ottla.broker.coordinator.decisions.groups.assignors import Assignment
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, Held, MemberState
 from ottla.broker.coordinator.decisions.groups.group_records import FORMAT
+from ottla.broker.coordinator.decisions.groups.regexes.resolution import Resolved
 from ottla.broker.wire.messages import consumer_group_current_member_assignment_value as current_value
 from ottla.broker.wire.messages import consumer_group_target_assignment_member_value as target_value
 from ottla.broker.wire.messages.consumer_group_current_member_assignment_key import (
@@ -21,6 +22,8 @@ from ottla.broker.wire.messages.consumer_group_member_metadata_key import Consum
 from ottla.broker.wire.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
 from ottla.broker.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.broker.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.broker.wire.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from ottla.broker.wire.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
 from ottla.broker.wire.messages.consumer_group_target_assignment_member_key import (
     ConsumerGroupTargetAssignmentMemberKey,
 )
@@ -73,6 +76,11 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
     return FORMAT.record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 
 
+def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
+    value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.time_ms)
+    return FORMAT.record(ConsumerGroupRegularExpressionKey(group_id, regex), value)
+
+
 def _written(held: Held) -> list[current_value.TopicPartitions]:
     topics = []
     for topic_id in sorted(held):
@@ -94,6 +102,10 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
+def regex_tombstone(group_id: str, regex: str) -> Record:
+    return FORMAT.record(ConsumerGroupRegularExpressionKey(group_id, regex), None)
+
+
 def group_tombstones(group: ConsumerGroup) -> list[Record]:
     """Of a group without members."""
     return [
@@ -102,6 +114,7 @@ def group_tombstones(group: ConsumerGroup) -> list[Record]:
             for each in group.targets
             if each not in group.members
         ),
+        *(regex_tombstone(group.id, each) for each in group.resolved),
         FORMAT.record(ConsumerGroupTargetAssignmentMetadataKey(group.id), None),
         FORMAT.record(ConsumerGroupMetadataKey(group.id), None),
     ]
@@ -152,6 +165,10 @@ def _read(topics: Iterable[current_value.TopicPartitions], epoch: int) -> Held:
             epochs = [epoch] * len(topic.partitions)  # of Kafka before 4.3
         held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
     return held
+
+
+def resolved_of(value: ConsumerGroupRegularExpressionValue) -> Resolved:
+    return Resolved(frozenset(value.topics), value.version, value.timestamp)
 
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:

@@ -10,6 +10,8 @@ from ottla.broker.coordinator.decisions.groups.consumer.member import (
     Held,
 )
 from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Owned
+from ottla.broker.coordinator.decisions.groups.regexes.matching import RegexError
+from ottla.broker.coordinator.decisions.groups.regexes.matching import check as check_regex
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -17,6 +19,8 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 _ID_BY_CLIENT_FROM = 1
 NOT_SAID = -1
+_TOLD_CHARACTERS = 200
+"""Of an expression that is none."""
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
@@ -28,7 +32,7 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
         message = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}."
         raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
     if request.subscribed_topic_regex:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "SubscribedTopicRegex is not supported yet.")
+        _check_regex(request.subscribed_topic_regex)
 
 
 def _check_names(request: ConsumerGroupHeartbeatRequest) -> None:
@@ -53,6 +57,14 @@ def _check_epoch_said(request: ConsumerGroupHeartbeatRequest, version: int) -> N
         raise _invalid("InstanceId can't be null.")
     if is_joining:
         _check_joining(request)
+
+
+def _check_regex(regex: str) -> None:
+    try:
+        check_regex(regex)
+    except RegexError as error:
+        message = f"SubscribedTopicRegex `{regex[:_TOLD_CHARACTERS]}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from error
 
 
 def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:

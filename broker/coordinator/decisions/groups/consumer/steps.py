@@ -13,6 +13,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGro
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.identities import Identity
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
+from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
 from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Aim, Owned, reconciled
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_record
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
@@ -56,12 +57,14 @@ class Steps:
         topics: GroupTopics,
         groups: ConsumerGroups,
         sessions: Sessions,
+        patterns: Patterns,
     ) -> None:
         self._effects = effects
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._sessions = sessions
+        self._patterns = patterns
 
     def check_size(self, group: ConsumerGroup | None) -> None:
         """Raises KafkaError (GROUP_MAX_SIZE_REACHED)."""
@@ -92,6 +95,8 @@ class Steps:
             moved = self._reconcile(group, change, writes)
             if tells_news(moved) and not writes.count:
                 writes.write_nothing()
+            if change.member.regex or change.identity.member.regex:
+                self._patterns.look_at(group)
         writes.close()
 
     def refresh(self, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -110,7 +115,7 @@ class Steps:
         before, after, is_new = change.identity.member, change.member, change.identity.is_new
         if is_new or after is not before:
             records.append(member_record(group_id, after))
-        bumps = is_new or after.topics != before.topics or self._changes_assignor(group, before, after)
+        bumps = is_new or _subscribes_to_other(group, before, after) or self._changes_assignor(group, before, after)
         if bumps or group is None or group.is_refresh_due:
             epoch, hash_before = (group.epoch, group.metadata_hash) if group is not None else (0, 0)
             hash_now = metadata_hash(_subscribed(group, None if is_new else before, after), self._topics)
@@ -148,7 +153,7 @@ class Steps:
         aim = Aim(
             group.assignment_epoch,
             group.targets.get(before.id, {}),
-            SubscribedIds(before.topics, self._topics),
+            SubscribedIds(group.topics_of(before), self._topics),
             partial(group.is_free_for, before.id),
         )
         after = reconciled(before, aim, change.owned)
@@ -162,6 +167,13 @@ class Steps:
 def _look_again_if(group: ConsumerGroup, error: ErrorCode) -> None:
     """What was found of its topics may not be written."""
     group.is_refresh_due = group.is_refresh_due or bool(error)
+
+
+def _subscribes_to_other(group: ConsumerGroup | None, before: ConsumerMember, after: ConsumerMember) -> bool:
+    """Of an expression that is not resolved yet nobody knows: it asks for another target when it is."""
+    if before.topics == after.topics and before.regex == after.regex:
+        return False
+    return group is None or group.topics_of(before) != group.topics_of(after)
 
 
 def _subscribed(group: ConsumerGroup | None, before: ConsumerMember | None, after: ConsumerMember) -> set[str]:

@@ -38,11 +38,12 @@ def next_target(group: ConsumerGroup, assignor: str, topics: GroupTopics, time_m
 
 def _members(group: ConsumerGroup, topics: GroupTopics) -> dict[str, MemberSpec]:
     """Most members subscribe to the same: their ids are looked up once."""
-    ids: dict[frozenset[str], frozenset[bytes]] = {}
+    ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     specs = {}
     for member in group.members.values():
-        if member.topics not in ids:
-            ids[member.topics] = SubscribedIds(member.topics, topics).all()
+        subscription = member.topics, member.regex
+        if subscription not in ids:
+            ids[subscription] = SubscribedIds(group.topics_of(member), topics).all()
         target = group.targets.get(member.id, {})
-        specs[member.id] = MemberSpec(ids[member.topics], target, member.instance_id, member.rack_id)
+        specs[member.id] = MemberSpec(ids[subscription], target, member.instance_id, member.rack_id)
     return specs

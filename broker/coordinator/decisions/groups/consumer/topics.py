@@ -18,6 +18,15 @@ class GroupTopics(Protocol):
 
     def partition_count(self, topic_id: bytes) -> int: ...
 
+    def names(self) -> list[str]:
+        """Of all topics, as a new list."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Of the metadata: the offset of its last record."""
+        ...
+
 
 def metadata_hash(names: Iterable[str], topics: GroupTopics) -> int:
     """Of the ids and numbers of partitions of those that exist; every node computes the same. 0 where there is none. Racks are left out:

@@ -7,7 +7,7 @@ What is to be matched waits in one queue, of which a slice is done at a time. Wh
 complete: who is told writes it.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -100,9 +100,17 @@ class Resolution:
 
     def forget(self, group_id: str) -> None:
         """Nobody of it subscribes with an expression."""
-        self._rounds.pop(group_id, None)
+        if self._rounds.pop(group_id, None) is not None and not self._rounds:
+            self._effects.forget(_SLICE)
         if self._may_from_ms.pop(group_id, None) is not None:
             self._effects.forget(_next(group_id))
+
+    def end(self, count_a_turn: int) -> Iterator[None]:
+        """All of them are another coordinator's now."""
+        for count, group_id in enumerate([*self._may_from_ms, *self._rounds], 1):
+            self.forget(group_id)
+            if not count % count_a_turn:
+                yield
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,11 @@ class Bench:
     def partition_count(self, topic_id: bytes) -> int:
         return self.partitions.get(topic_id, 0)
 
+    def names(self) -> list[str]:
+        return list(self.topic_ids)
+
+    version = 1
+
     # --- Effects ------------------------------------------------------------------------------------------------------
 
     def new_id(self) -> str:

@@ -33,6 +33,11 @@ class Topics:
     def partition_count(self, topic_id: bytes) -> int:
         return {T: 4, U: 2}[topic_id]
 
+    def names(self) -> list[str]:
+        return ["t", "u"]
+
+    version = 1
+
 
 def group_of(*members: Member, generation: int = 7, kind: str = "consumer") -> ClassicGroup:
     group = ClassicGroup("g", 0)
