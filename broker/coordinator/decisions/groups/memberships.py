@@ -61,9 +61,8 @@ class Memberships:
         assignments = {each: brought.get(each, b"") for each in group.members}
 
         def written(error: ErrorCode) -> None:
-            is_this = self._find(group.id) is group and group.generation == generation
-            if not is_this or not group.is_in(GroupState.COMPLETING_REBALANCE):
-                return  # a rebalance has begun meanwhile, or it is a consumer group now, and they have been answered
+            if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != generation:
+                return  # a rebalance has begun meanwhile, and has answered them
             if error:
                 self._rebalance.refuse_syncing(group, error)
                 self._rebalance.go_on(group, Cause(Kind.UNWRITTEN, group.leader_id or "", words=error.name))

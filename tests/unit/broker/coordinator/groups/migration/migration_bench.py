@@ -75,11 +75,11 @@ class Modern:
         self.epoch = 0
         self.owned: set[int] = set()
 
-    def ask(self, epoch: int | None = None) -> Asked:
+    def ask(self, epoch: int | None = None, *, says_everything: bool = False) -> Asked:
         epoch = self.epoch if epoch is None else epoch
         told = [TopicPartitions(self.bench.topic_ids["t"], sorted(self.owned))] if self.owned and epoch else []
         asked = Asked(1, "modern")
-        is_joining = epoch == 0
+        is_full = says_everything or epoch == 0
         self.bench.shard.heartbeats.heartbeat(
             asked,
             ConsumerGroupHeartbeatRequest(
@@ -87,8 +87,8 @@ class Modern:
                 self.id,
                 epoch,
                 self.instance,
-                rebalance_timeout_ms=60_000 if is_joining else -1,
-                subscribed_topic_names=["t"] if is_joining else None,
+                rebalance_timeout_ms=60_000 if is_full else -1,
+                subscribed_topic_names=["t"] if is_full else None,
                 topic_partitions=told,
             ),
         )
@@ -121,6 +121,7 @@ class MigrationBench(Bench):
         other.time_ms, other.log = bench.time_ms, list(bench.log)
         for offset, record in enumerate(bench.log):
             other.shard.replay(Record(record.key, record.value), offset)
+        assert other.shard.contents() == bench.shard.contents()
         for _ in other.shard.begin():
             pass
         return other

@@ -11,6 +11,7 @@ from ottla.broker.coordinator.decisions.groups.migration.downgrading import (
     common_protocols,
     downgraded,
 )
+from ottla.broker.wire.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
 from tests.unit.broker.coordinator.groups.migration.test_upgrading import T, Topics, U, after, group_of, member
 
 PLENTY = 1_000
@@ -35,6 +36,14 @@ def test_one_without_members_or_with_too_many_cannot() -> None:
     assert not can_be_downgraded(group, 1)
     for each in ("a", "b"):
         group.remove(each)
+    assert not can_be_downgraded(group, PLENTY)
+
+
+def test_one_whose_members_would_not_understand_each_other_cannot() -> None:
+    """No node lets them in, but records may say it."""
+    group = group_with()
+    own = ClassicMemberMetadata(10_000, [ClassicProtocol("own", b"")])
+    group.put(replace(group.members["a"], classic=own))
     assert not can_be_downgraded(group, PLENTY)
 
 

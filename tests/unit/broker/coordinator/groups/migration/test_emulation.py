@@ -157,6 +157,19 @@ def test_an_assignment_of_another_protocol_is_refused() -> None:
     assert bench.sync("m", joined.said.generation_id).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_a_member_that_gives_up_a_topic_is_told_to_join_again_and_say_that_it_did() -> None:
+    """Although there is no newer target yet."""
+    bench, modern = with_modern(consumer_assignment_interval_ms=30_000)
+    bench.wait(30_000)
+    modern.go_on()
+    joined = bench.join("m", metadata=written_subscription(["u"])).said
+    assert bench.heartbeat("m", joined.generation_id) is ErrorCode.NONE
+    joined = bench.join("m", metadata=written_subscription(["t"], {"u": [0, 1, 2, 3]})).said
+    assert bench.heartbeat("m", joined.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    joined = bench.join("m", metadata=written_subscription(["t"])).said
+    assert bench.heartbeat("m", joined.generation_id) is ErrorCode.NONE
+
+
 # --- in time ----------------------------------------------------------------------------------------------------------
 
 
