@@ -9,7 +9,7 @@ from ottla.cli.coordinators import ask_coordinator
 from ottla.cli.durations import words
 from ottla.cli.failures import CommandError
 from ottla.cli.group_history import REBALANCES, asked
-from ottla.cli.group_lag import short
+from ottla.cli.group_lag import named, short
 from ottla.cli.group_requests import Group, NoSuchGroup, described
 from ottla.cli.output import Row
 
@@ -54,7 +54,7 @@ class Explained:
                 "rebalance": record["number"],
                 "begun": _time(record["begun_ms"]),
                 "why": _cause(record["cause"])["kind"],
-                "who": short(_cause(record["cause"])["member_id"]),
+                "who": _who(_cause(record["cause"])),
                 "joining": _took(record.get("joining_ms")),
                 "assigning": _took(record.get("assigning_ms")),
                 "members": record.get("members", 0),
@@ -135,10 +135,14 @@ def _assigning(record: Record) -> str:
 
 
 def _why(cause: Mapping[str, str]) -> str:
-    who = short(cause["member_id"]) or "somebody"
+    who = _who(cause) or "somebody"
     where = f" (at {cause['client_host'].removeprefix('/')})" if cause["client_host"] else ""
     said = f": {cause['words']}" if cause["words"] else ""
     return _WHY.get(cause["kind"], "{who}: " + cause["kind"]).format(who=who + where) + said
+
+
+def _who(cause: Mapping[str, str]) -> str:
+    return named(cause["member_id"], cause["client_id"]) if cause["member_id"] else ""
 
 
 def _also(record: Record) -> str:

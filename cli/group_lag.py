@@ -132,6 +132,11 @@ def short(member_id: str) -> str:
     return _UUID_TAIL.sub("", member_id)
 
 
+def named(member_id: str, client_id: str) -> str:
+    """With its client's name: an id of the newer protocol has nothing of it."""
+    return short(member_id) if member_id.startswith(client_id) else f"{client_id} {short(member_id)}"
+
+
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
@@ -142,7 +147,7 @@ def table_rows(rows: Sequence[Row]) -> list[Row]:
             "behind": words(row["lag seconds"]) if row.get("lag seconds") is not None else None,
             "read/s": _rate(row.get("read per second")),
             "written/s": _rate(row.get("written per second")),
-            "member": short(row["member"]) if row.get("member") else None,
+            "member": named(row["member"], row["client"]) if row.get("member") else None,
         }
         for row in rows
     ]

@@ -17,7 +17,7 @@ from ottla.cli import coordinators, group_lag, group_requests, group_resets, lea
 from ottla.cli.durations import milliseconds, words
 from ottla.cli.failures import CommandError
 from ottla.cli.group_history import rate_of
-from ottla.cli.group_lag import catching_up, short
+from ottla.cli.group_lag import catching_up, named, short
 from ottla.cli.group_resets import Target
 from ottla.cli.groups import groups
 from ottla.cli.leader_requests import Place
@@ -170,6 +170,8 @@ def test_an_assignment_of_another_kind_is_shown_as_none(cluster: FakeCluster, da
 def test_member_ids_are_cut_where_they_are_random() -> None:
     assert short("my-app-0a1b2c3d-0000-4000-8000-0123456789ab") == "my-app-0a1b2c3d"
     assert short("m") == "m"
+    assert named("app-1", "app") == "app-1"
+    assert named("GTLaKXZ7R0mry1Yz0b6Ang", "app") == "app GTLaKXZ7R0mry1Yz0b6Ang"
 
 
 # --- a coordinator that goes ------------------------------------------------------------------------------------------
