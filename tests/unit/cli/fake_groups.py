@@ -22,7 +22,7 @@ from ottla.broker.wire.messages.describe_groups_response import (
 )
 from ottla.broker.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from ottla.broker.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from ottla.cli.client import ConnectionLost
+from ottla.cli.client import ConnectionLost, NobodyAnswers
 from ottla.cli.leader_requests import Place
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import ErrorCode
@@ -46,8 +46,13 @@ class FakeCluster:
         """By request: errors that are answered first, 0 for a connection that breaks after it was carried out."""
         self.asked: list[msgspec.Struct] = []
         self.groups: list[ListedGroup] = []
+        self.is_down: dict[str, int] = {}
+        """How often nobody answers, by address."""
 
     def client(self, address: str, timeout_s: float = 0) -> "FakeClient":
+        if self.is_down.get(address, 0):
+            self.is_down[address] -= 1
+            raise NobodyAnswers(f"no broker answers ({address})")
         return FakeClient(self, address)
 
     def names(self, kind: str) -> int:

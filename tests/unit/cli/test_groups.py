@@ -186,6 +186,19 @@ def test_a_coordinator_that_moves_is_asked_again(cluster: FakeCluster) -> None:
     assert [row["lag"] for row in rows("describe", "g")] == [0]
 
 
+def test_a_coordinator_that_just_died_is_looked_for_again(cluster: FakeCluster) -> None:
+    cluster.committed, cluster.is_down = {Place("t", 0): 90}, {"coordinator:1": 3, "b:1": 2}
+    assert [row["lag"] for row in rows("describe", "g")] == [0]
+    cluster.is_down = {"b:1": 2}
+    assert rows("list") == []
+
+
+def test_where_nobody_answers_that_the_person_named_nobody_is_looked_for(cluster: FakeCluster) -> None:
+    cluster.is_down = {"localhost:9092": 1}
+    assert "no broker answers" in refusal("describe", "g")
+    assert cluster.is_down == {"localhost:9092": 0}
+
+
 def test_one_that_never_comes_back_is_given_up(cluster: FakeCluster) -> None:
     cluster.errors = {"describe_groups": [ErrorCode.NOT_COORDINATOR] * 1_000_000}
     assert "NOT_COORDINATOR" in refusal("describe", "g")
