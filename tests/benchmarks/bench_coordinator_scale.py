@@ -87,7 +87,7 @@ async def round_of(directory: str, args: argparse.Namespace) -> dict[str, Holds]
     await bench.begin()
     fill(bench, args)
     found = {name: Holds() for name in ("load", "expire", "forget a topic", "resign")}
-    coordinator, turns = bench.coordinator, bench.turns
+    coordinator, turns = bench.coordinator, bench.around.turns
     await found["load"].during(
         lambda: bench.replicas.listen(GROUPS, coordinator), lambda: not coordinator.is_loading and not turns
     )

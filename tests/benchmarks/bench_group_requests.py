@@ -81,7 +81,7 @@ class Bench:
             config, store, timers, others, host.rng, WakeQueue(loop), host.sync_later, others
         )
         around = Surroundings(timers, host.clock, host.rng, others, 5_000)
-        self.turns = around.turns
+        self.around = around
         self.coordinator = coordinator = GroupCoordinator(config, image, around)
         if listens:
             replicas.listen(GROUPS, coordinator)
@@ -112,7 +112,7 @@ class Bench:
         """Returns when the shards are loaded, and their logs synced once."""
         for log in self.logs.manager.logs.values():
             log.sync_names()  # before that a new log's records count only once they are on stable storage
-        for _ in range(10):
+        for _ in range(10 * len(self.logs.manager.logs)):
             await asyncio.sleep(0)
 
     async def ask(self, requests: list[bytes], turns: int = 1) -> None:
