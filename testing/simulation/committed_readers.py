@@ -9,6 +9,7 @@ from ottla.log.batch import headers
 from ottla.log.records import decode_records, read_end_marker
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Client, Unreachable
+from ottla.testing.simulation.consumers import Leader
 from ottla.testing.simulation.copies import FENCED, WHOLE, Copied, Copies
 from ottla.testing.simulation.course import Run
 from ottla.testing.simulation.workload import FETCH_VERSION, RETRIABLE, BrokenPromise
@@ -26,6 +27,7 @@ class CommittedReader:
         self.position = 0
         self._run, self._copies, self._index, self._rng = run, copies, index, rng
         self._client: Client = run.client()
+        self._leader: Leader | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -37,23 +39,30 @@ class CommittedReader:
         """One fetch, of few bytes or of many."""
         topic = self._copies.topic
         try:
-            described, brokers = await self._client.topic(topic)
-            leader = next(each for each in described.partitions if each.partition_index == self._index)
-            if leader.leader_id not in brokers:
-                return
-            wanted = FetchPartition(self._index, leader.leader_epoch, self.position, partition_max_bytes=self._bytes())
+            if self._leader is None:
+                self._leader = await self._find_leader()
+            where, epoch = self._leader
+            wanted = FetchPartition(self._index, epoch, self.position, partition_max_bytes=self._bytes())
             topics = [FetchTopic(topic=topic, partitions=[wanted])]
             request = FetchRequest(max_wait_ms=0, max_bytes=4 << 20, isolation_level=READ_COMMITTED, topics=topics)
-            answer = await self._client.call(brokers[leader.leader_id], request, FetchResponse, FETCH_VERSION)
+            answer = await self._client.call(where, request, FetchResponse, FETCH_VERSION)
         except Unreachable:
+            self._leader = None
             return
         data = answer.responses[0].partitions[0]
-        if self._copies.is_old(topic, self._index, leader.leader_epoch):
+        if self._copies.is_old(topic, self._index, epoch) or data.error_code in RETRIABLE:
+            self._leader = None
             return
-        if data.error_code and data.error_code not in RETRIABLE:
+        if data.error_code:
             raise BrokenPromise(f"fetch of {topic}-{self._index}: {ErrorCode(data.error_code).name}")
-        if not data.error_code:
-            self._take(data)
+        self._take(data)
+
+    async def _find_leader(self) -> Leader:
+        topic, brokers = await self._client.topic(self._copies.topic)
+        found = next(each for each in topic.partitions if each.partition_index == self._index)
+        if found.leader_id not in brokers:
+            raise Unreachable("nobody leads")
+        return Leader(brokers[found.leader_id], found.leader_epoch)
 
     def _bytes(self) -> int:
         return self._rng.choice(BYTES)

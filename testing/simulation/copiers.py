@@ -135,6 +135,7 @@ class Copier:
         self._timeout_ms = int(TIMEOUT_MS * max(share, 0.5))
         self._client = run.client()
         self._coordinators: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[tuple[str, int], tuple[tuple[str, int], int]] = {}
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[int, int] = {}
         self._position = 0
@@ -154,7 +155,7 @@ class Copier:
         self._producer = None
         self._client.close()
         self._client = self._run.client()
-        self._coordinators.clear()
+        self._look_again()
         await asyncio.sleep(self._share * self._rng.uniform(*AWAY_S))
 
     async def _live(self, *, rests: bool = False) -> None:
@@ -188,10 +189,10 @@ class Copier:
                 if error not in _LATER:
                     raise BrokenPromise(f"{self._job.transactional_id}: a copier is told {error.name}")
                 if error not in _NOT_DONE:
-                    self._coordinators.clear()
+                    self._look_again()
                     tries += 1
             except Unreachable:
-                self._coordinators.clear()
+                self._look_again()
                 tries += 1
             await asyncio.sleep(RETRY_S)
         raise _GivesUp
@@ -216,11 +217,18 @@ class Copier:
         return self._coordinators[key_type]
 
     async def _leader(self, topic: str, index: int) -> tuple[tuple[str, int], int]:
-        described, brokers = await self._client.topic(topic)
-        for each in described.partitions:
-            if each.partition_index == index and each.leader_id in brokers:
-                return brokers[each.leader_id], each.leader_epoch
-        raise Unreachable("nobody leads")
+        if (topic, index) not in self._leaders:
+            described, brokers = await self._client.topic(topic)
+            for each in described.partitions:
+                if each.leader_id in brokers:
+                    self._leaders[topic, each.partition_index] = brokers[each.leader_id], each.leader_epoch
+        if (topic, index) not in self._leaders:
+            raise Unreachable("nobody leads")
+        return self._leaders[topic, index]
+
+    def _look_again(self) -> None:
+        self._coordinators.clear()
+        self._leaders.clear()
 
     async def desert(self) -> None:
         """Begins a transaction, and is never seen again."""
@@ -326,9 +334,11 @@ class Copier:
             request = FetchRequest(max_wait_ms=0, max_bytes=FETCH_BYTES, isolation_level=1, topics=topics)
             answer = await self._client.call(where, request, FetchResponse, FETCH_VERSION)
         except Unreachable:
+            self._look_again()
             return [], 0
         data = answer.responses[0].partitions[0]
         if data.error_code in RETRIABLE or self._copies.is_old(job.topic, job.source, epoch):
+            self._look_again()
             return [], 0
         if data.error_code:
             raise BrokenPromise(f"fetch of {job.topic}-{job.source}: {ErrorCode(data.error_code).name}")

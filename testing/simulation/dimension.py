@@ -26,7 +26,7 @@ class Dimension:
     one_in: ClassVar[int] = 4
     """One seed of so many has it."""
     in_brief: ClassVar[bool] = False
-    """Whether brief runs may have it: about every other one has, and each has one of them."""
+    """Whether brief runs may have it."""
     settings: Mapping[str, str] = {}
     """For every node, Kafka's names, on top of `cluster.SETTINGS`."""
     topic_settings: Mapping[str, str] = {}

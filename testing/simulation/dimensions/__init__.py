@@ -8,6 +8,9 @@ from random import Random
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.length import USUAL, Length
 
+MIXED_ONCE_IN = 10
+"""Of the brief runs."""
+
 
 def _found() -> Iterable[type[Dimension]]:
     for module in sorted(iter_modules(__path__)):
@@ -24,10 +27,10 @@ def dimensions_of(seed: int) -> tuple[str, ...]:
 
 
 def brief_dimensions_of(seed: int) -> tuple[str, ...]:
-    """Which of them a brief run has: one at least."""
+    """Which of them a brief run has: one, seldom all."""
     names = [name for name, dimension in ALL.items() if dimension.in_brief]
     rng = _rng(seed, "brief")
-    wanted = {rng.choice(names), rng.choice(names)}
+    wanted = names if not rng.randrange(MIXED_ONCE_IN) else [rng.choice(names)]
     return tuple(name for name in names if name in wanted)
 
 
