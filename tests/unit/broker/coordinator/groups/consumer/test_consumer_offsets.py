@@ -10,6 +10,7 @@ from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import INTERVAL_MS, Member, T, join, settle
 from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Bench
 from tests.unit.broker.coordinator.groups.test_offsets import code, commit, delete, offset
+from tests.unit.broker.coordinator.groups.test_transactional_commits import PRODUCER, commit_in_transaction
 
 
 def alone(bench: Bench) -> Member:
@@ -115,6 +116,25 @@ def test_a_member_that_fetches_has_to_be_one(member_id: str | None, epoch: int, 
     request = OffsetFetchRequestGroup("g", member_id, epoch, None)
     bench.shard.commits.fetch(request, is_stable=False, by_id=False, told=told.append)
     assert [each.error_code for each in told] == [error]
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [
+        ("one", 1, ErrorCode.NONE),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("one", 0, ErrorCode.ILLEGAL_GENERATION),
+        ("one", 2, ErrorCode.ILLEGAL_GENERATION),
+        ("two", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("two", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_transaction_commits_for_a_member(member_id: str, epoch: int, error: ErrorCode) -> None:
+    bench = Bench()
+    alone(bench)
+    assert code(commit_in_transaction(bench, 5, member_id=member_id, generation=epoch)) is error
+    bench.end_transaction(PRODUCER, is_commit=True)
+    assert offset(bench) == ((-1, 0) if error else (5, 0))
 
 
 def test_offsets_of_topics_that_somebody_reads_are_kept_and_the_others_expire() -> None:

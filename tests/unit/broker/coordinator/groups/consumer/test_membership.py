@@ -155,6 +155,17 @@ def test_a_member_that_gives_up_in_time_stays() -> None:
     assert len(group_of(bench).members) == 2
 
 
+def test_what_a_member_has_just_given_up_may_be_its_own_again() -> None:
+    bench = Bench()
+    one, two = giving_up(bench)
+    one.owned = {T: frozenset(group_of(bench).members["one"].assigned[T])}
+    two.leave()
+    bench.wait(INTERVAL_MS)
+    one.beat()
+    assert len(one.owned[T]) == 4, "in the same answer"
+    assert group_of(bench).state is ConsumerGroupState.STABLE
+
+
 def test_who_gives_up_has_its_time_again_at_another_coordinator() -> None:
     bench = Bench()
     giving_up(bench)
