@@ -41,9 +41,9 @@ class Completing:
 
     def begin(self) -> Iterator[None]:
         """The last coordinator may have told any of their partitions, or none."""
-        prepared = [name for name, each in self._book.written.items() if each.is_prepared]
-        for count, transactional_id in enumerate(prepared, 1):
-            self._look_again(transactional_id, 0)
+        prepared = [(name, each) for name, each in self._book.written.items() if each.is_prepared]
+        for count, (transactional_id, transaction) in enumerate(prepared, 1):
+            self._look_again(transactional_id, transaction, 0)
             if not count % LOOKED_AT_MAX:
                 yield
 
@@ -57,55 +57,50 @@ class Completing:
 
         def done(error: ErrorCode) -> None:
             told(error)
-            self._go_on(transactional_id, error)
+            self._go_on(transactional_id, transaction, error)
 
         self._effects.write([self._book.record(transactional_id, transaction)], done)
 
-    def _prepared(self, transactional_id: str) -> Transaction | None:
-        found = self._book.written.get(transactional_id)
-        return found if found is not None and found.is_prepared else None
+    def _stands(self, transactional_id: str, prepared: Transaction) -> bool:
+        return self._book.written.get(transactional_id) is prepared
 
-    def _look_again(self, transactional_id: str, in_ms: int) -> None:
-        self._effects.remind(("decided", transactional_id), in_ms, partial(self._look, transactional_id))
+    def _look_again(self, transactional_id: str, prepared: Transaction, in_ms: int) -> None:
+        look = partial(self._look, transactional_id, prepared)
+        self._effects.remind(("decided", transactional_id), in_ms, look)
 
-    def _look(self, transactional_id: str) -> None:
+    def _look(self, transactional_id: str, prepared: Transaction) -> None:
         """Whether the decision is committed by now."""
-        if self._prepared(transactional_id) is not None:
-            self._effects.write((), partial(self._go_on, transactional_id))
+        self._effects.write((), partial(self._go_on, transactional_id, prepared))
 
-    def _go_on(self, transactional_id: str, error: ErrorCode) -> None:
-        transaction = self._prepared(transactional_id)
-        if transaction is None:
+    def _go_on(self, transactional_id: str, prepared: Transaction, error: ErrorCode) -> None:
+        if not self._stands(transactional_id, prepared):
             self._waits.send_away(transactional_id)  # it was undone, and would be again
         elif error:
-            self._look_again(transactional_id, RETRY_MS)  # it may be committed later
-        elif transactional_id not in self._under_way:
-            self._send(transactional_id, transaction)
+            self._look_again(transactional_id, prepared, RETRY_MS)  # it may be committed later
+        else:
+            self._send(transactional_id, prepared)
 
-    def _send(self, transactional_id: str, transaction: Transaction) -> None:
+    def _send(self, transactional_id: str, prepared: Transaction) -> None:
         marker = Marker(
-            transaction.producer_id,
-            transaction.epoch,
-            transaction.state is State.PREPARE_COMMIT,
+            prepared.producer_id,
+            prepared.epoch,
+            prepared.state is State.PREPARE_COMMIT,
             self._coordinator_epoch,
-            transaction.client_version,
+            prepared.client_version,
         )
-        done = partial(self._all_told, transactional_id)
-        self._under_way[transactional_id] = self._node.markers.send(marker, transaction.partitions, done)
+        done = partial(self._all_told, transactional_id, prepared)
+        self._under_way[transactional_id] = self._node.markers.send(marker, prepared.partitions, done)
 
-    def _all_told(self, transactional_id: str) -> None:
+    def _all_told(self, transactional_id: str, prepared: Transaction) -> None:
         del self._under_way[transactional_id]
-        self._complete(transactional_id)
+        self._complete(transactional_id, prepared)
 
-    def _complete(self, transactional_id: str) -> None:
-        prepared = self._prepared(transactional_id)
-        if prepared is None:
-            return
+    def _complete(self, transactional_id: str, prepared: Transaction) -> None:
         complete = transitions.completed(prepared, self._effects.time_ms)
 
-        def done(error: ErrorCode) -> None:
-            if error and self._book.written.get(transactional_id) is prepared:
-                again = partial(self._complete, transactional_id)
+        def done(_: ErrorCode) -> None:
+            if self._stands(transactional_id, prepared):  # the completion was undone
+                again = partial(self._complete, transactional_id, prepared)
                 self._effects.remind(("complete", transactional_id), RETRY_MS, again)
 
         self._effects.write([self._book.record(transactional_id, complete)], done)

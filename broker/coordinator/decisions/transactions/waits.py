@@ -56,8 +56,7 @@ class Waits:
     def send_away(self, transactional_id: str) -> None:
         """What they waited for does not come."""
         waiting = self._waiting.pop(transactional_id, ())
-        if waiting:
-            self._effects.forget(("wait", transactional_id))
+        self._effects.forget(("wait", transactional_id))
         for each in waiting:
             each.again(True)
 
