@@ -56,16 +56,17 @@ class VerificationGuards:
     Call `verify` right before the append, on the thread that appends.
     """
 
-    __slots__ = ("_last_guard", "_producers", "_verifications")
+    __slots__ = ("_last_guard", "_producers", "_verifications", "_void_up_to")
 
     def __init__(self, producers: ProducerStateManager) -> None:
         self._producers = producers
         self._verifications: dict[int, _Verification] = {}
-        self._last_guard = NOT_NEEDED
+        self._last_guard = self._void_up_to = NOT_NEEDED
 
     def clear(self) -> None:
         """Another epoch of the leader: what was proved before, another leader may have ended. No guard is given again."""
         self._verifications.clear()
+        self._void_up_to = self._last_guard
 
     def begin(self, header: OfProducer, now_ms: int, transaction_version: int = 0) -> int:
         """The guard to hold while the coordinator is asked about a transactional batch; NOT_NEEDED: append at once.
@@ -88,11 +89,14 @@ class VerificationGuards:
     def verify(self, header: OfProducer, guard: int) -> None:
         """Raises KafkaError unless the batch may be appended with what was learned under ``guard``.
 
+        NOT_LEADER_OR_FOLLOWER: it was made in another epoch of the leader, so whoever sent the batch may send it again.
         INVALID_TXN_STATE: the guard no longer stands. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
         verified, or a transaction of version 2 does not begin at 0 in a partition that does not know its producer.
         """
         if self._is_open(header):
             return
+        if NOT_NEEDED < guard <= self._void_up_to:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the transaction was verified in another leader epoch")
         found = self._verifications.get(header.producer_id)
         if found is None or found.guard != guard:
             message = f"producer {header.producer_id}: the transaction was not verified, or ended meanwhile"

@@ -191,7 +191,7 @@ def test_a_proof_does_not_outlive_the_leaders_epoch() -> None:
         assert await other.end_transaction(PRODUCER, 0, commit=False) == NONE
         cluster.elect(1, (1, 2, 3))
         cluster.brokers[1].run(cluster.transactions.answer)
-        assert await answer(client, OLD) == (ErrorCode.INVALID_TXN_STATE, -1)
+        assert await answer(client, OLD) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)  # it is sent again
         send(client, version=OLD)
         await cluster.until(lambda: len(cluster.transactions.asked) == 2)
         cluster.brokers[1].run(cluster.transactions.answer)

@@ -97,6 +97,8 @@ class TransactionalCommits:
         generation = request.generation_id
         if not fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
+        if request.producer_id < 0 or request.producer_epoch < 0:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING  # its records would be of no transaction, and count at once
         consumers = self._consumers.find(request.group_id)
         if consumers is not None:
             partitions = (

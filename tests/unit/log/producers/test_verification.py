@@ -64,6 +64,15 @@ def test_a_marker_written_while_the_coordinator_was_asked_voids_the_guard(partit
     partition.append(batch(), again)
 
 
+def test_another_epoch_of_the_leader_voids_all_guards_and_gives_none_again(partition: Partition) -> None:
+    guard = partition.guards.begin(batch(), 0)
+    partition.guards.clear()
+    assert partition.refused(batch(), guard) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    again = partition.guards.begin(batch(), 0)
+    assert partition.refused(batch(), guard) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.append(batch(), again)
+
+
 def test_a_transaction_open_in_an_older_epoch_does_not_speak_for_a_newer(partition: Partition) -> None:
     partition.append(batch(), partition.guards.begin(batch(), 0))
     assert partition.guards.begin(batch(epoch=1), 0) != NOT_NEEDED

@@ -180,6 +180,12 @@ def test_what_cannot_be_committed_is_refused_by_itself(given: dict[str, Any], er
     assert bench.log == []
 
 
+def test_without_a_producer_there_is_no_transaction_and_nothing_counts() -> None:
+    bench = Bench()
+    assert code(commit_in_transaction(bench, 5, producer_id=-1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert offset(bench) == (-1, 0)
+
+
 # --- while it is undecided --------------------------------------------------------------------------------------------
 
 
