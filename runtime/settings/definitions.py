@@ -105,10 +105,10 @@ def _check(setting: Setting, value: Value) -> None:
             raise SettingError(f"{setting.name}={value}: allowed is {words.replace(' ', ' to ')}")
     if rule == "counts":
         address_counts(setting.name, str(value))
-    if rule == "in":
+    if rule in ("in", "anycase"):
         allowed = words.split(",")
         for word in value if isinstance(value, tuple) else (str(value),):
-            if word not in allowed:
+            if (word.lower() if rule == "anycase" else word) not in allowed:
                 raise SettingError(f"{setting.name}={word}: allowed is one of {', '.join(allowed)}")
 
 

@@ -44,6 +44,7 @@ def test_a_node_knows_its_listeners_apart() -> None:
         ({"node.id": "2"}, "does not name this node's id 2"),
         ({"num.partitions": "99999999999"}, "does not fit INT"),
         ({"process.roles": "broker,zookeeper"}, "allowed is one of broker, controller"),
+        ({"group.consumer.migration.policy": "sideways"}, "allowed is one of bidirectional, upgrade, downgrade"),
         ({"listeners": "PLAINTEXT:localhost"}, "not NAME://host:port"),
         ({"listeners": "CONTROLLER://localhost:9192"}, "none for clients"),
         ({"controller.quorum.voters": "1@localhost"}, "not host:port"),
@@ -212,6 +213,11 @@ def test_voters_are_read_by_id() -> None:
     assert parse_voters(("1@a:1", "2@b:2")) == {1: Endpoint("a", 1), 2: Endpoint("b", 2)}
     with pytest.raises(SettingError, match="stands twice"):
         parse_voters(("1@a:1", "1@b:2"))
+
+
+def test_the_policy_of_migrations_may_be_written_in_any_case() -> None:
+    config = ServerConfig(NODE | {"group.consumer.migration.policy": "Bidirectional"})
+    assert config.string("group.consumer.migration.policy") == "Bidirectional"
 
 
 def test_gzip_has_no_level_zero() -> None:

@@ -9,6 +9,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGro
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.identities import identified, updated
 from ottla.broker.coordinator.decisions.groups.consumer.member import JOINING_EPOCH, ConsumerMember, Held
+from ottla.broker.coordinator.decisions.groups.consumer.patterns import check_regexes
 from ottla.broker.coordinator.decisions.groups.consumer.steps import Change, Moved, Steps
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -89,6 +90,7 @@ class Heartbeats:
             return
         if identity.is_new:
             self._steps.check_size(group)
+        check_regexes(group, after)
 
         def tells_assignment(moved: Moved) -> bool:
             return requests.is_full(request) or moved.after.assigned != moved.before.assigned

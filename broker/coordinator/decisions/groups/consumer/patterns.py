@@ -2,17 +2,28 @@
 
 from collections.abc import Iterator
 
-from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.effects import Effects
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember
 from ottla.broker.coordinator.decisions.groups.consumer.records import epoch_record, regex_record, regex_tombstone
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, metadata_hash
-from ottla.broker.coordinator.decisions.groups.regexes.resolution import Found, Resolution
+from ottla.broker.coordinator.decisions.groups.regexes.resolution import Found, Resolution, Resolved
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 GROUPS_A_TURN = 1_000
 """So many are looked at at once when a shard begins, or forgotten when it ends."""
+
+REGEXES_MAX = 100
+"""Different ones of a group: each of them may match all topics there are."""
+
+
+def check_regexes(group: ConsumerGroup | None, member: ConsumerMember) -> None:
+    """Raises KafkaError (INVALID_REGULAR_EXPRESSION) for one too many."""
+    if group is not None and member.regex and member.regex not in group.regexes and len(group.regexes) >= REGEXES_MAX:
+        message = f"The members of the group have {len(group.regexes)} regular expressions, and more are too many."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 class Patterns:
@@ -44,35 +55,31 @@ class Patterns:
         yield from self._resolution.end(GROUPS_A_TURN)
 
     def _found(self, group_id: str, found: Found) -> None:
-        """Only what differs from before is written; then another target is due."""
+        """Only what differs from before is written, each expression by itself: one whose topics no record can hold keeps no other out."""
         group = self._groups.find(group_id)
         if group is None:
             return
-        changed = {
-            regex: each
-            for regex, each in found.items()
-            if regex not in group.resolved or each.topics != group.resolved[regex].topics
-        }
         needless = [regex for regex in group.resolved if regex not in group.regexes]
-        records = [regex_record(group_id, regex, each) for regex, each in changed.items()]
-        records += [regex_tombstone(group_id, regex) for regex in needless]
-        if any(each.topics or regex in group.resolved for regex, each in changed.items()):
-            records.append(self._next_epoch(group, changed, needless))
-        if records:
-            self._write(group, records)
+        if needless:
+            self._effects.write([regex_tombstone(group_id, each) for each in needless], _pass)
+        for regex, each in found.items():
+            before = group.resolved.get(regex)
+            if before is None or before.topics != each.topics:
+                self._write(group, regex, each)
 
-    def _next_epoch(self, group: ConsumerGroup, changed: Found, needless: list[str]) -> Record:
-        readers = group.readers.copy()
-        for regex in (*changed, *needless):
-            readers.subtract(group.resolved[regex].topics if regex in group.resolved else ())
-        for each in changed.values():
-            readers.update(each.topics)
-        names = [topic for topic, count in readers.items() if count > 0]
-        return epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics))
+    def _write(self, group: ConsumerGroup, regex: str, now: Resolved) -> None:
+        """Together with an epoch, if it is about topics: without one its members would never be given them. What cannot be written is found
+        again when one of them is heard from, or with the next round."""
+        before = group.resolved[regex].topics if regex in group.resolved else frozenset()
+        records = [regex_record(group.id, regex, now)]
+        if before != now.topics:
+            readers = group.readers.copy()
+            readers.subtract(before)
+            readers.update(now.topics)
+            names = [topic for topic, count in readers.items() if count > 0]
+            records.append(epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics)))
+        self._effects.write(records, _pass)
 
-    def _write(self, group: ConsumerGroup, records: list[Record]) -> None:
-        def written(error: ErrorCode) -> None:
-            if error:  # found again when a member that needs it is heard from, or with the next round
-                group.is_refresh_due = True
 
-        self._effects.write(records, written)
+def _pass(error: ErrorCode) -> None:
+    """Nobody waits for it."""

@@ -1,7 +1,12 @@
 """Members that subscribe with a regular expression: what it means is found by the coordinator, written, and found again."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from ottla.broker.coordinator.decisions.effects import Done, Record
+from ottla.broker.coordinator.decisions.groups.consumer import patterns
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.regexes.resolution import ROUND_PAUSE_MS
 from ottla.runtime.errors import ErrorCode
@@ -200,6 +205,37 @@ def test_a_member_whose_expression_is_resolved_costs_no_record() -> None:
     assert beat(bench, "one", one.epoch).error is ErrorCode.NONE
     bench.wait(INTERVAL_MS)
     assert len(bench.log) == before
+
+
+def test_a_group_has_so_many_expressions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "REGEXES_MAX", 2)
+    bench = Bench()
+    members = [Reader(bench, each, each) for each in ("t", "u")]
+    assert [each.join() for each in members] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert Reader(bench, "v", "v").join() is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert Reader(bench, "v", "t").join() is ErrorCode.NONE
+
+
+def test_one_that_cannot_be_written_keeps_no_other_out() -> None:
+    bench = Bench()
+    one, two = Reader(bench, "one", "t"), Reader(bench, "two", "u")
+    one.join()
+    two.join()
+    write = bench.write
+
+    def refuse_t(records: Sequence[Record], done: Done) -> None:
+        if any(each.key.endswith(b"\0\1t") for each in records):
+            done(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            write(records, done)
+
+    bench.write = refuse_t  # type: ignore[method-assign]
+    settle(bench, one, two)
+    assert two.owned.keys() == {U}
+    assert not one.owned
+    epoch = group_of(bench).epoch
+    settle(bench, one, two)
+    assert group_of(bench).epoch == epoch
 
 
 def test_a_shard_that_ends_leaves_no_timer() -> None:
