@@ -87,7 +87,8 @@ class Emulation:
         if error:
             joining.refuse(error)
             return
-        self._sessions.await_step(group_id, member, "ask for its assignment")
+        if self._groups.find(group_id) is not None:  # not a classic group again by now
+            self._sessions.await_step(group_id, member, "ask for its assignment")
         joining.asker.answer(
             JoinGroupResponse(
                 generation_id=member.epoch,

@@ -327,6 +327,16 @@ def test_a_group_becomes_classic_when_its_last_member_that_is_not_comes_back_as_
     assert classic.owned == {0, 1, 2, 3}
 
 
+def test_who_joined_when_the_group_became_classic_is_awaited_as_a_classic_member_alone() -> None:
+    bench = MigrationBench()
+    Modern(bench, "modern", instance="i").go_on()
+    bench.commits = False
+    joined = bench.join(instance="i", metadata=SUBSCRIPTION)
+    bench.commit()
+    assert joined.error is ErrorCode.NONE
+    assert bench.reminders == 3, "its session, that of the process before it, and the deadline of the rebalance"
+
+
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
