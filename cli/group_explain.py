@@ -16,7 +16,7 @@ from ottla.cli.output import Row
 Record = Mapping[str, Any]
 """As its coordinator writes it (`rebalance_record.py`); what is at its default is left out."""
 SENTENCES = 3
-MOVES_SHOWN = 6
+MOVES_SHOWN = PARTITIONS_SHOWN = 6
 _WHY = {
     "join": "{who} joined",
     "leave": "{who} left",
@@ -163,14 +163,18 @@ def _moved(record: Record) -> str:
     stayed = record.get("kept_count", 0)
     if not count:
         return f"Nothing moved, {_count(stayed, 'partition')} stayed."
-    shown = ", ".join(_move(*each) for each in moves[:MOVES_SHOWN])
-    more = ", …" if count > min(len(moves), MOVES_SHOWN) else ""
+    together: dict[tuple[str, str, str], list[int]] = {}
+    for topic, partition, before, after in moves:
+        together.setdefault((topic, before, after), []).append(partition)
+    shown = ", ".join(_move(*how, partitions) for how, partitions in list(together.items())[:MOVES_SHOWN])
+    more = ", …" if count > len(moves) or len(together) > MOVES_SHOWN else ""
     return f"{_count(count, 'partition')} moved, {stayed} stayed: {shown}{more}."
 
 
-def _move(topic: str, partition: int, before: str, after: str) -> str:
+def _move(topic: str, before: str, after: str, partitions: Sequence[int]) -> str:
     origin = f" from {short(before)}" if before else ""
-    return f"{topic}-{partition}{origin} to {short(after) or 'nobody'}"
+    shown = _listed([*map(str, partitions[:PARTITIONS_SHOWN])], len(partitions))
+    return f"{topic}-{shown}{origin} to {short(after) or 'nobody'}"
 
 
 def _outcome(record: Record) -> str:

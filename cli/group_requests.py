@@ -243,7 +243,9 @@ def require_no_members(group: Group | None, name: str) -> None:
     if group is None:
         raise NoSuchGroup(name)
     if group.has_members:
-        raise CommandError(f"{name} is {group.state}, with {len(group.members)} members: stop them first")
+        raise CommandError(
+            f"{name} is {group.state}, with {len(group.members)} member{'s' * (len(group.members) != 1)}: stop them first"
+        )
 
 
 def delete_offsets(bootstrap: str, name: str, places: Collection[Place], *, dry_run: bool) -> list[Row]:

@@ -255,8 +255,8 @@ def test_rebalances_are_told_as_sentences_and_as_a_table(cluster: FakeCluster) -
             "outcome": "stable",
             "generation": 4,
             "members": 1,
-            "moved": [["t", 2, cause[1], "a"]],
-            "moved_count": 9,
+            "moved": [["t", each, cause[1], "a"] for each in range(8)] + [["t", 9, "", ""]],
+            "moved_count": 12,
             "kept_count": 1,
         },
         {"number": 8, "begun_ms": NOW_MS - 500, "cause": ["join", "d", "d", "", ""]},
@@ -266,7 +266,8 @@ def test_rebalances_are_told_as_sentences_and_as_a_table(cluster: FakeCluster) -
         "g is PreparingRebalance, with 1 member.",
         "It waits for a and 2 more.",
         "90 s ago b-1a1b2c3d (at 10.0.0.2) fell silent: not heard from for 9 ms, then 2 others joined. Joining took 3.2 s; the last was"
-        " a, after 3.1 s. Assigning took 15 ms. 9 partitions moved, 1 stayed: t-2 from b-1a1b2c3d to a, ….",
+        " a, after 3.1 s. Assigning took 15 ms. 12 partitions moved, 1 stayed: t-0, 1, 2, 3, 4, 5 and 2 more"
+        " from b-1a1b2c3d to a, t-9 to nobody, ….",
         "0.5 s ago d joined. It is under way.",
     ]
     assert told[5].split()[:4] == ["rebalance", "begun", "why", "who"]
