@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +25,7 @@ _OF_ONE_RUN = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"(localhost|127\.0\.0\.1):\d+"), "BROKER"),
     (re.compile(r"(?<=consumer-readers-)\d+"), "N"),  # the JVM counts its clients
-    (re.compile(r'(?<=imestamp":)\d+|^\d{4}-\d\d-\d\d [\d:,]+'), "TIME"),
+    (re.compile(r'"time":"[^"]*"|\b1[78]\d{11}\b(\s+\d+(?=\s+ledger|\s*$))?|^\d{4}-\d\d-\d\d [\d:,]+'), "TIME"),
     (re.compile(r"(?<=__consumer_offsets:\d:)[1-9]\d*"), "N"),  # how many records of groups there are
     (re.compile(r'(?<="topicId":")[^"]*'), "ID"),
 )
@@ -119,3 +120,28 @@ class Running:
     def stop(self) -> Said:
         """As Ctrl-C does."""
         return self._tools.stop(self._number)
+
+
+Told = dict[str, list[tuple[str, list[str]]]]
+"""By chapter: what was asked, and what was said to it."""
+
+
+class Broker:
+    """One that tools are asked about."""
+
+    def __init__(self, tools: KafkaTools, bootstrap: str, home: Path) -> None:
+        self.tools, self.bootstrap, self.home = tools, bootstrap, home
+        self.where = ("--bootstrap-server", bootstrap)
+        self.answers: list[tuple[str, list[str]]] = []
+
+    def ask(self, tool: str, words: str) -> None:
+        said = self.tools.run(tool, *self.where, *words.split())
+        self.answers.append((f"{tool} {words}", said.in_common))
+
+    def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
+        """One after the other: they may be about the same things."""
+        told: Told = {}
+        for chapter in chapters:
+            chapter(self)
+            told[chapter.__name__], self.answers = self.answers, []
+        return told
