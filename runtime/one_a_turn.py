@@ -1,8 +1,9 @@
 """Long work of many, of which one piece is done each turn of the loop, so that nobody's request waits for more than that."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
 
 Callback = Callable[[], object]
 
@@ -10,23 +11,23 @@ _ENDED = object()
 
 
 class OneATurn:
-    """Who asks from within a piece goes on with it and is next: one's work is done before another's begins, for whoever waits
-    for the first of them."""
+    """Who asks from within a piece goes on with it and is next: one's work is done before another's begins, the least before the
+    larger, so that as few as can be wait for others'."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Callback] = deque()
+        self._waiting: list[tuple[int, int, Callback]] = []
+        """A heap: by what it weighs, and then as it came."""
+        self._numbers = count()
         self._is_running = self._is_planned = False
 
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def plan(self, callback: Callback) -> None:
-        """Calls back in a later turn. To be called on the loop."""
-        if self._is_running:
-            self._waiting.appendleft(callback)
-        else:
-            self._waiting.append(callback)
+    def plan(self, callback: Callback, weight: int = 0) -> None:
+        """Calls back in a later turn. To be called on the loop. ``weight``: how much work there is, in any unit."""
+        heappush(self._waiting, (-1 if self._is_running else weight, next(self._numbers), callback))
+        if not self._is_running:
             self._go_on()
 
     def go_through(self, pieces: Iterable[object]) -> None:
@@ -39,7 +40,7 @@ class OneATurn:
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        callback = self._waiting.popleft()
+        _, _, callback = heappop(self._waiting)
         self._is_planned, self._is_running = False, True
         try:
             callback()

@@ -28,6 +28,8 @@ from ottla.runtime.timers import LoopTimers, Timer
 
 SLICE_BYTES = 64 << 10
 TIMERS_A_TURN = 2_000
+AFTER_LOADING = 1 << 62
+"""The weight of what nobody waits for: more than any partition has records."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,9 +107,9 @@ class ShardHost:
                 around.note_damage(partition, error)
                 on_loaded(error)
 
-        self._reading = PartitionReading(
-            partition, 0, log_end, around.loads, replay.take, ended, SLICE_BYTES, around.turns.plan
-        )
+        log = partition.log
+        plan = partial(around.turns.plan, weight=log.log_end_offset - log.log_start_offset)
+        self._reading = PartitionReading(partition, 0, log_end, around.loads, replay.take, ended, SLICE_BYTES, plan)
 
     def _begun(
         self, shard: Shard, replay: ShardReplay, on_loaded: Callable[[KafkaError | None], None]
@@ -256,7 +258,7 @@ class ShardHost:
             if not self.is_over:
                 call()
 
-        self._around.turns.plan(next_turn)
+        self._around.turns.plan(next_turn, weight=AFTER_LOADING)
 
     def forget(self, name: Hashable) -> None:
         if self.is_over:

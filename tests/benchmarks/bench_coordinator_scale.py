@@ -51,7 +51,7 @@ def fill(bench: Bench, args: argparse.Namespace) -> None:
     now_ms = int(time.time() * 1000)
     by_place: dict[int, list[Any]] = {}
     for number in range(args.groups):
-        name = f"service-{number}-reads"
+        name = f"service-{number}"
         by_place.setdefault(partition_of(name, args.partitions), []).extend(
             records_of(name, args.offsets, args.members, now_ms)
         )

@@ -124,7 +124,7 @@ def groups_of(cluster: Cluster, node: int, count: int) -> list[str]:
     port = cluster.address(node)[1]
     by_place: dict[int, list[str]] = {}
     for number in range(20 * count):
-        name = f"service-{number}-reads"
+        name = f"service-{number}"
         by_place.setdefault(_place(name), []).append(name)
     mine: list[str] = []
     for names in by_place.values():

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 from ottla.runtime.one_a_turn import OneATurn
@@ -66,3 +67,24 @@ async def test_what_is_planned_from_outside_waits_behind_work_that_goes_on() -> 
     for _ in range(5):
         await asyncio.sleep(0)
     assert done == ["0", "1", "2", "later"]
+
+
+@on_a_loop
+async def test_what_weighs_less_comes_first_and_what_goes_on_is_not_put_off() -> None:
+    turns = OneATurn()
+    done: list[str] = []
+
+    def work(name: str) -> None:
+        done.append(name)
+        if done.count(name) < 3:
+            turns.plan(partial(work, name))
+
+    for name, weight in (("large", 300), ("small", 1), ("middle", 20), ("small too", 1)):
+        turns.plan(partial(work, name), weight)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    turns.plan(partial(work, "later"), 0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    order = ["small", "small too", "later", "middle", "large"]
+    assert done == [name for name in order for _ in range(3)]
