@@ -15,6 +15,8 @@ from ottla.testing.simulation.workload import BrokenPromise
 ONE_OWNER = "a partition has one owner in a generation"
 HANDED_OVER = "a partition is handed over when its owner has let it go"
 STAYS = "what a group committed stays"
+CERTAIN_SHARE = 0.75
+"""Of a session: a broker's clock may be a tenth faster, and an answer takes its time."""
 TIMERS = "a coordinator watches its members and nobody else"
 
 
@@ -29,6 +31,13 @@ class _Held(NamedTuple):
     """What a member reads, and since when."""
 
     generation: int
+    partitions: frozenset[int]
+
+
+class _Reading(NamedTuple):
+    """What a member of the consumer protocol reads, and when it was heard last."""
+
+    heard_s: float
     partitions: frozenset[int]
 
 
@@ -49,6 +58,7 @@ class Group:
         """By generation: its members, as its leader was told."""
         self._held: dict[str, _Held] = {}
         """By id: cooperative members that read something."""
+        self._reading: dict[str, _Reading] = {}
         self._run = run
 
     # --- what members are told ----------------------------------------------------------------------------------------
@@ -81,6 +91,27 @@ class Group:
                 story = (
                     f"{self.name}: {member} was given {set(both)} in generation {generation}, {other} came with that"
                 )
+                self._run.invariants.violated(HANDED_OVER, story)
+
+    @property
+    def topic_id(self) -> bytes:
+        return self._run.invariants.metadata.topics_by_name[self.topic].id
+
+    def note_reading(self, member: str, partitions: Iterable[int], heard_s: float) -> None:
+        """What a member of the consumer protocol reads, which had an answer to what it asked then."""
+        self._reading[member] = _Reading(heard_s, frozenset(partitions))
+
+    def note_released(self, member: str) -> None:
+        """It reads nothing any more."""
+        self._reading.pop(member, None)
+
+    def note_given(self, member: str, partitions: list[int], session_s: float) -> None:
+        """A member of the consumer protocol begins to read these. Who was heard of in less than a session cannot have been given up."""
+        since_s = self._run.loop.time() - CERTAIN_SHARE * session_s
+        for other, reading in self._reading.items():
+            both = reading.partitions.intersection(partitions)
+            if other != member and both and reading.heard_s > since_s:
+                story = f"{self.name}: {member} was given {set(both)}, {other} reads that still"
                 self._run.invariants.violated(HANDED_OVER, story)
 
     def note_reset(self, offsets: dict[int, int], *, is_new: bool) -> None:

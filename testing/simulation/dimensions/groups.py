@@ -16,6 +16,7 @@ from ottla.broker.internal_topics import GROUPS
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
+from ottla.testing.simulation.consumer_members import SETTINGS, ConsumerMember
 from ottla.testing.simulation.cooperative_members import CooperativeMember
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
@@ -48,6 +49,7 @@ class Groups(Dimension):
         "offsets.topic.num.partitions": str(COORDINATORS),
         "group.initial.rebalance.delay.ms": "150",
         "offsets.retention.check.interval.ms": "300",
+        **SETTINGS,
     }
     limits = ((internal_topics, "internal_topic", in_small_segments),)
     least_ms = 6_000
@@ -60,8 +62,8 @@ class Groups(Dimension):
         self._name = rng.choice(NAMES)
         self._partitions, self._count = rng.randint(*PARTITIONS), rng.randint(*MEMBERS)
         self._statics = rng.choice((0, 0, 1, self._count))
-        self._kind = rng.choice((GroupMember, CooperativeMember))
-        if self._kind is CooperativeMember:
+        self._kind = rng.choice((GroupMember, CooperativeMember, ConsumerMember))
+        if self._kind is not GroupMember:
             self._statics = (
                 0  # one that dies between letting go and joining again leaves a partition to nobody, in Kafka too
             )
@@ -171,7 +173,8 @@ class Groups(Dimension):
     async def check(self) -> None:
         self._looks += check_shards(self.run)
         self._check_commits()
-        self._check_reminders()
+        if self._kind is not ConsumerMember:
+            self._check_reminders()
 
     def _check_commits(self) -> None:
         found = self._group.coordinator()

@@ -7,6 +7,9 @@ from ottla.broker.coordinator import shard_host
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.groups import group_records, shard
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
+from ottla.broker.coordinator.decisions.groups.consumer import reconciliation
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember
+from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Aim, Owned
 from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
@@ -36,6 +39,7 @@ FEW = tuple(
     for way in ((COORDINATOR, other), (other, COORDINATOR))
 )
 _BEGIN_GENERATION = ClassicGroup.begin_generation
+_NEXT = reconciliation._next
 _WRITE, _BEGIN, _RESTORED = ShardHost.write, GroupShard.begin, group_records.restored_group
 
 
@@ -75,6 +79,10 @@ def _begins_without_sessions(shard: GroupShard) -> Iterator[None]:
 
 def _keeps_what_it_said_first(group: ClassicGroup, member: Member, protocols: Protocols) -> None:
     """Of a member that joins again nobody hears what it has now."""
+
+
+def _takes_all_for_free(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMember:
+    return _NEXT(member, aim._replace(is_free=lambda *_: True), owned)
 
 
 def _bug(
@@ -155,6 +163,15 @@ GROUP_BUGS = (
         HANDED_OVER,
         HEALS,
         seed=2,
+    ),
+    _bug(
+        "give a partition that another member holds",
+        "reconciliation: of the consumer protocol's members one has a partition, then another",
+        (reconciliation, "_next", _takes_all_for_free),
+        (),
+        HANDED_OVER,
+        ONE_OWNER,
+        seed=12,
     ),
     _bug(
         "delete a group and keep its offsets",
