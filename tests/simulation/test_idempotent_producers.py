@@ -38,7 +38,10 @@ def test_five_in_flight_may_come_again_in_any_order(seed: int) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start()
         client, rng = await cluster.client(), Random(seed)
-        assert await produce(client, 0) == (NONE, 0)  # a partition that does not know the producer takes any as its first
+        assert await produce(client, 0) == (
+            NONE,
+            0,
+        )  # a partition that does not know the producer takes any as its first
         written = 1
         while written < 40:
             sent = [written + each for each in range(IN_FLIGHT)]

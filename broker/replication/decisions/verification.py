@@ -16,9 +16,6 @@ class Client(IntEnum):
     ADDS_NOTHING = 2  # its leaders add partitions to its transactions; its epoch grows with each of them
 
 
-ADDING = ErrorCode.CONCURRENT_TRANSACTIONS
-"""While the transaction before is being ended nothing can be added to the next: it is asked again, for a moment."""
-
 _RETRIABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
