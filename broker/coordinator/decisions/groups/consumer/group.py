@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from enum import Enum
 from functools import partial
 
+from msgspec.structs import replace
+
 from ottla.broker.coordinator.decisions.effects import Undo
 from ottla.broker.coordinator.decisions.groups.assignors import Assignment
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, Held, MemberState
+from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import Subscriptions
 from ottla.broker.coordinator.decisions.groups.regexes.resolution import Resolved
 
 TopicReaders = dict[str, set[str]]
@@ -51,6 +54,7 @@ class ConsumerGroup:
         """Who holds a partition, or has not said yet that it gave it up, by topic id."""
         self.assignors: Counter[str] = Counter()
         """How many members ask for each."""
+        self.subscriptions = Subscriptions()
         self._index = index
 
         self.is_refresh_due = True
@@ -79,6 +83,9 @@ class ConsumerGroup:
 
     def put(self, member: ConsumerMember) -> Undo:
         before = self.members.get(member.id)
+        topics = self.subscriptions.same(member.topics)
+        if topics is not member.topics:
+            member = replace(member, topics=topics)
         self._change(before, member)
         if before is None:
             return partial(self._change, member, None)
@@ -119,6 +126,10 @@ class ConsumerGroup:
             self.regexes[after.regex] += 1
         were = before.topics if before is not None else frozenset()
         are = after.topics if after is not None else frozenset()
+        if before is not None:
+            self.subscriptions.remove(were)
+        if after is not None:
+            self.subscriptions.add(are)
         if were != are:
             self._read(were, are)
 

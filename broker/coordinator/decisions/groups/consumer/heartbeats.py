@@ -91,6 +91,7 @@ class Heartbeats:
         if identity.is_new:
             self._steps.check_size(group)
         check_regexes(group, after)
+        self._steps.check_subscription(group, after)
 
         def tells_assignment(moved: Moved) -> bool:
             return requests.is_full(request) or moved.after.assigned != moved.before.assigned

@@ -17,11 +17,15 @@ from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
 from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Aim, Owned, reconciled
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_record
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
+from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import SUBSCRIPTIONS_BYTES_MAX
 from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, next_target, preferred_assignor
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds, metadata_hash
 from ottla.broker.coordinator.decisions.groups.consumer.writes import Writes
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.runtime.errors import ErrorCode, KafkaError
+
+MEMBERS_MAX = 10_000
+"""Of one group, whatever `group.consumer.max.size` says: a target is computed for all of them at once, while everybody else waits."""
 
 
 class Change(NamedTuple):
@@ -68,9 +72,15 @@ class Steps:
 
     def check_size(self, group: ConsumerGroup | None) -> None:
         """Raises KafkaError (GROUP_MAX_SIZE_REACHED)."""
-        size_max = self._settings.consumer_max_size
+        size_max = min(self._settings.consumer_max_size, MEMBERS_MAX)
         if group is not None and len(group.members) >= size_max:
             message = f"The consumer group has reached its maximum capacity of {size_max} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def check_subscription(self, group: ConsumerGroup | None, member: ConsumerMember) -> None:
+        """Raises KafkaError (GROUP_MAX_SIZE_REACHED): what members subscribe to is kept in memory."""
+        if group is not None and not group.subscriptions.has_room_for(member.topics):
+            message = f"The members of a group may subscribe to {SUBSCRIPTIONS_BYTES_MAX} bytes of topic names in all."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def take(

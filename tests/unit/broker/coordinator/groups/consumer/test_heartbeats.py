@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.decisions.groups.consumer import writes
+from ottla.broker.coordinator.decisions.groups.consumer import steps, subscriptions, writes
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.broker.coordinator.decisions.groups.consumer.member import MemberState
 from ottla.broker.coordinator.decisions.groups.consumer.records import epoch_record, group_tombstones
@@ -120,6 +120,34 @@ def test_a_full_group_takes_nobody_but_who_is_in_it() -> None:
     assert join(bench, "three").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert join(bench, "two").error is ErrorCode.NONE
     assert bench.shard.contents() == bench.another().shard.contents()
+
+
+def test_no_group_has_more_members_than_a_target_is_computed_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MEMBERS_MAX", 2)
+    bench = Bench()
+    pair(bench)
+    assert join(bench, "three").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_what_members_subscribe_to_is_kept_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_BYTES_MAX", 100)
+    bench = Bench()
+    names = [f"topic-{number}" for number in range(10)]
+    for member_id in ("one", "two", "three"):
+        assert join(bench, member_id, names).error is ErrorCode.NONE, "together they need no more than one"
+    group = group_of(bench)
+    assert group.subscriptions.bytes == 70
+    assert len({id(each.topics) for each in group.members.values()}) == 1
+    assert join(bench, "four", names[:-1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    asked = beat(bench, "one", 1, subscribed_topic_names=names[:-1])
+    assert asked.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    for member_id in ("one", "two", "three"):
+        beat(bench, member_id, 1, subscribed_topic_names=["t"])
+    assert group.subscriptions.bytes == 1
+    bench.commits = False
+    join(bench, "five", names)
+    bench.fail()
+    assert group.subscriptions.bytes == 1
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -407,14 +435,14 @@ def test_an_assignor_that_only_another_node_knows_has_no_vote() -> None:
 def test_after_a_step_that_is_refused_nothing_more_is_written() -> None:
     bench = Bench()
     told: list[ErrorCode] = []
-    steps = writes.Writes(bench, told.append)
-    steps.write([epoch_record("g", 1, 0)])
+    chain = writes.Writes(bench, told.append)
+    chain.write([epoch_record("g", 1, 0)])
     bench.refuses = ErrorCode.UNKNOWN_SERVER_ERROR
-    steps.write([epoch_record("g", 2, 0)])
+    chain.write([epoch_record("g", 2, 0)])
     bench.refuses = ErrorCode.NONE
-    steps.write([epoch_record("g", 3, 0)])
+    chain.write([epoch_record("g", 3, 0)])
     assert not told
-    steps.close()
+    chain.close()
     assert told == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert group_of(bench).epoch == 1
 
