@@ -25,6 +25,10 @@ _WHY = {
     "metadata change": "the leader {who} joined again: what it assigns has changed",
     "partitions given up": "{who} gave up partitions for others, and joined again",
     "static member back": "{who} came back as another process",
+    "topics changed": "the topics that it reads have changed",
+    "assignor change": "{who} asks for another way of assigning",
+    "step not taken": "{who} was too late",
+    "partitions not given up": "{who} did not give up its partitions in time",
     "assignment not asked for": "{who} did not ask for its assignment in time",
     "assignment not written": "the assignment could not be written",
     "group too large": "the group has more members than it may",
@@ -118,6 +122,8 @@ def _sentence(record: Record, now_ms: int) -> str:
 
 
 def _joining(record: Record) -> str:
+    if record.get("is_newer"):
+        return ""
     if not record.get("members") or "joining_ms" not in record:
         return ""
     last, who = record.get("last_joined"), _cause(record["cause"])["member_id"]
@@ -131,7 +137,17 @@ def _absent(record: Record) -> str:
 
 
 def _assigning(record: Record) -> str:
-    return f"Assigning took {_ms(record['assigning_ms'])}." if "assigning_ms" in record else ""
+    if "assigning_ms" not in record:
+        return ""
+    took = f"Assigning took {_ms(record['assigning_ms'])}."
+    return took if not record.get("is_newer") else _coming(record)
+
+
+def _coming(record: Record) -> str:
+    """In a consumer group each member comes to its target by itself."""
+    last = record.get("last_joined")
+    slow = f", the last was {short(last)}" if last and record.get("members", 0) > 1 else ""
+    return f"All had what they are to have {_ms(record.get('joining_ms', 0) + record['assigning_ms'])} later{slow}."
 
 
 def _why(cause: Mapping[str, str]) -> str:

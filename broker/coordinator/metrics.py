@@ -6,8 +6,9 @@ from typing import Any
 
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
-from ottla.broker.coordinator.decisions.groups.describing import CLASSIC
+from ottla.broker.coordinator.decisions.groups.describing import CLASSIC, CONSUMER
 from ottla.broker.coordinator.decisions.transactions.transaction import PREPARED, State
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
@@ -48,10 +49,13 @@ class GroupTotals(Partitions):
         self.counts: GroupCounts = coordinator.counts()
 
     def of_protocol(self) -> Mapping[Labels, float]:
-        found: Counter[Labels] = Counter({(CLASSIC,): 0})
+        found: Counter[Labels] = Counter({(CLASSIC,): 0, (CONSUMER,): 0})
         for (protocol, _), number in self.groups.items():
             found[protocol,] += number
         return found
+
+    def consumers_by_state(self) -> Mapping[Labels, float]:
+        return {(state.value,): self.groups[CONSUMER, state.value] for state in ConsumerGroupState}
 
     def in_state(self, state: GroupState) -> int:
         return self.groups[CLASSIC, state.value]
@@ -62,8 +66,9 @@ def look_at_groups(coordinator: GroupCoordinator) -> Generator[None, None, Group
     looked = 0
     for shard in list(coordinator.shards()):
         totals.offsets += len(shard.offsets)
-        for group in list(shard.groups()):
-            totals.groups[CLASSIC, group.state.value] += 1
+        for group in list(shard.all()):
+            protocol = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+            totals.groups[protocol, group.state.value] += 1
             looked += 1
             if looked % LOOKED_AT_A_SLICE == 0:
                 yield
@@ -99,6 +104,17 @@ GROUP_METRICS: tuple[Metric[GroupTotals], ...] = (
         "Groups that this broker coordinates, by protocol.",
         lambda t: t.of_protocol(),
         "protocol",
+    ),
+    gauge(
+        "kafka_server_group_coordinator_metrics_consumer_group_count",
+        "Groups of the newer protocol (KIP-848), by state.",
+        lambda t: t.consumers_by_state(),
+        "state",
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_consumer_group_rebalance_total",
+        "Epochs of groups of the newer protocol: changes of their members, subscriptions or topics.",
+        lambda t: t.counts.epochs,
     ),
     gauge(
         "kafka_server_group_coordinator_metrics_num_partitions",

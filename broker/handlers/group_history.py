@@ -28,9 +28,7 @@ def history_entries(broker: BrokerContext, group_id: str, keys: Collection[str])
     shard = broker.groups.shard_of(group_id)
     entries = []
     if REBALANCES in keys:
-        recorder = shard.rebalance.recorder
-        found = [recorder.now(shard.find(group_id)), *recorder.told(group_id)]
-        entries += [_entry(REBALANCES, each) for each in found]
+        entries += [_entry(REBALANCES, each) for each in shard.history(group_id)]
     if COMMITS in keys:
         commits = list(_commits(shard, group_id))
         pieces = [commits[at : at + _COMMITS_AN_ENTRY] for at in range(0, len(commits), _COMMITS_AN_ENTRY)]

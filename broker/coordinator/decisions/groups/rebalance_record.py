@@ -27,6 +27,11 @@ class Kind(StrEnum):
     HANDED_BACK = "partitions given up"
     """The second round of a cooperative rebalance."""
     REPLACED = "static member back"
+    TOPICS = "topics changed"
+    ASSIGNOR = "assignor change"
+    UNREVOKED = "partitions not given up"
+    SILENT = "step not taken"
+    """A member that speaks the classic protocol in it. The last four are of consumer groups (KIP-848)."""
     UNSYNCED = "assignment not asked for"
     UNWRITTEN = "assignment not written"
     SIZE = "group too large"
@@ -67,8 +72,10 @@ class RebalanceRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     also: list[Cause] = []
     """What else happened before all had joined."""
     also_count: int = 0
+    is_newer: bool = False
+    """Of a consumer group (KIP-848)."""
     joining_ms: int | None = None
-    """Until the members had joined, or the time for it was up."""
+    """Until the members had joined, or the time for it was up; in a consumer group until there was a target."""
     last_joined: str = ""
     last_joined_ms: int | None = None
     """Who came last, and when after the beginning: the others waited."""
@@ -76,7 +83,7 @@ class RebalanceRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Who did not come in time, and is no member any more."""
     absent_count: int = 0
     assigning_ms: int | None = None
-    """From then until the leader's assignment was committed."""
+    """From then until the leader's assignment was committed, or all had come to the target."""
     outcome: str = ""
     """Empty while it goes on."""
     generation: int = 0

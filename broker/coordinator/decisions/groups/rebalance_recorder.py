@@ -47,6 +47,8 @@ class RebalanceRecorder:
         self._open: dict[str, _Open] = {}
         self._before: dict[str, dict[str, bytes]] = {}
         """The assignments of groups that are about to rebalance."""
+        self._shown: dict[str, RebalanceRecord] = {}
+        """Of other protocols, those that go on."""
         self.history = RebalanceHistory()
         self.begun_count = self.generation_count = 0
 
@@ -122,6 +124,7 @@ class RebalanceRecorder:
         """There is no such group any more."""
         self._open.pop(group_id, None)
         self._before.pop(group_id, None)
+        self._shown.pop(group_id, None)
         self.history.forget(group_id)
 
     # --- for rebalances of any kind -----------------------------------------------------------------------------------
@@ -130,8 +133,13 @@ class RebalanceRecorder:
         self.begun_count += 1
         return RebalanceRecord(number=self.begun_count, begun_ms=self._effects.time_ms, cause=cause.cut())
 
+    def show(self, group_id: str, record: RebalanceRecord) -> None:
+        """It goes on."""
+        self._shown[group_id] = record
+
     def keep(self, group_id: str, record: RebalanceRecord) -> None:
         """It is over."""
+        self._shown.pop(group_id, None)
         self.history.add(group_id, encoded(record))
 
     # --- what is told -------------------------------------------------------------------------------------------------
@@ -139,15 +147,20 @@ class RebalanceRecorder:
     def told(self, group_id: str) -> list[bytes]:
         """The oldest first; the last may not be over."""
         opened = self._open.get(group_id)
-        return self.history.of_group(group_id) + ([encoded(opened.record)] if opened is not None else [])
+        record = opened.record if opened is not None else self._shown.get(group_id)
+        return self.history.of_group(group_id) + ([encoded(record)] if record is not None else [])
 
-    def now(self, group: ClassicGroup | None) -> bytes:
-        """Whom the group waits for, as text."""
-        waits_for: list[str] = []
+    @staticmethod
+    def waits_for(group: ClassicGroup | None) -> list[str]:
+        """The members that have something to do."""
         if group is not None and group.is_in(GroupState.PREPARING_REBALANCE):
-            waits_for = [each.id for each in group.absent()]
-        elif group is not None and group.is_in(GroupState.COMPLETING_REBALANCE) and not group.is_assigned:
-            waits_for = [group.leader_id or ""]
+            return [each.id for each in group.absent()]
+        if group is not None and group.is_in(GroupState.COMPLETING_REBALANCE) and not group.is_assigned:
+            return [group.leader_id or ""]
+        return []
+
+    def now(self, waits_for: list[str]) -> bytes:
+        """What time it is, and whom the group waits for, as text."""
         return msgspec.json.encode(
             {
                 "now_ms": self._effects.time_ms,

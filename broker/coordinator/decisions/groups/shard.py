@@ -12,6 +12,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.describing import descri
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.heartbeats import Heartbeats
 from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
+from ottla.broker.coordinator.decisions.groups.consumer.recorder import ConsumerRecorder
 from ottla.broker.coordinator.decisions.groups.consumer.steps import Steps
 from ottla.broker.coordinator.decisions.groups.consumer.targets import preferred_assignor
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
@@ -34,6 +35,7 @@ from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Ki
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.transactional_commits import TransactionalCommits
 from ottla.broker.wire.messages.consumer_group_describe_response import DescribedGroup
+from ottla.broker.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.broker.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.broker.wire.messages.offset_commit_key import OffsetCommitKey
@@ -66,11 +68,19 @@ class GroupShard:
         self._commit_count = self._removal_count = 0
         self.rebalance = Rebalance(effects, settings)
         self.consumers = ConsumerGroups(self._displace)
-        departures = Departures(effects, settings, topics, self.consumers, lambda group_id: migrations.shrunk(group_id))
+        self._recorder = ConsumerRecorder(effects, topics, self.rebalance.recorder)
+        departures = Departures(
+            effects,
+            settings,
+            topics,
+            self.consumers,
+            lambda group_id: migrations.shrunk(group_id),
+            self._recorder,
+        )
         migrations = Migrations(effects, settings, topics, self, self.consumers, self.rebalance, departures)
         self._migrations = migrations
         self.patterns = Patterns(effects, settings, topics, self.consumers)
-        steps = Steps(effects, settings, topics, self.consumers, departures.sessions, self.patterns)
+        steps = Steps(effects, settings, topics, self.consumers, departures.sessions, self.patterns, self._recorder)
         emulation = Emulation(effects, topics, self.consumers, steps, departures)
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, migrations.admit_classic, emulation)
         self.members = Memberships(effects, self.rebalance, self.find, emulation)
@@ -143,6 +153,8 @@ class GroupShard:
             return self._replay_offset(key, value, place, producer_id)
         if isinstance(key, GroupMetadataKey):
             return self._replay_group(key.group, value)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            self._forget_history(key.group_id)
         return self.consumers.replay(key, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> Undo:
@@ -250,14 +262,23 @@ class GroupShard:
 
     def _forget_history(self, group_id: str) -> None:
         self.rebalance.recorder.forget(group_id)
+        self._recorder.forget(group_id)
         self.rates.forget(group_id)
+
+    # --- for people ---------------------------------------------------------------------------------------------------
+
+    def history(self, group_id: str) -> list[bytes]:
+        """Whom the group waits for, and its last rebalances, the oldest first; as text."""
+        recorder, newer = self.rebalance.recorder, self.consumers.find(group_id)
+        waits_for = self._recorder.waits_for(newer) if newer is not None else recorder.waits_for(self.find(group_id))
+        return [recorder.now(waits_for), *recorder.told(group_id)]
 
     # --- for metrics --------------------------------------------------------------------------------------------------
 
     def counts(self) -> GroupCounts:
         expired = self._endings.expired_count
-        rebalances = self.rebalance.recorder.generation_count
-        return GroupCounts(self._commit_count, expired, self._removal_count - expired, rebalances)
+        rebalances, epochs = self.rebalance.recorder.generation_count, self._recorder.epoch_count
+        return GroupCounts(self._commit_count, expired, self._removal_count - expired, rebalances, epochs)
 
     # --- for proofs ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_delete_request as delete
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.metrics import Registry, gather_now
+from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member, settle
 from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Asked, Bench
 
 
@@ -70,6 +71,16 @@ def test_groups_are_counted_by_state_and_offsets_by_what_became_of_them() -> Non
     assert (told["offset_commit_total"], told["group_completed_rebalance_total"]) == (3, 1)
     assert (told["num_partitions_active"], told["num_partitions_loading"]) == (2, 1)
     assert (told["partition_load_time_max"], told["partition_load_time_avg"]) == (30, 20)
+
+
+def test_groups_of_the_newer_protocol_are_counted_apart() -> None:
+    bench = Bench()
+    one = Member(bench, "one")
+    settle([one])
+    commits(bench, "h", 0)
+    told = read(bench)
+    assert (told["group_count_classic"], told["group_count_consumer"], told["consumer_group_count_Stable"]) == (1, 1, 1)
+    assert told["consumer_group_rebalance_total"] == 1
 
 
 def test_what_expires_is_told_apart_from_what_is_deleted() -> None:

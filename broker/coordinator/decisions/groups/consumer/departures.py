@@ -13,6 +13,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.member import (
     ConsumerMember,
     MemberState,
 )
+from ottla.broker.coordinator.decisions.groups.consumer.recorder import ConsumerRecorder
 from ottla.broker.coordinator.decisions.groups.consumer.records import (
     current_record,
     epoch_record,
@@ -22,6 +23,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.records import (
 from ottla.broker.coordinator.decisions.groups.consumer.requests import refused
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, metadata_hash
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -38,6 +40,7 @@ class Departures:
         topics: GroupTopics,
         groups: ConsumerGroups,
         shrunk: Callable[[str], None],
+        recorder: ConsumerRecorder,
     ) -> None:
         """``shrunk``: told of a group that members have left."""
         self._effects = effects
@@ -45,6 +48,7 @@ class Departures:
         self._topics = topics
         self._groups = groups
         self.shrunk = shrunk
+        self._recorder = recorder
         self.sessions = Sessions(effects, groups, self._expel)
 
     def leave(self, asker: Asker, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -66,12 +70,12 @@ class Departures:
         else:
             self.remove(group, [member], told)
 
-    def _expel(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> None:
+    def _expel(self, group: ConsumerGroup, member: ConsumerMember, why: Kind, words: str) -> None:
         def told(error: ErrorCode) -> None:
             if error:  # it is a member still, and is looked at again
                 self.watch(group.id, member)
 
-        self.remove(group, [member], told)
+        self.remove(group, [member], told, why, words)
 
     def keep(self, group_id: str, member: ConsumerMember) -> None:
         """It was heard from."""
@@ -87,7 +91,12 @@ class Departures:
             self.sessions.await_revocation(group_id, member)
 
     def remove(
-        self, group: ConsumerGroup, members: Sequence[ConsumerMember], told: Callable[[ErrorCode], None]
+        self,
+        group: ConsumerGroup,
+        members: Sequence[ConsumerMember],
+        told: Callable[[ErrorCode], None],
+        why: Kind = Kind.LEAVE,
+        words: str = "",
     ) -> None:
         """What they held is free at once; the next heartbeat of any other finds that another target is due."""
 
@@ -107,7 +116,9 @@ class Departures:
         records = [record for each in members for record in member_tombstones(group.id, each.id)]
         records += [regex_tombstone(group.id, each) for each in needless]
         records.append(epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics)))
+        self._recorder.about_to_change(group)
         self._effects.write(records, written)
+        self._recorder.went(group, members, why, words)
         self.shrunk(group.id)
 
 

@@ -7,8 +7,10 @@ from ottla.broker.coordinator.decisions.effects import Effects
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 
-Expel = Callable[[ConsumerGroup, ConsumerMember, str], None]
+Expel = Callable[[ConsumerGroup, ConsumerMember, Kind, str], None]
+"""Why, and in what words."""
 
 
 class Sessions:
@@ -43,7 +45,7 @@ class Sessions:
         elif self._expire_ms[key] > self._effects.clock_ms:
             self._watch(key)
         else:
-            self._expel(group, member, "was not heard from for its session's time")
+            self._expel(group, member, Kind.SESSION, "")
 
     def _find(self, group_id: str, member_id: str) -> tuple[ConsumerGroup | None, ConsumerMember | None]:
         group = self._groups.find(group_id)
@@ -61,7 +63,7 @@ class Sessions:
         if group is None or member is None:
             return
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._expel(group, member, "did not give up its partitions in time")
+            self._expel(group, member, Kind.UNREVOKED, "")
 
     # --- classic members ----------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class Sessions:
         del self._awaited[key]
         group, member = self._find(*key)
         if group is not None and member is not None:
-            self._expel(group, member, f"did not {step} in time")
+            self._expel(group, member, Kind.SILENT, f"did not {step} in time")
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -15,12 +15,14 @@ from ottla.broker.coordinator.decisions.groups.consumer.identities import Identi
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
 from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
 from ottla.broker.coordinator.decisions.groups.consumer.reconciliation import Aim, Owned, reconciled
+from ottla.broker.coordinator.decisions.groups.consumer.recorder import ConsumerRecorder, cause_by
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_record
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
 from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import SUBSCRIPTIONS_BYTES_MAX
 from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, next_target, preferred_assignor
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds, metadata_hash
 from ottla.broker.coordinator.decisions.groups.consumer.writes import Writes
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -62,6 +64,7 @@ class Steps:
         groups: ConsumerGroups,
         sessions: Sessions,
         patterns: Patterns,
+        recorder: ConsumerRecorder,
     ) -> None:
         self._effects = effects
         self._settings = settings
@@ -69,6 +72,7 @@ class Steps:
         self._groups = groups
         self._sessions = sessions
         self._patterns = patterns
+        self._recorder = recorder
 
     def check_size(self, group: ConsumerGroup | None) -> None:
         """Raises KafkaError (GROUP_MAX_SIZE_REACHED)."""
@@ -123,6 +127,7 @@ class Steps:
         together: one without the other would be a member that is never given anything."""
         group, records = self._groups.find(group_id), [*change.first]
         before, after, is_new = change.identity.member, change.member, change.identity.is_new
+        why: Kind | None = None
         if is_new or after is not before:
             records.append(member_record(group_id, after))
         bumps = is_new or _subscribes_to_other(group, before, after) or self._changes_assignor(group, before, after)
@@ -131,9 +136,13 @@ class Steps:
             hash_now = metadata_hash(_subscribed(group, None if is_new else before, after), self._topics)
             if bumps or hash_now != hash_before:
                 records.append(epoch_record(group_id, epoch + 1, hash_now))
+                why = _why(group, change, bumps=bumps)
+                self._recorder.about_to_change(group)
         writes.write(records)
         if not writes.error and (now := self._groups.find(group_id)) is not None:
             now.is_refresh_due = False
+            if why is not None:
+                self._recorder.bumped(now, cause_by(after, why))
 
     def _changes_assignor(self, group: ConsumerGroup | None, before: ConsumerMember, after: ConsumerMember) -> bool:
         if group is None or before.assignor == after.assignor:
@@ -153,8 +162,11 @@ class Steps:
     def _aim(self, group: ConsumerGroup, writes: Writes) -> None:
         """Written in pieces: a target of which a part is known gives nobody what another holds, and is due as before."""
         if self.is_aim_due(group):
+            self._recorder.aiming(group)
             assignor = preferred_assignor(group.assignors, self._settings.consumer_assignors)
             writes.write_in_pieces(next_target(group, assignor, self._topics, self._effects.time_ms))
+            if not writes.error:
+                self._recorder.aimed(group)
 
     # --- third step: what the member holds ----------------------------------------------------------------------------
 
@@ -169,6 +181,7 @@ class Steps:
         after = reconciled(before, aim, change.owned)
         if after != before:
             writes.write([current_record(group.id, after)])
+            self._recorder.came(group, after)
             if after.state is MemberState.UNREVOKED_PARTITIONS:
                 self._sessions.await_revocation(group.id, after)
         return Moved(before, after)
@@ -184,6 +197,16 @@ def _subscribes_to_other(group: ConsumerGroup | None, before: ConsumerMember, af
     if before.topics == after.topics and before.regex == after.regex:
         return False
     return group is None or group.topics_of(before) != group.topics_of(after)
+
+
+def _why(group: ConsumerGroup | None, change: Change, *, bumps: bool) -> Kind:
+    """The group's epoch is another one."""
+    if change.identity.is_new:
+        return Kind.JOIN
+    if not bumps:
+        return Kind.TOPICS
+    is_other = _subscribes_to_other(group, change.identity.member, change.member)
+    return Kind.SUBSCRIPTION if is_other else Kind.ASSIGNOR
 
 
 def _subscribed(group: ConsumerGroup | None, before: ConsumerMember | None, after: ConsumerMember) -> set[str]:

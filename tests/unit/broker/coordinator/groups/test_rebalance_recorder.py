@@ -26,7 +26,7 @@ def told(bench: Bench) -> list[RebalanceRecord]:
 
 
 def waits_for(bench: Bench) -> Any:
-    return msgspec.json.decode(bench.shard.rebalance.recorder.now(bench.group))["waits_for"]
+    return msgspec.json.decode(bench.shard.history("g")[0])["waits_for"]
 
 
 def reads(*topics: str, owned: int = 0) -> bytes:
