@@ -30,8 +30,8 @@ class _Shares:
         self._ids = sorted(members)
         self._members = [members[each] for each in self._ids]
         self._partitions = partitions
-        self._owned: list[dict[bytes, frozenset[int] | set[int]]] = [{} for _ in self._ids]
-        """By member and topic; a frozenset is what the member had, all of it."""
+        self._owned: list[dict[bytes, frozenset[int] | list[int]]] = [{} for _ in self._ids]
+        """By member and topic; a frozenset is what the member had, and is not changed."""
         self._loads = [0] * len(self._ids)
         self._free: dict[bytes, set[int]] = {}
         self._subscribers: dict[bytes, list[int]] = {}
@@ -127,21 +127,18 @@ class _Shares:
         return sorted(topics, key=lambda each: (len(self._subscribers[each]), each))
 
     def _give(self, number: int, topic: bytes, partition: int) -> None:
-        self._own(number, topic).add(partition)
+        self._own(number, topic).append(partition)
         self._loads[number] += 1
 
     def _take(self, number: int, topic: bytes) -> int:
-        own = self._own(number, topic)
-        partition = max(own)
-        own.discard(partition)
         self._loads[number] -= 1
-        return partition
+        return self._own(number, topic).pop()
 
-    def _own(self, number: int, topic: bytes) -> set[int]:
+    def _own(self, number: int, topic: bytes) -> list[int]:
         own = self._owned[number].get(topic, frozenset())
-        if isinstance(own, set):
+        if isinstance(own, list):
             return own
-        changed = self._owned[number][topic] = set(own)
+        changed = self._owned[number][topic] = sorted(own)
         return changed
 
     def assignments(self) -> dict[str, Assignment]:
