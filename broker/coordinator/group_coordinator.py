@@ -3,7 +3,7 @@
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
-from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.coordinator.decisions.groups.settings import MEMBERS_MAX, GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.internal_topics import GROUPS
@@ -82,7 +82,7 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=number("group.min.session.timeout.ms"),
         max_session_timeout_ms=number("group.max.session.timeout.ms"),
-        max_size=number("group.max.size"),
+        max_size=min(number("group.max.size"), MEMBERS_MAX),
         offset_metadata_bytes_max=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
         regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
@@ -90,6 +90,6 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
-        consumer_max_size=number("group.consumer.max.size"),
+        consumer_max_size=min(number("group.consumer.max.size"), MEMBERS_MAX),
         consumer_assignors=config.strings("group.consumer.assignors"),
     )

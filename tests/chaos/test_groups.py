@@ -13,8 +13,6 @@ from tests.chaos.groups.diary import Entry
 from tests.chaos.groups.members import COOPERATIVE, KINDS
 from tests.chaos.groups.trouble import SETTINGS, groups, trouble
 
-SERVED = [kind for kind in KINDS if kind != "librdkafka-consumer"]
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ProcessCluster]:
@@ -23,13 +21,12 @@ def cluster() -> Iterator[ProcessCluster]:
 
 
 def test_every_record_is_read_in_order_whoever_joins_leaves_dies_or_sleeps(cluster: ProcessCluster) -> None:
-    trouble(cluster, SERVED, times=2, seed=12)
+    trouble(cluster, list(KINDS), times=2, seed=12)
 
 
 def test_only_partitions_that_have_to_move_stop(cluster: ProcessCluster) -> None:
     """A third member comes and goes again: the others' partitions go on meanwhile, where the protocol lets them."""
-    kinds = [kind for kind in SERVED if kind in COOPERATIVE]
-    with groups(cluster, ["librdkafka-eager", *kinds], seed=1) as (found, _):
+    with groups(cluster, ["librdkafka-eager", *COOPERATIVE], seed=1) as (found, _):
         eager, *cooperative = found
         for group in found:
             group.settle()

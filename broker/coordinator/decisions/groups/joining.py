@@ -21,9 +21,6 @@ from ottla.runtime.errors import ErrorCode
 _SKIP_ASSIGNMENT_FROM = 9
 PENDING_MAX = 10_000
 """Ids of one group that were given and not used yet: a storm of joins costs some megabytes."""
-MEMBERS_MAX = 10_000
-"""Of one group, whatever `group.max.size` says. The record of a generation, of a megabyte unless somebody changed that, holds fewer; and
-what is done for all of them at once keeps everybody else waiting."""
 
 
 class _Before(NamedTuple):
@@ -108,7 +105,7 @@ class Joins:
             return False
         if group.is_in(GroupState.EMPTY):
             return True
-        size_max = min(self._settings.max_size, MEMBERS_MAX)
+        size_max = self._settings.max_size
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return member_id in group.joining or len(group.joining) < size_max
         return member_id in group.members or len(group.members) < size_max

@@ -56,7 +56,7 @@ class TransactionalCommits:
             answer.topics.append(topic)
             for each in told.partitions:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if topic_id is not None:
+                if topic_id is not None and self._topics.has(told.name, each.partition_index):
                     code = self._take(request.group_id, told.name, topic_id, each, now_ms, records)
                 topic.partitions.append(TxnOffsetCommitResponsePartition(each.partition_index, code))
         if not records:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.coordinator.decisions.groups import joining
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.settings import MEMBERS_MAX, GroupSettings
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_bench import Bench
 
@@ -184,10 +185,10 @@ def test_a_storm_of_joins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.join().error is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_storm_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of old clients need no id first."""
-    monkeypatch.setattr(joining, "MEMBERS_MAX", 50)
-    bench = Bench()
+def test_a_storm_of_members_is_bounded() -> None:
+    """Those of old clients need no id first. How many there may be is bounded also where the settings name no bound."""
+    assert GroupSettings().max_size == GroupSettings().consumer_max_size == MEMBERS_MAX
+    bench = Bench(max_size=50)
     assert all(bench.join(version=3).waits for _ in range(50))
     assert bench.join(version=3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     bench.wait(10_000)

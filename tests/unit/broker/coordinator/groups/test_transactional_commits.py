@@ -33,9 +33,10 @@ def commit_in_transaction(
     member_id: str = "",
     instance: str | None = None,
     metadata: str | None = "",
+    partition: int = 0,
 ) -> Asked:
     asked = Asked(3)
-    told = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, committed, 4, metadata)])
+    told = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, committed, 4, metadata)])
     request = TxnOffsetCommitRequest("x", "g", producer_id, 0, generation, member_id, instance, [told])
     bench.shard.transactional.commit(asked, request, GUARD)
     return asked
@@ -171,6 +172,7 @@ def test_a_group_that_nobody_knows_has_no_generation() -> None:
     ("given", "error"),
     [
         ({"topic": "nix"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 2_000}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"metadata": "x" * 5_000}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
     ],
 )
