@@ -1,5 +1,6 @@
 """Kafka's tools in one JVM, one node of Ottla and one of Apache Kafka for all that compare what they say."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -32,7 +33,10 @@ def ottla_node(tools: KafkaTools) -> Iterator[str]:
 def kafka_node(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = str(tmp_path_factory.mktemp("kafka") / "node")
     port = free_port_block(1, (0, 101))  # for clients, and for the controller
-    subprocess.run([KAFKA, "up", home, "1", str(port)], check=True, timeout=300)
+    environment = os.environ | {
+        "KAFKA_HEAP": "-Xms256m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    }  # it lives for a minute
+    subprocess.run([KAFKA, "up", home, "1", str(port)], env=environment, check=True, timeout=300)
     yield f"127.0.0.1:{port}"
     subprocess.run([KAFKA, "kill", home, "1"], check=True)
 

@@ -126,6 +126,39 @@ def test_who_is_not_the_producer_of_a_transaction_adds_and_ends_nothing(
     assert ErrorCode(connection.ask(EndTxnRequest(name, *other, True), 1).error_code) is expected
 
 
+def test_a_broker_that_does_not_coordinate_a_transaction_says_so(cluster: ProcessCluster, topic: str) -> None:
+    """To each of its requests; of its offsets the group's coordinator has to be asked."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    cluster.wait_for_topic(topic)
+    asking = Connection(cluster.node(1).port)
+    nodes = {}
+    for kind, name in ((0, "group"), (1, "somewhere")):
+
+        def found(kind: int = kind, name: str = name) -> bool:
+            told = asking.ask(FindCoordinatorRequest(name, kind), 3)
+            nodes[kind] = told.node_id
+            return not told.error_code
+
+        wait_for(found, "a coordinator")
+    producer = (0, 0)
+    elsewhere = Connection(cluster.node(nodes[1] % 3 + 1).port)
+    answers = [
+        elsewhere.ask(InitProducerIdRequest("somewhere", 10_000), 4).error_code,
+        elsewhere.ask(add("somewhere", producer, topic, 1), 1)
+        .results_by_topic_v3_and_below[0]
+        .results_by_partition[0]
+        .partition_error_code,
+        elsewhere.ask(AddOffsetsToTxnRequest("somewhere", *producer, "group"), 3).error_code,
+        elsewhere.ask(EndTxnRequest("somewhere", *producer, True), 3).error_code,
+    ]
+    assert set(answers) == {ErrorCode.NOT_COORDINATOR}
+    not_the_groups = Connection(cluster.node(nodes[0] % 3 + 1).port)
+    assert error_of_offsets(not_the_groups, offsets("somewhere", producer, topic=topic)) is ErrorCode.NOT_COORDINATOR
+    for each in (asking, elsewhere, not_the_groups):
+        each.close()
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
 def test_a_transaction_that_may_take_for_ever_is_refused(connection: Connection, timeout_ms: int) -> None:
     told = connection.ask(InitProducerIdRequest("slow", timeout_ms), 4)
