@@ -15,7 +15,7 @@ from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_seed
 
 SEEDS = 300  # about two minutes of CPU
-BRIEF_SEEDS = 300
+BRIEF_SEEDS = 1000
 LIMIT_S = 3600  # of a machine that does much else; a run that hangs ends itself, by virtual time
 LEAST_A_SEED = {
     "segments rolled": 30,
@@ -38,13 +38,13 @@ LEAST_A_SEED = {
     "offsets committed": 5,
     "processed in groups": 20,
     "looks at coordinators": 3,
-    "transactions committed": 5,
-    "transactions aborted": 1,
-    "copiers fenced": 1,
-    "read at read_committed": 15,
+    "transactions committed": 4,
+    "transactions aborted": 0.5,
+    "copiers fenced": 0.3,
+    "read at read_committed": 10,
     "looks at shards": 3,
-    "resets of groups": 0.05,
-    "polls while they rebalanced": 0.2,
+    "resets of groups": 0.02,
+    "polls while they rebalanced": 0.03,
     "found by clerks": 1,
     "unregistered": 0.05,
     "failed operations": 0.15,
@@ -55,18 +55,18 @@ LEAST_A_SEED = {
 
 
 LEAST_A_BRIEF_SEED = {
-    "generations of groups": 1,
+    "generations of groups": 0.7,
     "assignments told": 2,
     "offsets committed": 4,
     "processed in groups": 10,
     "looks at coordinators": 2.5,
     "found by clerks": 0.7,
     "resets of groups": 0.15,
-    "transactions committed": 5,
-    "transactions aborted": 1,
-    "copiers fenced": 1,
-    "read at read_committed": 10,
-    "looks at shards": 4,
+    "transactions committed": 3,
+    "transactions aborted": 0.7,
+    "copiers fenced": 0.7,
+    "read at read_committed": 5,
+    "looks at shards": 2.5,
 }
 
 

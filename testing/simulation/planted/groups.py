@@ -187,6 +187,7 @@ GROUP_BUGS = (
         FEW,
         STATE,
         STAYS,
+        seed=4,
         also=("hasty",),
     ),
 )
