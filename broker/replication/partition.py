@@ -307,7 +307,11 @@ class Partition:
 
         info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, write)
         if self.verification is not None and not info.duplicate:
-            self.verification.appended(read_header(batch).producer_id)
+            header = read_header(batch)
+            if header.is_control:
+                self.verification.ended(header.producer_id, header.producer_epoch, transaction_version)
+            else:
+                self.verification.appended(header.producer_id)
         waiter = OwnAppend(info, on_done)
         if leader.high_watermark > info.last_offset:
             waiter.settle(0, outcome(leader))

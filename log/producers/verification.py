@@ -13,6 +13,8 @@ from ottla.log.batch import BatchHeader
 from ottla.log.producers.state import ProducerStateManager
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+EPOCH_BUMPS_FROM = 2
+"""The transaction.version from which each transaction of a producer has an epoch of its own."""
 NOT_NEEDED = 0
 """The guard of a batch whose transaction is open here already."""
 
@@ -78,7 +80,7 @@ class VerificationGuards:
         found = self._verifications.get(header.producer_id)
         if found is None or header.producer_epoch > found.epoch:
             self._last_guard += 1
-            from_zero = transaction_version >= 2
+            from_zero = transaction_version >= EPOCH_BUMPS_FROM
             found = _Verification(self._last_guard, header.producer_epoch, header.base_sequence, now_ms, from_zero)
             self._verifications[header.producer_id] = found
         elif header.producer_epoch == found.epoch:
@@ -90,7 +92,7 @@ class VerificationGuards:
         """Raises KafkaError unless the batch may be appended with what was learned under ``guard``.
 
         NOT_LEADER_OR_FOLLOWER: it was made in another epoch of the leader, so whoever sent the batch may send it again.
-        INVALID_TXN_STATE: the guard no longer stands. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
+        INVALID_TXN_STATE: the guard no longer stands; INVALID_PRODUCER_EPOCH: because its producer was fenced. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
         verified, or a transaction of version 2 does not begin at 0 in a partition that does not know its producer.
         """
         if self._is_open(header):
@@ -98,10 +100,12 @@ class VerificationGuards:
         if NOT_NEEDED < guard <= self._void_up_to:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the transaction was verified in another leader epoch")
         found = self._verifications.get(header.producer_id)
+        entry = self._producers.entry(header.producer_id)
         if found is None or found.guard != guard:
             message = f"producer {header.producer_id}: the transaction was not verified, or ended meanwhile"
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
-        unknown = self._producers.entry(header.producer_id) is None
+            is_fenced = entry is not None and header.producer_epoch < entry.epoch
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE, message)
+        unknown = entry is None
         if header.base_sequence > found.lowest_sequence or (found.from_zero and unknown and header.base_sequence != 0):
             lowest = 0 if found.from_zero and unknown else found.lowest_sequence
             message = (
@@ -110,8 +114,18 @@ class VerificationGuards:
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def appended(self, producer_id: int) -> None:
-        """A transactional batch or an end marker of the producer is in the log: guards made before are void."""
+        """A transactional batch of the producer is in the log: guards made before are void."""
         self._verifications.pop(producer_id, None)
+
+    def ended(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        """An end marker is in the log: what it ended may not be begun again by a guard that was made before.
+
+        From transaction version 2 on the marker has the epoch of the producer's next transaction. A client may be at that before
+        all partitions know of the end of the last one, and its guard stands.
+        """
+        found = self._verifications.get(producer_id)
+        if found is not None and not (transaction_version >= EPOCH_BUMPS_FROM and found.epoch >= epoch):
+            del self._verifications[producer_id]
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
         """Forgets guards that nobody came back with; returns how many."""

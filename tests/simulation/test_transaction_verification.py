@@ -178,6 +178,23 @@ def test_a_batch_that_comes_behind_its_transactions_marker_is_not_written() -> N
     run(scenario)
 
 
+def test_a_newer_clients_next_transaction_may_come_before_the_marker_of_its_last() -> None:
+    """Its client knows the decision sooner than this partition. The coordinator vouches when the marker is written."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client, coordinator = await cluster.client(), await cluster.client()
+        assert await produce(client) == (NONE, 0)
+        cluster.transactions.holds = True
+        send(client, producer_epoch=1)
+        await cluster.until(lambda: len(cluster.transactions.asked) == 2)
+        assert await coordinator.end_transaction(PRODUCER, 1, transaction_version=2) == NONE
+        cluster.brokers[1].run(cluster.transactions.answer)
+        assert await answer(client) == (NONE, 2)
+
+    run(scenario)
+
+
 def test_a_proof_does_not_outlive_the_leaders_epoch() -> None:
     """Another leader may have written the marker meanwhile."""
 

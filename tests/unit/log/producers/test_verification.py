@@ -25,9 +25,9 @@ class Partition:
         self.guards.appended(header.producer_id)
         self.end += 1
 
-    def mark(self, epoch: int = 0) -> None:
+    def mark(self, epoch: int = 0, transaction_version: int = 0) -> None:
         self.producers.update(batch(-1, epoch=epoch, attributes=TRANSACTIONAL | CONTROL), self.end, EndMarker(True, 0))
-        self.guards.appended(7)
+        self.guards.ended(7, epoch, transaction_version)
         self.end += 1
 
     def refused(self, header: BatchHeader, guard: int) -> ErrorCode:
@@ -62,6 +62,23 @@ def test_a_marker_written_while_the_coordinator_was_asked_voids_the_guard(partit
     again = partition.guards.begin(batch(), 0)
     assert again != guard
     partition.append(batch(), again)
+
+
+def test_a_marker_of_version_two_leaves_the_guard_of_the_next_transaction(partition: Partition) -> None:
+    partition.append(batch(), partition.guards.begin(batch(), 0, 2))
+    following = batch(epoch=1)
+    guard = partition.guards.begin(following, 0, 2)
+    partition.mark(1, transaction_version=2)
+    partition.append(following, guard)
+
+
+@pytest.mark.parametrize(("version", "marker_epoch"), [(2, 2), (1, 1)])
+def test_a_marker_voids_the_guard_of_what_it_ends(partition: Partition, version: int, marker_epoch: int) -> None:
+    ended = batch(epoch=1)
+    guard = partition.guards.begin(ended, 0, version)
+    partition.mark(marker_epoch, transaction_version=version)
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH if marker_epoch > 1 else ErrorCode.INVALID_TXN_STATE
+    assert partition.refused(ended, guard) is fenced
 
 
 def test_another_epoch_of_the_leader_voids_all_guards_and_gives_none_again(partition: Partition) -> None:
