@@ -28,7 +28,7 @@ def note(log: DurableLog, segment: Segment, transaction: CompletedTransaction) -
 def restore(log: DurableLog, start_offset: int, end_offset: int) -> None:
     """Notes again what was aborted in [start, end). Stops where the log is damaged. OSError passes through."""
     producers = ProducerStateManager()
-    offset = max(producers.resume(log.disk, log.directory, start_offset), log.log_start_offset)
+    offset = max(producers.resume(log.disk, log.directory, start_offset), log.segments[0].base_offset)
     for segment in log.segments[log.segments.index(log.segment_of(offset)) :]:
         if segment.base_offset >= end_offset:
             return

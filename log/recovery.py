@@ -65,9 +65,7 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
-    replay_from = log.producers.load(
-        log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
-    )
+    replay_from = truncation.load_producers(log)
     if scanned_from < replay_from:  # the snapshot knows how these transactions ended, not their index
         aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)

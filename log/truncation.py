@@ -160,12 +160,19 @@ def _forget_behind(log: DurableLog) -> bool:
     log.set_high_watermark(min(log.high_watermark, end))
     log.epochs.truncate_from_end(end)  # the file may keep them: a scan from the recovery point puts it right
     snapshots = producer_snapshot.offsets(log.disk, log.directory)
-    replay_from = log.producers.truncate_to(
-        log.disk, log.directory, log_start_offset=log.log_start_offset, log_end_offset=end
-    )
-    replay_producers(log, replay_from)
+    replay_producers(log, load_producers(log))
     log.producers.on_high_watermark(log.high_watermark)  # it may have stayed where it was, above what ended
     return bool(snapshots) and snapshots[-1] > end
+
+
+def load_producers(log: DurableLog) -> int:
+    """Takes what the newest snapshot has of the log's producers; returns the offset to replay from.
+
+    That may lie below the log start: a marker that DeleteRecords passed ends a transaction that the snapshot has open.
+    """
+    return log.producers.load(
+        log.disk, log.directory, first_offset=log.segments[0].base_offset, log_end_offset=log.log_end_offset
+    )
 
 
 def replay_producers(log: DurableLog, from_offset: int) -> None:

@@ -198,10 +198,11 @@ class ProducerStateManager:
         finally:
             file.close()
 
-    def load(self, disk: Disk, directory: str, *, log_start_offset: int, log_end_offset: int) -> int:
+    def load(self, disk: Disk, directory: str, *, first_offset: int, log_end_offset: int) -> int:
         """Starts anew from the newest sound snapshot at or below the log end; returns the offset to `replay` from.
 
-        Snapshots beyond the log end and unsound ones are removed. Also what truncation does.
+        Snapshots beyond the log end and unsound ones are removed. Also what truncation does. ``first_offset``: of the batches that
+        are there, also of those below the log start.
         """
         self.clear()
         for offset in reversed(producer_snapshot.offsets(disk, directory)):
@@ -212,11 +213,9 @@ class ProducerStateManager:
                 except producer_snapshot.SnapshotError:
                     pass
                 else:
-                    return max(offset, log_start_offset)
+                    return max(offset, first_offset)
             disk.unlink(path)
-        return log_start_offset
-
-    truncate_to = load
+        return first_offset
 
     def resume(self, disk: Disk, directory: str, offset: int) -> int:
         """Starts anew from the newest sound snapshot at or below ``offset`` and returns where it was taken, 0 for none."""

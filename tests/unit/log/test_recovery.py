@@ -7,7 +7,7 @@ import pytest
 from ottla.log.batch import read_header
 from ottla.log.directories.checkpoints import LEADER_EPOCHS
 from ottla.log.log import Log
-from ottla.log.records import decode_records
+from ottla.log.records import EndMarker, decode_records, end_marker_batch
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 
@@ -237,6 +237,36 @@ def test_producers_are_known_again_after_every_stop(open_log: OpenLog, make_batc
     again.close()
     clean = open_log(SimulatedDisk(platter), segment_bytes=400, clean_shutdown=True)
     assert clean.producers.producer_ids == [7]
+
+
+@pytest.mark.parametrize("loses", ["the process", "the end"])
+def test_a_transaction_whose_marker_lies_below_the_log_start_is_over(
+    open_log: OpenLog, make_batch: MakeBatch, loses: str
+) -> None:
+    """DeleteRecords passed it; but the snapshot of the segment's beginning has the transaction open."""
+
+    def write(sequence: int, producer_id: int, **more: bool) -> None:
+        batch = make_batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **more)
+        log.append_as_leader(batch, 0, NOW_MS, verified=True)
+
+    log = open_log()
+    write(0, 7, transactional=True)
+    write(0, 8)
+    log.roll()
+    log.append_own(end_marker_batch(EndMarker(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS), 0, NOW_MS)
+    write(1, 8)
+    fill(log, make_batch, 2)
+    log.set_high_watermark(5)
+    log.advance_log_start(5)
+    if loses == "the end":
+        log.truncate_to(5)
+    else:
+        log = open_log(log_start_offset=5, high_watermark=5)
+    assert log.last_stable_offset == 5
+    fill(log, make_batch, 1)
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset
+    write(2, 8)  # nor has it forgotten how far an idempotent producer was
 
 
 def test_the_topic_id_is_kept_and_a_torn_one_is_none(open_log: OpenLog, disk: SimulatedDisk) -> None:

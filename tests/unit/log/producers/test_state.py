@@ -263,7 +263,7 @@ def test_who_was_idle_before_a_restart_is_forgotten_at_the_first_look_after_it(
 ) -> None:
     partition.append(header_of(0, pid=1, timestamp=1000))
     partition.producers.take_snapshot(DISK, str(tmp_path), 1)
-    partition.producers.load(DISK, str(tmp_path), log_start_offset=0, log_end_offset=1)
+    partition.producers.load(DISK, str(tmp_path), first_offset=0, log_end_offset=1)
     assert partition.producers.expire(2000, 1000) == 1
 
 
@@ -294,7 +294,7 @@ def test_a_snapshot_brings_back_sequences_transactions_and_the_last_batch(partit
     partition.mark(COMMIT, marker_header(3, epoch=4))
     partition.producers.take_snapshot(DISK, str(tmp_path), partition.end)
     restarted = Partition()
-    assert restarted.producers.load(DISK, str(tmp_path), log_start_offset=0, log_end_offset=9) == partition.end
+    assert restarted.producers.load(DISK, str(tmp_path), first_offset=0, log_end_offset=9) == partition.end
     restarted.end = partition.end
     assert restarted.producers.first_unstable_offset == 3
     assert restarted.append(header_of(0, 3, pid=1)) == 0
@@ -309,21 +309,21 @@ def test_the_newest_sound_snapshot_at_or_below_the_end_is_loaded(partition: Part
         partition.producers.take_snapshot(DISK, str(tmp_path), offset, durable=False)
     damaged = tmp_path / f"{30:020d}.snapshot"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert partition.producers.load(DISK, str(tmp_path), log_start_offset=5, log_end_offset=39) == 20
+    assert partition.producers.load(DISK, str(tmp_path), first_offset=5, log_end_offset=39) == 20
     assert partition.producers.producer_ids == [10, 20]
     assert offsets(DISK, str(tmp_path)) == [10, 20]
 
 
 def test_without_a_snapshot_replay_begins_at_the_log_start(partition: Partition, tmp_path: Path) -> None:
     partition.append(header_of(0))
-    assert partition.producers.load(DISK, str(tmp_path), log_start_offset=17, log_end_offset=50) == 17
+    assert partition.producers.load(DISK, str(tmp_path), first_offset=17, log_end_offset=50) == 17
     assert partition.producers.producer_ids == []
 
 
 def test_state_of_deleted_data_is_kept(partition: Partition, tmp_path: Path) -> None:
     partition.append(header_of(0))
     partition.producers.take_snapshot(DISK, str(tmp_path), 10)
-    assert partition.producers.load(DISK, str(tmp_path), log_start_offset=30, log_end_offset=50) == 30
+    assert partition.producers.load(DISK, str(tmp_path), first_offset=30, log_end_offset=50) == 30
     assert partition.producers.producer_ids == [7]
 
 
