@@ -104,7 +104,7 @@ def _check_producer(known: Transaction | None, asker: Producer) -> Transaction:
 def _check_identity(known: Transaction, asker: Producer) -> None:
     if asker.id != known.producer_id:
         raise _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"its producer is {known.producer_id}, not {asker.id}")
-    if asker.epoch != known.epoch or known.next_producer_id != NO_ID:
+    if asker.epoch != known.epoch or known.epoch == EPOCH_MAX or known.next_producer_id != NO_ID:
         raise _refuse(ErrorCode.PRODUCER_FENCED, f"the epoch is {known.epoch}, not {asker.epoch}")
 
 

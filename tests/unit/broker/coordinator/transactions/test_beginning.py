@@ -211,6 +211,23 @@ def test_who_ends_what_was_fenced_with_the_last_epoch_is_fenced() -> None:
     assert code(bench.end(last, commits=False, rules=V1)) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_who_claims_the_epoch_that_fences_the_last_one_is_fenced_for_what_it_began_could_not_be_ended(
+    commits: bool,
+) -> None:
+    """A marker of version 2 has a later epoch than what it ends: of that there is none, and partitions would stay as they are."""
+    bench = Bench()
+    bench.producer()
+    bench.set(epoch=EPOCH_MAX)
+    claimed = Producer(1_001, EPOCH_MAX)
+    assert code(bench.add(claimed)) is ErrorCode.PRODUCER_FENCED
+    assert code(bench.verify(claimed)) is ErrorCode.PRODUCER_FENCED
+    for rules in (V1, V2):
+        assert code(bench.end(claimed, commits=commits, rules=rules)) is ErrorCode.PRODUCER_FENCED
+    assert bench.state() is State.EMPTY
+    assert who(bench.init()) == (1_002, 0)
+
+
 # --- producer ids -----------------------------------------------------------------------------------------------------
 
 
