@@ -118,16 +118,15 @@ def _tell(question: _Question, error: ErrorCode) -> None:
 
 def _requests(questions: list[_Question]) -> list[list[_Question]]:
     """In one request a transactional id stands once: answers name nothing else."""
-    requests: list[tuple[dict[str, Transaction], list[_Question]]] = []
+    requests: list[list[_Question]] = []
+    of_id: dict[str, dict[Transaction, int]] = {}
     for question in questions:
-        transaction = question.transaction
-        for known, together in requests:
-            if known.setdefault(transaction.transactional_id, transaction) == transaction:
-                together.append(question)
-                break
-        else:
-            requests.append(({transaction.transactional_id: transaction}, [question]))
-    return [together for _, together in requests]
+        numbers = of_id.setdefault(question.transaction.transactional_id, {})
+        number = numbers.setdefault(question.transaction, len(numbers))
+        if number == len(requests):
+            requests.append([])
+        requests[number].append(question)
+    return requests
 
 
 def _request(questions: list[_Question]) -> AddPartitionsToTxnRequest:

@@ -36,10 +36,10 @@ def client_version_of_add(version: int) -> int:
 
 
 def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> Partitions:
-    found: dict[str, frozenset[int]] = {}
+    found: dict[str, set[int]] = {}
     for each in topics:
-        found[each.name] = found.get(each.name, frozenset()).union(each.partitions)
-    return found
+        found.setdefault(each.name, set()).update(each.partitions)  # a topic may come a hundred thousand times
+    return {topic: frozenset(indexes) for topic, indexes in found.items()}
 
 
 def same_for_all(partitions: Partitions, error: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -123,6 +124,16 @@ async def test_two_epochs_of_a_transactional_id_do_not_share_one_for_answers_nam
         ("a1-0", ErrorCode.PRODUCER_FENCED),
         ("b1-0", ErrorCode.PRODUCER_FENCED),
     ]
+
+
+@on_a_bench
+async def test_thousands_that_claim_one_transactional_id_hold_nobody_up(bench: Bench) -> None:
+    for epoch in range(12_000):
+        bench.put("a1", epoch=epoch)
+    begun = process_time()
+    await turn()
+    assert len(bench.asked) == 12_000
+    assert process_time() - begun < 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Partitions in transactions: who adds them, and what leaders of partitions are told (kraft.md 5.4, KIP-890)."""
 
+from time import process_time
+
 import pytest
 
+from ottla.broker.coordinator.decisions.transactions.answers import partitions_of
 from ottla.broker.coordinator.decisions.transactions.asking import Producer
 from ottla.broker.coordinator.decisions.transactions.shard import BROKER_PATIENCE_MS, CLIENT_PATIENCE_MS
 from ottla.broker.coordinator.decisions.transactions.transaction import LAST_EPOCH, State
+from ottla.broker.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTopic
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.transactions.transaction_bench import T0, TIME_MS, V1, V2, Bench, code
 
@@ -135,6 +139,13 @@ def test_the_producer_id_that_follows_an_exhausted_one_waits_too() -> None:
     assert code(bench.add(Producer(1_001, LAST_EPOCH))) is ErrorCode.PRODUCER_FENCED
     bench.arrive()
     assert code(answers) is ErrorCode.NONE
+
+
+def test_a_request_that_names_its_topic_thousands_of_times_holds_nobody_up() -> None:
+    topics = [AddPartitionsToTxnTopic("t", [index]) for index in range(30_000)]
+    begun = process_time()
+    assert partitions_of(topics) == {"t": frozenset(range(30_000))}
+    assert process_time() - begun < 1.0
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
