@@ -37,7 +37,7 @@ class OffsetStore:
         self._open: dict[int, dict[str, dict[Place, _Kept]]] = {}
         """By producer id, group and place."""
         self._producers: dict[str, set[int]] = {}
-        """Of each group: those that have offsets of it in ``_open``, and perhaps some that had."""
+        """Of each group: those that have offsets of it in ``_open``."""
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -112,13 +112,23 @@ class OffsetStore:
     def remove(self, group_id: str, place: Place) -> Undo:
         """Also from transactions that are not decided: a deleted group's offset does not come back with their markers."""
         undoes: list[Undo] = []
-        undecided = (self._open.get(producer_id, {}) for producer_id in self._producers.get(group_id, ()))
-        for offsets in (self._of_group, *undecided):
+        producers = self._producers.get(group_id, set())
+        for offsets in (self._of_group, *(self._open.get(each, {}) for each in producers)):
             before = offsets.get(group_id, {}).get(place)
             if before is not None:
                 _put_back(offsets, group_id, place, None)
                 undoes.append(partial(_put_back, offsets, group_id, place, before))
+        if producers:
+            left = {each for each in producers if group_id in self._open.get(each, {})}
+            self._note_producers(group_id, left)  # their markers will not find the group any more
+            undoes.append(partial(self._note_producers, group_id, producers))
         return partial(_all, undoes)
+
+    def _note_producers(self, group_id: str, producers: set[int]) -> None:
+        if producers:
+            self._producers[group_id] = producers
+        else:
+            self._producers.pop(group_id, None)
 
     def forget(self, group_id: str) -> None:
         """The store is not needed any more; a little of it goes."""
@@ -137,11 +147,7 @@ class OffsetStore:
                     known[place] = kept
 
     def _forget_producer(self, group_id: str, producer_id: int) -> None:
-        producers = self._producers.get(group_id)
-        if producers is not None:
-            producers.discard(producer_id)
-            if not producers:
-                del self._producers[group_id]
+        self._note_producers(group_id, self._producers.get(group_id, set()) - {producer_id})
 
 
 def _put_back(offsets: dict[str, dict[Place, _Kept]], group_id: str, place: Place, kept: _Kept | None) -> None:

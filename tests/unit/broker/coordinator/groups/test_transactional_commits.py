@@ -241,3 +241,12 @@ def test_a_deletion_that_cannot_be_written_leaves_the_transaction_what_it_had() 
     bench.commits = True
     bench.end_transaction(PRODUCER, is_commit=True)
     assert offset(bench, stable=True) == (5, 0)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_group_that_was_deleted_while_a_transaction_was_undecided_leaves_nothing(is_commit: bool) -> None:
+    bench = Bench()
+    commit_in_transaction(bench, 5)
+    bench.shard.delete(["g"], lambda _: None)
+    bench.end_transaction(PRODUCER, is_commit=is_commit)
+    assert not any(vars(bench.shard.offsets).values())
