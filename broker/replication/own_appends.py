@@ -58,7 +58,8 @@ class OwnAppends:
 
     What is given together stands in one batch: it is written whole or not at all. When a batch cannot be written, what comes after
     it in that turn is not written either, and then all that is not is undone, the last first: so whoever changes a state as soon
-    as it gives the records has the state that is in the log again.
+    as it gives the records has the state that is in the log again. Nobody is told of any batch before that: what he then gives is not
+    built on what is undone.
     """
 
     def __init__(
@@ -143,19 +144,21 @@ class OwnAppends:
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
         batches = [_Batch(entries, self._under_way) for entries in self._gathered(waiting)]
+        outcomes: list[Callable[[], None]] = []
         for index, batch in enumerate(batches):
             try:
-                self._write_batch(batch)
+                info = self._write_batch(batch)
             except KafkaError as error:
+                outcomes.append(partial(batch.settle, error.code))
                 if error.code is ErrorCode.MESSAGE_TOO_LARGE and batch.entries[0].undo is None:
-                    batch.settle(error.code)  # it is alone in its batch, and nothing was built on it
-                    continue
-                unwritten = batches[index:]
-                for each in reversed(unwritten):
+                    continue  # it is alone in its batch, and nothing was built on it
+                for each in reversed(batches[index:]):
                     each.undo()
-                for each in unwritten:
-                    each.settle(error.code)
+                outcomes += [partial(each.settle, error.code) for each in batches[index + 1 :]]
                 break
+            outcomes.append(partial(batch.written, info.first_offset, self._expires))
+        for tell in outcomes:
+            tell()
 
     def _gathered(self, waiting: "list[_Entry]") -> "Iterator[list[_Entry]]":
         size_max = self._partition.log.config.max_message_bytes
@@ -170,10 +173,9 @@ class OwnAppends:
         if entries:
             yield entries
 
-    def _write_batch(self, batch: "_Batch") -> None:
+    def _write_batch(self, batch: "_Batch") -> AppendInfo:
         wall_ms = self._wall_ms()
-        info = self._send(_encoded(batch.entries, wall_ms), batch, wall_ms)
-        batch.written(info.first_offset, self._expires)
+        return self._send(_encoded(batch.entries, wall_ms), batch, wall_ms)
 
     def _send(self, encoded: bytearray, batch: "_Batch", wall_ms: int, transaction_version: int = 0) -> AppendInfo:
         if self._closed:

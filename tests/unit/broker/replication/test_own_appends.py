@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import decode_records
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.sync_later import SyncLater
@@ -243,3 +244,32 @@ def test_an_append_made_when_another_is_done_goes_into_the_next_batch(bench: Ben
     within(bench, lambda: bench.follower_has(1))
     bench.turn()
     assert [[key for key, _ in batch] for batch in bench.batches()] == [[b"a"], [b"b"]]
+
+
+def test_nobody_is_told_of_a_batch_while_a_later_one_may_still_be_undone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What he then does would stand on what is undone."""
+    bench.log.configure(LogConfig(max_message_bytes=200, min_insync_replicas=1))
+    bench.lead(EPOCH, isr=(1,), replicas=(1,))
+    append_own = Partition.append_own
+
+    def of_the_first_batch_alone(*args: Any) -> Any:
+        if bench.log.log_end_offset:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+        return append_own(*args)
+
+    monkeypatch.setattr(Partition, "append_own", of_the_first_batch_alone)
+
+    def append(name: str) -> None:
+        written, done = partial(bench.note, name, "written"), partial(bench.note, name, "done")
+        bench.own.append([(b"k", bytes(80))], written, done, partial(bench.note, name, "undone", 0))
+
+    within(bench, partial(append, "a"), partial(append, "b"))
+    bench.turn()
+    assert bench.told == [
+        ("b", "undone", 0),
+        ("a", "written", 0),
+        ("a", "done", ErrorCode.NONE),
+        ("b", "done", ErrorCode.KAFKA_STORAGE_ERROR),
+    ]
