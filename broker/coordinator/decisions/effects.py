@@ -65,7 +65,7 @@ class Effects(Protocol):
     def write(self, records: Sequence[Record], done: Done) -> None:
         """Replays records, and appends them. ``done`` is called once: with NONE when they are committed; with an error, perhaps
         before this returns, when they were not appended (then they are undone), or when it cannot be known whether they will be
-        committed (then this shard is about to be dropped).
+        committed (then they stay in the state: this shard is about to be dropped, or goes on with replicas that are slow).
 
         Without records: when everything is committed that is in the state now.
         """

@@ -92,7 +92,7 @@ class Migrations:
         def written(error: ErrorCode) -> None:
             nonlocal refused
             refused = error
-            if error and has_ended_here:  # it is undone
+            if error and has_ended_here and self._classic.find(group.id) is group:  # it is undone
                 self._rebalance.resume(group, Cause(Kind.PROTOCOL, words=f"not written: {error.name}"))
 
         has_ended_here = False
@@ -117,7 +117,8 @@ class Migrations:
         def written(error: ErrorCode) -> None:
             nonlocal outcome
             outcome = error
-            if error and (group := self._classic.drop(group_id)) is not None:
+            is_undone = bool(error) and self._consumers.find(group_id) is consumers
+            if is_undone and (group := self._classic.drop(group_id)) is not None:
                 self._rebalance.end(group, error)
 
         self._effects.write(group_tombstones(consumers), written)
@@ -133,7 +134,8 @@ class Migrations:
         classic = downgraded(group, self._topics, self._effects.time_ms)
 
         def written(error: ErrorCode) -> None:
-            if error and self._classic.find(group_id) is classic:  # it is undone
+            is_undone = bool(error) and self._consumers.find(group_id) is group
+            if is_undone and self._classic.find(group_id) is classic:
                 self._classic.drop(group_id)
                 self._rebalance.end(classic, error)
                 for each in members:

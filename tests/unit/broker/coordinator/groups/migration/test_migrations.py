@@ -135,6 +135,22 @@ def test_a_group_is_classic_again_when_the_change_could_not_be_written() -> None
     assert [each.said.generation_id for each in answers] == [2, 2]
 
 
+def test_a_group_stays_a_consumer_group_where_nobody_knows_whether_the_change_is_committed() -> None:
+    """It stands in the log, its replicas are slow, and this coordinator goes on."""
+    bench = MigrationBench()
+    a = Classic(bench)
+    bench.stable_classic(a)
+    bench.commits = False
+    Modern(bench, "new").ask()
+    bench.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.commits = True
+    bench.wait(1_000)
+    a.rejoin()
+    bench.wait(70_000)
+    assert bench.shard.find("g") is None
+    assert "g" not in bench.shard.written
+
+
 def test_a_rebalance_that_was_being_prepared_goes_on_when_the_change_could_not_be_written() -> None:
     bench = MigrationBench()
     a, b = Classic(bench), Classic(bench)
@@ -281,6 +297,35 @@ def test_a_group_is_a_consumer_group_again_when_the_change_could_not_be_written(
     assert bench.consumers().members.keys() == {a.id, "new"}
     a.rejoin()
     bench.settle(a, modern)
+
+
+def test_a_group_stays_classic_where_nobody_knows_whether_the_change_is_committed() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    bench.commits = False
+    modern.leave()
+    generation = bench.classic().generation
+    bench.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.commits = True
+    assert bench.classic().members.keys() == {a.id}
+    bench.rejoin_classic(a)
+    assert bench.classic().generation > generation
+
+
+def test_who_joins_a_group_that_made_way_waits_on_where_nobody_knows_whether_that_is_committed() -> None:
+    bench = MigrationBench()
+    modern = Modern(bench, "new")
+    modern.go_on()
+    modern.leave()
+    bench.commits = False
+    asked = Classic(bench).ask_to_join()
+    assert asked.waits
+    bench.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert asked.waits
+    bench.wait(2 * bench.settings.initial_rebalance_delay_ms)
+    assert asked.error is ErrorCode.NONE
 
 
 def test_members_that_fall_silent_after_that_are_taken_out() -> None:
