@@ -71,7 +71,7 @@ class Emulation:
             # Whoever joins with an id that is not known is new: nothing is kept of ids that were given.
             joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, new_member_id(joining, self._effects))
             return
-        identity = self._identity(group, joining)
+        identity = self._identity(group, joining, subscription)
         if identity.is_new:
             self._steps.check_size(group)
         self._check_metadata(group, identity.member, joining)
@@ -98,9 +98,9 @@ class Emulation:
             )
         )
 
-    def _identity(self, group: ConsumerGroup, joining: Joining) -> Identity:
+    def _identity(self, group: ConsumerGroup, joining: Joining, subscription: Subscription) -> Identity:
         """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. Another process of a static member takes its place at once, as in
-        a classic group."""
+        a classic group. Who was taken out and goes on with what he had is told so: others may have it by now."""
         member_id, instance_id = joining.member_id, joining.instance_id
         if instance_id is not None:
             holder_id = group.static.get(instance_id)
@@ -113,6 +113,8 @@ class Emulation:
         known = group.members.get(member_id)
         if known is not None:
             return Identity(known)
+        if member_id and subscription.owned and subscription.generation >= 0:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member any more")
         return Identity(ConsumerMember(member_id or new_member_id(joining, self._effects)), is_new=True)
 
     @staticmethod

@@ -47,6 +47,24 @@ def test_a_classic_member_is_given_an_id_first_and_leads_nobody() -> None:
     assert said.generation_id == bench.consumers().members[said.member_id].epoch
 
 
+def test_who_was_taken_out_and_still_reads_has_to_give_that_up_before_he_joins_again() -> None:
+    """As a new member he would read on, and commit, what another has had since."""
+    bench, modern = with_modern()
+    one = Classic(bench, cooperative=True)
+    one.rejoin()
+    bench.settle(one, modern)
+    assert one.owned
+    for _ in range(4):
+        bench.wait(4_000)
+        modern.go_on()
+    assert one.id not in bench.consumers().members
+    metadata = written_subscription(["t"], {"t": one.owned}, generation=one.generation)
+    assert bench.join(one.id, metadata=metadata).error is ErrorCode.UNKNOWN_MEMBER_ID
+    one.id, one.owned = "", set()
+    one.rejoin()
+    bench.settle(one, modern)
+
+
 def test_an_old_client_is_a_member_at_once() -> None:
     bench, _ = with_modern()
     assert bench.join(version=3, metadata=SUBSCRIPTION).error is ErrorCode.NONE
