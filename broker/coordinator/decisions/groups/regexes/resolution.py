@@ -17,6 +17,8 @@ from ottla.broker.coordinator.decisions.groups.regexes.matching import STEPS_A_S
 ROUND_PAUSE_MS = 10_000
 """Between two rounds over all expressions of a group (Kafka's)."""
 SLICE_PAUSE_MS = 5
+SLICES_IN_A_ROW = 20
+"""Of one group's round, while others wait."""
 COMPILING_STEPS = 100_000
 """What it costs to begin with an expression, as steps of the machine that matches."""
 _SLICE = "regexes"
@@ -131,6 +133,7 @@ class Resolution:
     def _begin(self, group_id: str, regexes: Iterable[str]) -> None:
         """A round over some of them that is going on is given up for one over all."""
         is_idle = not self._rounds
+        self._rounds.pop(group_id, None)  # it begins at the end of the queue
         self._rounds[group_id] = _Round(sorted(regexes), self._topics)
         if is_idle:
             self._effects.remind(_SLICE, 0, self._go_on)
@@ -142,10 +145,18 @@ class Resolution:
             group_id, going = next(iter(self._rounds.items()))
             steps = going.go_on(steps)
             if not steps:
+                self._let_others(group_id, going)
                 self._effects.remind(_SLICE, SLICE_PAUSE_MS, self._go_on)
                 return
             del self._rounds[group_id]
             self._end(group_id, going)
+
+    def _let_others(self, group_id: str, going: "_Round") -> None:
+        """One whose expressions are slow goes to the end of the queue. Most are over before: then the names that it goes through are
+        kept of one group at a time."""
+        going.slices += 1
+        if not going.slices % SLICES_IN_A_ROW:
+            self._rounds[group_id] = self._rounds.pop(group_id)
 
     def _end(self, group_id: str, ended: "_Round") -> None:
         """What could not be written is not tried again before somebody asks: it might never be."""
@@ -166,6 +177,8 @@ class _Round:
         self._topics = topics
         self._version, self._names = -1, list[str]()
         self._matchings: list[Matching] = []
+        self.slices = 0
+        """That have passed without an end."""
 
     def go_on(self, steps: int) -> int:
         """What is left of the steps; 0 when there is more to do."""

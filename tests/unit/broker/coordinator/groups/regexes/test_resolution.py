@@ -223,3 +223,14 @@ def test_names_are_listed_when_the_turn_of_a_group_comes() -> None:
     bench.topics = ["last"]
     bench.wait(1_000)
     assert bench.topics_of("h") == {"last"}
+
+
+def test_a_group_with_slow_expressions_keeps_no_other_waiting() -> None:
+    slow = "|".join(f"topic-.*{each}.*x" for each in range(300))
+    bench = Bench(*(f"topic-{each}" for each in range(5_000)), g=slow, h="topic-1")
+    bench.resolution.look_at("g")
+    bench.wait()
+    bench.resolution.look_at("h")
+    bench.wait(150)
+    assert bench.topics_of("h") == {"topic-1"}
+    assert not bench.topics_of("g")
