@@ -288,10 +288,13 @@ class Offsets:
 
     @staticmethod
     def _idle(group: AnyGroup) -> Callable[[Place, CommittedOffset, int], bool]:
-        """Whether nobody has needed an offset since a time."""
+        """Whether nobody has needed an offset since a time. Members that left a moment ago did, however old it is; and what an expression
+        reads that is not resolved yet nobody knows."""
         if isinstance(group, ConsumerGroup):
+            emptied_ms = 0 if group.members else group.emptied_ms
+            is_known = group.regexes.keys() <= group.resolved.keys()
             return lambda place, committed, time_ms: (
-                place.topic not in group.readers and committed.commit_time_ms <= time_ms
+                is_known and place.topic not in group.readers and max(emptied_ms, committed.commit_time_ms) <= time_ms
             )
         if group.protocol_type is None:
             return lambda _, committed, time_ms: committed.commit_time_ms <= time_ms

@@ -118,6 +118,8 @@ class Departures:
         records.append(epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics)))
         self._recorder.about_to_change(group)
         self._effects.write(records, written)
+        if not group.members:
+            group.emptied_ms = self._effects.time_ms
         self._recorder.went(group, members, why, words)
         self.shrunk(group.id)
 

@@ -59,6 +59,8 @@ class ConsumerGroup:
 
         self.is_refresh_due = True
         """Its topics may be others than those of its hash. Known to this coordinator alone."""
+        self.emptied_ms = 0
+        """When its last member left, by the time of day, as far as this coordinator knows: no record says it."""
 
     @property
     def state(self) -> ConsumerGroupState:

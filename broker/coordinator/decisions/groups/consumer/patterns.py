@@ -46,6 +46,8 @@ class Patterns:
         """Who subscribes, or to what, may have changed."""
         if group.regexes or group.resolved:
             self._resolution.look_at(group.id)
+        if not group.regexes:
+            self._forget_needless(group)  # no round will do it
 
     def topics_changed(self) -> None:
         """Topics came or went."""
@@ -59,13 +61,17 @@ class Patterns:
         group = self._groups.find(group_id)
         if group is None:
             return
-        needless = [regex for regex in group.resolved if regex not in group.regexes]
-        if needless:
-            self._effects.write([regex_tombstone(group_id, each) for each in needless], _pass)
+        self._forget_needless(group)
         for regex, each in found.items():
             before = group.resolved.get(regex)
             if before is None or before.topics != each.topics:
                 self._write(group, regex, each)
+
+    def _forget_needless(self, group: ConsumerGroup) -> None:
+        """Their topics count as read as long as they are there."""
+        needless = [regex for regex in group.resolved if regex not in group.regexes]
+        if needless:
+            self._effects.write([regex_tombstone(group.id, each) for each in needless], _pass)
 
     def _write(self, group: ConsumerGroup, regex: str, now: Resolved) -> None:
         """Together with an epoch, if it is about topics: without one its members would never be given them. What cannot be written is found

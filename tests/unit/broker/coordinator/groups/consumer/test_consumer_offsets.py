@@ -201,3 +201,19 @@ def test_a_group_is_listed_with_its_kind_and_state() -> None:
     )
     assert not listed(bench.shard.all(), [], ["classic"])
     assert described("g", bench.shard.find("g"), 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_do_not_expire_while_the_only_member_is_away_for_a_moment() -> None:
+    """It has read a quiet topic for longer than offsets are kept."""
+    bench = Bench()
+    one = alone(bench)
+    assert code(commit(bench, 5, generation=one.epoch, member_id="one")) is ErrorCode.NONE
+    for _ in range(8 * DAY_MS // 40_000):
+        bench.wait(40_000)
+        one.beat()
+    one.leave()
+    bench.shard.expire()
+    assert offset(bench) == (5, 0)
+    bench.wait(8 * DAY_MS)
+    bench.shard.expire()
+    assert offset(bench)[0] == -1

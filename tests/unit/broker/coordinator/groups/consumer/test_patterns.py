@@ -11,7 +11,8 @@ from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGro
 from ottla.broker.coordinator.decisions.groups.regexes.resolution import ROUND_PAUSE_MS
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import INTERVAL_MS, Member, T, U, beat, join
-from tests.unit.broker.coordinator.groups.group_bench import Bench
+from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Bench
+from tests.unit.broker.coordinator.groups.test_offsets import code, commit, offset
 
 
 class Reader(Member):
@@ -144,6 +145,21 @@ def test_a_member_may_subscribe_with_names_again() -> None:
     one.beat(subscribed_topic_regex="", subscribed_topic_names=["u"])
     settle(bench, one)
     assert one.owned.keys() == {U}
+    assert not group_of(bench).resolved
+    assert dict(group_of(bench).readers) == {"u": 1}, "offsets of what nobody reads any more expire"
+
+
+def test_no_offset_expires_while_it_is_not_known_what_an_expression_reads() -> None:
+    bench = Bench()
+    assert code(commit(bench, 5)) is ErrorCode.NONE
+    bench.wait(8 * DAY_MS)
+    one = Reader(bench, "one", "t")
+    one.join()
+    assert not group_of(bench).resolved
+    bench.shard.expire()
+    settle(bench, one)
+    bench.shard.expire()
+    assert offset(bench) == (5, 0)
 
 
 def test_with_the_last_member_that_needs_it_an_expression_goes() -> None:
