@@ -1,5 +1,7 @@
 """The groups that this broker coordinates: a shard for each partition of `__consumer_offsets` that it leads."""
 
+from collections.abc import Mapping
+
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
@@ -10,8 +12,11 @@ from ottla.broker.internal_topics import GROUPS
 from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import GROUP_RESOURCE
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import Repeated
+
+_NONE: Mapping[str, str] = {}
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -29,7 +34,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Of shards that are not here any more."""
 
     def _shard(self, host: ShardHost, leader_epoch: int) -> GroupShard:
-        return GroupShard(host, self._settings, Topics(self._image))
+        return GroupShard(host, self._settings, Topics(self._image), self._own_settings)
+
+    def _own_settings(self, group_id: str) -> Mapping[str, str]:
+        return self._image.configs.get((GROUP_RESOURCE, group_id), _NONE)
 
     def resigned(self, partition: Partition, leader_epoch: int) -> None:
         found = self._hosts.get(partition.index)
@@ -78,6 +86,10 @@ def reshaped(delta: MetadataDelta, image: MetadataImage) -> set[str]:
 
 def group_settings(config: ServerConfig) -> GroupSettings:
     number = config.integer
+
+    def bounds(what: str) -> tuple[int, int]:
+        return number(f"group.consumer.min.{what}"), number(f"group.consumer.max.{what}")
+
     return GroupSettings(
         initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=number("group.min.session.timeout.ms"),
@@ -90,6 +102,9 @@ def group_settings(config: ServerConfig) -> GroupSettings:
         consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
+        consumer_session_bounds=bounds("session.timeout.ms"),
+        consumer_heartbeat_bounds=bounds("heartbeat.interval.ms"),
+        consumer_assignment_bounds=bounds("assignment.interval.ms"),
         consumer_max_size=min(number("group.consumer.max.size"), MEMBERS_MAX),
         consumer_assignors=config.strings("group.consumer.assignors"),
     )

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 
-from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.quorum.metadata.views import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.definitions import Setting, SettingError, Value, server_settings, topic_settings
 from ottla.runtime.settings.topic import check_topic_setting
+
+GROUP_SETTINGS = ("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+"""That a coordinator goes by. Those of kinds of groups that there are none of change nothing."""
+_NO_SUCH_GROUPS = ("share.", "streams.")
 
 
 class SettingRules:
@@ -19,6 +23,8 @@ class SettingRules:
                     _check_kept(name, check_topic_setting(name, value))
                 elif resource_type == BROKER_RESOURCE:
                     _broker_setting(name).parse(value)
+                elif resource_type == GROUP_RESOURCE:
+                    _check_group_setting(name, value)
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
@@ -36,6 +42,13 @@ def _check_kept(name: str, value: Value) -> None:
     an earlier version must not stop one."""
     if name == "remote.storage.enable" and value:
         raise SettingError(f"{name}=true: there is no tiered storage, all segments stay here; write false")
+
+
+def _check_group_setting(name: str, text: str) -> None:
+    if name in GROUP_SETTINGS:
+        server_settings()[f"group.{name}"].parse(text)
+    elif not name.startswith(_NO_SUCH_GROUPS):
+        raise SettingError(f"unknown group setting {name}: there are {', '.join(GROUP_SETTINGS)}")
 
 
 def _broker_setting(name: str) -> Setting:

@@ -26,5 +26,11 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
     consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
+    consumer_session_bounds: tuple[int, int] = (
+        45_000,
+        60_000,
+    )  # group.consumer.min.session.timeout.ms and .max.: of one group
+    consumer_heartbeat_bounds: tuple[int, int] = (5_000, 15_000)  # group.consumer.min.heartbeat.interval.ms and .max.
+    consumer_assignment_bounds: tuple[int, int] = (0, 15_000)  # group.consumer.min.assignment.interval.ms and .max.
     consumer_max_size: int = MEMBERS_MAX  # group.consumer.max.size
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors; the first is the default

@@ -15,6 +15,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.patterns import Patterns
 from ottla.broker.coordinator.decisions.groups.consumer.recorder import ConsumerRecorder
 from ottla.broker.coordinator.decisions.groups.consumer.steps import Steps
 from ottla.broker.coordinator.decisions.groups.consumer.targets import preferred_assignor
+from ottla.broker.coordinator.decisions.groups.consumer.times import OwnSettings, Times
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
 from ottla.broker.coordinator.decisions.groups.endings import Endings
@@ -55,7 +56,14 @@ class GroupShard:
     """What is written is in ``written`` and ``offsets``; members that join, wait and are alive are known to this coordinator
     alone."""
 
-    def __init__(self, effects: TransactionalEffects, settings: GroupSettings, topics: AllTopics) -> None:
+    def __init__(
+        self,
+        effects: TransactionalEffects,
+        settings: GroupSettings,
+        topics: AllTopics,
+        own_settings: OwnSettings = lambda group_id: {},
+    ) -> None:
+        """``own_settings``: what was set for a group alone."""
         self._effects = effects
         self._settings = settings
         self._topics = topics
@@ -69,9 +77,10 @@ class GroupShard:
         self.rebalance = Rebalance(effects, settings)
         self.consumers = ConsumerGroups(self._displace)
         self._recorder = ConsumerRecorder(effects, topics, self.rebalance.recorder)
+        times = Times(settings, own_settings)
         departures = Departures(
             effects,
-            settings,
+            times,
             topics,
             self.consumers,
             lambda group_id: migrations.shrunk(group_id),
@@ -80,11 +89,13 @@ class GroupShard:
         migrations = Migrations(effects, settings, topics, self, self.consumers, self.rebalance, departures)
         self._migrations = migrations
         self.patterns = Patterns(effects, settings, topics, self.consumers)
-        steps = Steps(effects, settings, topics, self.consumers, departures.sessions, self.patterns, self._recorder)
+        steps = Steps(
+            effects, settings, times, topics, self.consumers, departures.sessions, self.patterns, self._recorder
+        )
         emulation = Emulation(effects, topics, self.consumers, steps, departures)
         self.joins = Joins(effects, settings, self.rebalance, self._find_or_make, migrations.admit_classic, emulation)
         self.members = Memberships(effects, self.rebalance, self.find, emulation)
-        self.heartbeats = Heartbeats(effects, settings, self.consumers, departures, steps, migrations.make_way)
+        self.heartbeats = Heartbeats(effects, settings, times, self.consumers, departures, steps, migrations.make_way)
         self.commits = Offsets(
             effects, settings, topics, self.offsets, self.rebalance, self._find_or_make, self.consumers
         )

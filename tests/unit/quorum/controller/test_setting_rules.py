@@ -18,9 +18,11 @@ def ruled(world: World) -> World:
     return world
 
 
-def alter(world: World, name: str, value: str, *, validate: bool = False, replace: bool = False) -> tuple[int, str]:
+def alter(
+    world: World, name: str, value: str, *, validate: bool = False, replace: bool = False, kind: int = 2
+) -> tuple[int, str]:
     change = rpc.IncrementalAlterConfigsRequest.Change(name=name, operation=SET, value=value)
-    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name="a", changes=[change])
+    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=kind, resource_name="a", changes=[change])
     request = rpc.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate, replace_all=replace)
     decision = incremental_alter_configs(world.state, request)
     answer = decision.response.resources[0]
@@ -43,3 +45,20 @@ def test_nor_is_a_topic_made_one(ruled: World, validate: bool, replace: bool) ->
     code, message = alter(ruled, TIERED, "true", validate=validate, replace=replace)
     assert code == ErrorCode.INVALID_CONFIG
     assert "no tiered storage" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("consumer.session.timeout.ms", "50000", ErrorCode.NONE),
+        ("consumer.assignment.interval.ms", "0", ErrorCode.NONE),
+        ("consumer.session.timeout.ms", "long", ErrorCode.INVALID_CONFIG),
+        ("consumer.heartbeat.interval.ms", "0", ErrorCode.INVALID_CONFIG),
+        ("consumer.sessoin.timeout.ms", "50000", ErrorCode.INVALID_CONFIG),
+        ("share.session.timeout.ms", "50000", ErrorCode.NONE),
+    ],
+)
+def test_a_group_has_the_settings_that_its_coordinator_goes_by(
+    ruled: World, name: str, value: str, code: ErrorCode
+) -> None:
+    assert alter(ruled, name, value, kind=32)[0] == code

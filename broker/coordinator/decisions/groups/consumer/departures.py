@@ -22,9 +22,9 @@ from ottla.broker.coordinator.decisions.groups.consumer.records import (
 )
 from ottla.broker.coordinator.decisions.groups.consumer.requests import refused
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
+from ottla.broker.coordinator.decisions.groups.consumer.times import Times
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, metadata_hash
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
-from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ class Departures:
     def __init__(
         self,
         effects: Effects,
-        settings: GroupSettings,
+        times: Times,
         topics: GroupTopics,
         groups: ConsumerGroups,
         shrunk: Callable[[str], None],
@@ -44,7 +44,7 @@ class Departures:
     ) -> None:
         """``shrunk``: told of a group that members have left."""
         self._effects = effects
-        self._settings = settings
+        self._times = times
         self._topics = topics
         self._groups = groups
         self.shrunk = shrunk
@@ -79,7 +79,7 @@ class Departures:
 
     def keep(self, group_id: str, member: ConsumerMember) -> None:
         """It was heard from."""
-        timeout_ms = self._settings.consumer_session_timeout_ms
+        timeout_ms = self._times.session_ms(group_id)
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self.sessions.keep(group_id, member.id, timeout_ms)

@@ -11,6 +11,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.identities import identi
 from ottla.broker.coordinator.decisions.groups.consumer.member import JOINING_EPOCH, ConsumerMember, Held
 from ottla.broker.coordinator.decisions.groups.consumer.patterns import check_regexes
 from ottla.broker.coordinator.decisions.groups.consumer.steps import Change, Moved, Steps
+from ottla.broker.coordinator.decisions.groups.consumer.times import Times
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import (
@@ -35,6 +36,7 @@ class Heartbeats:
         self,
         effects: Effects,
         settings: GroupSettings,
+        times: Times,
         groups: ConsumerGroups,
         departures: Departures,
         steps: Steps,
@@ -42,6 +44,7 @@ class Heartbeats:
     ) -> None:
         self._effects = effects
         self._settings = settings
+        self._times = times
         self._groups = groups
         self._make_way = make_way
         self._departures = departures
@@ -83,10 +86,10 @@ class Heartbeats:
         member_id, owned = request.member_id or self._effects.new_id(), requests.owned_of(request)
         identity = identified(group, member_id, request, owned)
         after = updated(identity.member, asker, request)
-        timeout_ms = self._settings.consumer_session_timeout_ms
+        timeout_ms = self._times.session_ms(request.group_id)
         if group is not None and after is identity.member and self._is_at_rest(group, after, request):
             self._sessions.keep(request.group_id, member_id, timeout_ms)
-            asker.answer(self._told(after, None))
+            asker.answer(self._told(request.group_id, after, None))
             return
         if identity.is_new:
             self._steps.check_size(group)
@@ -100,7 +103,9 @@ class Heartbeats:
             return tells_assignment(moved) or moved.after.epoch != request.member_epoch
 
         def told(error: ErrorCode, moved: Moved) -> None:
-            answer = self._told(moved.after, moved.after.assigned if tells_assignment(moved) else None)
+            answer = self._told(
+                request.group_id, moved.after, moved.after.assigned if tells_assignment(moved) else None
+            )
             asker.answer(requests.refused(error) if error else answer)
 
         change = Change(identity, after, owned, timeout_ms, (*first, *identity.records))
@@ -114,11 +119,11 @@ class Heartbeats:
         is_resolved = not member.regex or member.regex in group.resolved
         return is_resolved and group.is_settled(member) and member.epoch == request.member_epoch
 
-    def _told(self, member: ConsumerMember, assigned: Held | None) -> ConsumerGroupHeartbeatResponse:
+    def _told(self, group_id: str, member: ConsumerMember, assigned: Held | None) -> ConsumerGroupHeartbeatResponse:
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._times.heartbeat_ms(group_id),
         )
         if assigned is not None:
             answer.assignment = Assignment([TopicPartitions(each, sorted(assigned[each])) for each in sorted(assigned)])

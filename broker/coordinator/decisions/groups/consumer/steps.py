@@ -20,6 +20,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.records import current_r
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
 from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import SUBSCRIPTIONS_BYTES_MAX
 from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, next_target, preferred_assignor
+from ottla.broker.coordinator.decisions.groups.consumer.times import Times
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds, metadata_hash
 from ottla.broker.coordinator.decisions.groups.consumer.writes import Writes
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
@@ -60,6 +61,7 @@ class Steps:
         self,
         effects: Effects,
         settings: GroupSettings,
+        times: Times,
         topics: GroupTopics,
         groups: ConsumerGroups,
         sessions: Sessions,
@@ -68,6 +70,7 @@ class Steps:
     ) -> None:
         self._effects = effects
         self._settings = settings
+        self._times = times
         self._topics = topics
         self._groups = groups
         self._sessions = sessions
@@ -157,7 +160,7 @@ class Steps:
 
     def is_aim_due(self, group: ConsumerGroup) -> bool:
         """Whether its target is not that of its epoch, and may be computed."""
-        return is_due(group, self._effects.time_ms, self._settings.consumer_assignment_interval_ms)
+        return is_due(group, self._effects.time_ms, self._times.assignment_ms(group.id))
 
     def _aim(self, group: ConsumerGroup, writes: Writes) -> None:
         """Written in pieces: a target of which a part is known gives nobody what another holds, and is due as before."""

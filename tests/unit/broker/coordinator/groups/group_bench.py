@@ -68,7 +68,9 @@ class Bench:
         self._is_in_piece = False
         self._waiting: deque[tuple[Done, list[Undo]]] = deque()
         self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-        self.shard = GroupShard(self, self.settings, self)
+        self.own_settings: dict[str, dict[str, str]] = {}
+        """Of groups, by their ids."""
+        self.shard = GroupShard(self, self.settings, self, lambda group_id: self.own_settings.get(group_id, {}))
 
     # --- Topics -------------------------------------------------------------------------------------------------------
 
