@@ -1,7 +1,8 @@
 """A partition's records on their way into a shard that loads, in pieces: one a turn of the loop, while everybody's requests wait.
 
 Of what is no part of a transaction only the last record of each key is replayed, where it stands: that is what compaction would have
-left, and a log that was not compacted yet may say a thousand times how far a group has read.
+left, and a log that was not compacted yet may say a thousand times how far a group has read. Only a tombstone is replayed before
+what follows it: it also ends what a transaction, which is not decided, has said of its key.
 """
 
 import logging
@@ -80,7 +81,12 @@ class ShardReplay:
     def _note(self, records: Iterator[tuple[int, bytes | None, bytes | None]]) -> Iterator[None]:
         for offset, key, value in records:
             assert key is not None
-            self._latest.pop(key, None)
+            before = self._latest.get(key)
+            if before is not None:
+                if before[1] is None and value is not None:
+                    yield from self.finish()
+                else:
+                    del self._latest[key]
             self._latest[key] = offset, value
             self.read += 1
             if not self.read % READ_A_TURN:

@@ -240,6 +240,19 @@ async def test_what_came_before_a_transaction_is_replayed_before_it(bench: Bench
 
 
 @on_a_bench
+async def test_a_tombstone_is_replayed_though_its_key_comes_again(bench: Bench) -> None:
+    """It also ends what a transaction said of the key, and a value does not."""
+    replay = ShardReplay("a partition", bench.words, lambda: 0)
+    values = (b"1", None, b"2", None, None)
+    batch = encode_batch([LogRecord(offset, 1, b"a", value) for offset, value in enumerate(values)])
+    assert list(replay.take(bytes(batch), 0, 5)) == []
+    assert bench.words.replayed == [b"a"]
+    assert list(replay.finish()) == []
+    assert bench.words.replayed == [b"a", b"a"]
+    assert bench.words.values == {b"a": None}
+
+
+@on_a_bench
 async def test_no_more_keys_wait_than_memory_is_meant_for(bench: Bench) -> None:
     with patch("ottla.broker.coordinator.shard_replay.KEYS_MAX", 2):
         bench.fill((b"a", b"1"), (b"b", b"1"))
