@@ -133,7 +133,7 @@ async def test_thousands_that_claim_one_transactional_id_hold_nobody_up(bench: B
     begun = process_time()
     await turn()
     assert len(bench.asked) == 12_000
-    assert process_time() - begun < 1.0
+    assert process_time() - begun < 3.0
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_request_that_names_its_topic_thousands_of_times_holds_nobody_up() -> 
     topics = [AddPartitionsToTxnTopic("t", [index]) for index in range(30_000)]
     begun = process_time()
     assert partitions_of(topics) == {"t": frozenset(range(30_000))}
-    assert process_time() - begun < 1.0
+    assert process_time() - begun < 3.0
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
