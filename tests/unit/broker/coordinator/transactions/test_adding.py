@@ -119,6 +119,20 @@ def test_who_waits_too_long_is_asked_to_come_again(patience_ms: int) -> None:
     assert not bench.reminders
 
 
+def test_a_broker_that_waits_behind_a_client_waits_no_longer_than_it_said() -> None:
+    bench = Bench()
+    producer = bench.begun()
+    bench.end(producer, rules=V1)
+    of_client = bench.add(producer)
+    of_broker = bench.verify(producer)
+    bench.wait(BROKER_PATIENCE_MS)
+    assert code(of_broker) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert not of_client
+    bench.arrive()
+    assert code(of_client) is ErrorCode.NONE
+    assert not bench.reminders
+
+
 def test_who_waits_at_a_coordinator_that_ends_is_sent_away() -> None:
     bench = Bench()
     producer = bench.begun()
