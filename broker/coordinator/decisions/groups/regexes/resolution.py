@@ -80,6 +80,8 @@ class Resolution:
         """By group, the next first."""
         self._may_from_ms: dict[str, int] = {}
         """When the next round over all expressions of a group may begin."""
+        self._asked = set[str]()
+        """Groups whose next round begins as soon as it may: a storm of topics moves their timers once."""
 
     def look_at(self, group_id: str) -> None:
         """Its subscriptions may have changed, or it is new here. Costs nothing where all is resolved."""
@@ -94,7 +96,10 @@ class Resolution:
     def topics_changed(self, group_ids: Iterable[str]) -> None:
         """Topics came or went."""
         for group_id in group_ids:
+            if group_id in self._asked:
+                continue
             if group_id in self._may_from_ms:
+                self._asked.add(group_id)
                 wait_ms = self._may_from_ms[group_id] - self._effects.clock_ms
                 self._effects.remind(_next(group_id), wait_ms, partial(self._begin_all, group_id))
             else:
@@ -104,6 +109,7 @@ class Resolution:
         """Nobody of it subscribes with an expression."""
         if self._rounds.pop(group_id, None) is not None and not self._rounds:
             self._effects.forget(_SLICE)
+        self._asked.discard(group_id)
         if self._may_from_ms.pop(group_id, None) is not None:
             self._effects.forget(_next(group_id))
 
@@ -117,6 +123,7 @@ class Resolution:
     # --- rounds -------------------------------------------------------------------------------------------------------
 
     def _begin_all(self, group_id: str) -> None:
+        self._asked.discard(group_id)
         group = self._find(group_id)
         if group is None or not group.regexes:
             self.forget(group_id)

@@ -27,6 +27,7 @@ class Bench:
         self.groups = {name: Group({regex}) for name, regex in groups.items()}
         self.writes = True
         self.clock_ms = self.time_ms = 1_000_000
+        self.reminded = 0
         self.told: list[tuple[str, set[str]]] = []
         """Group, and the expressions of a round."""
         self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -47,6 +48,7 @@ class Bench:
         raise NotImplementedError
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
+        self.reminded += 1
         self._reminders[name] = self.clock_ms + max(in_ms, 0), call
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -234,3 +236,18 @@ def test_a_group_with_slow_expressions_keeps_no_other_waiting() -> None:
     bench.wait(150)
     assert bench.topics_of("h") == {"topic-1"}
     assert not bench.topics_of("g")
+
+
+def test_a_storm_of_topics_moves_no_timer_but_once_a_round() -> None:
+    bench = Bench("a1", g="a.*")
+    bench.resolution.look_at("g")
+    bench.wait()
+    for each in range(100):
+        bench.create(f"a-{each}")
+        bench.wait(10)
+    assert bench.reminded <= 4
+    bench.wait(10_000)
+    assert len(bench.topics_of("g")) == 101
+    bench.create("a-late")
+    bench.wait(10_000)
+    assert len(bench.topics_of("g")) == 102
