@@ -198,7 +198,8 @@ class Joins:
         def written(error: ErrorCode) -> None:
             before = self._before.pop(new_id)
             if error:
-                self._restore(group, member, new_id, before)
+                if self._find(group.id, False) is group:  # and not a consumer group by now
+                    self._restore(group, member, new_id, before)
                 joining.asker.answer(join_refused(joining.asker, new_id, error))
             else:
                 joining.asker.answer(self._took_over(group, new_id, old_leader, joining))

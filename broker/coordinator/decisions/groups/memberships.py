@@ -61,8 +61,9 @@ class Memberships:
         assignments = {each: brought.get(each, b"") for each in group.members}
 
         def written(error: ErrorCode) -> None:
-            if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != generation:
-                return  # a rebalance has begun meanwhile, and has answered them
+            is_past = not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != generation
+            if is_past or self._find(group.id) is not group:
+                return  # a rebalance has begun meanwhile, or it is a consumer group now: that has answered them
             if error:
                 self._rebalance.refuse_syncing(group, error)
                 self._rebalance.go_on(group, Cause(Kind.UNWRITTEN, group.leader_id or "", words=error.name))

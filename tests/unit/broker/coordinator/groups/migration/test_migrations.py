@@ -151,6 +151,35 @@ def test_a_group_stays_a_consumer_group_where_nobody_knows_whether_the_change_is
     assert "g" not in bench.shard.written
 
 
+def test_an_assignment_of_the_classic_group_that_is_only_late_begins_no_rebalance_of_it() -> None:
+    bench = MigrationBench()
+    a = Classic(bench)
+    joining = a.ask_to_join()
+    bench.wait(2 * bench.settings.initial_rebalance_delay_ms)
+    a.joined(joining)
+    bench.commits = False
+    syncing = a.ask_for_assignment({a.id: [0]})
+    Modern(bench, "new").ask()
+    bench.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.commits = True
+    assert syncing.error is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.wait(70_000)
+    assert "g" not in bench.shard.written
+
+
+def test_nor_does_a_static_member_that_came_back_to_it() -> None:
+    bench = MigrationBench()
+    a = Classic(bench, instance="i")
+    bench.stable_classic(a)
+    bench.commits = False
+    assert Classic(bench, instance="i").ask_to_join().waits
+    Modern(bench, "new").ask()
+    bench.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.commits = True
+    bench.wait(70_000)
+    assert "g" not in bench.shard.written
+
+
 def test_a_rebalance_that_was_being_prepared_goes_on_when_the_change_could_not_be_written() -> None:
     bench = MigrationBench()
     a, b = Classic(bench), Classic(bench)
