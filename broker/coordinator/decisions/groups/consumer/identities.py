@@ -79,7 +79,8 @@ def succeeded(group: ConsumerGroup, holder: ConsumerMember, member_id: str) -> I
         target_record(group.id, member_id, group.targets.get(holder.id, {})),
         current_record(group.id, member),
     )
-    return Identity(member, records=records)
+    # A member that becomes another instance leaves what it had to others: another target is due.
+    return Identity(member, is_new=member_id in group.members, records=records)
 
 
 def updated(member: ConsumerMember, asker: Asker, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:

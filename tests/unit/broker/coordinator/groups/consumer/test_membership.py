@@ -369,3 +369,14 @@ def test_a_departure_that_cannot_be_written_is_undone(leaves: int) -> None:
     assert one.beat() is two.beat() is ErrorCode.NONE
     bench.wait(SESSION_MS)
     assert not group_of(bench).members, "its session is still watched"
+
+
+def test_what_a_member_had_that_becomes_another_instance_is_given_to_somebody() -> None:
+    bench = Bench()
+    one, two = Member(bench, "one", instance_id="i"), Member(bench, "two", instance_id="j")
+    settle([one, two])
+    two.leave(-2)
+    one.instance_id = "j"
+    one.join()
+    settle([one])
+    assert len(one.places) == 4
