@@ -162,6 +162,7 @@ class InternalTopics:
     @staticmethod
     def _expire(missing: "_Missing", waiter: "_Waiter") -> None:
         del missing.waiters[waiter]
+        waiter.timer = None  # which knows it
         waiter.on_ready(missing.error)
 
     @staticmethod
@@ -171,6 +172,7 @@ class InternalTopics:
         for waiter in missing.waiters:
             if waiter.timer is not None:
                 waiter.timer.cancel()
+                waiter.timer = None
             waiter.on_ready(error)
 
 

@@ -15,6 +15,7 @@ from ottla.quorum.listener import QuorumFailure
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.store import StoreFormatError
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
+from ottla.runtime.garbage import Garbage
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run
 from ottla.runtime.settings.server import ServerConfig
@@ -27,10 +28,11 @@ FAILURES = (QuorumFailure, QuorumStateError, InitialVotersError, LogStartError, 
 
 def run_node(config: ServerConfig) -> None:
     """Runs a node until SIGTERM or SIGINT, then stops it gracefully. Raises what kept it from starting."""
-    run(lambda: _serve(config))
+    garbage = Garbage()
+    run(lambda: _serve(config, garbage), garbage)
 
 
-async def _serve(config: ServerConfig) -> None:
+async def _serve(config: ServerConfig, garbage: Garbage) -> None:
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,6 +41,7 @@ async def _serve(config: ServerConfig) -> None:
     host = Host.real()
     server = Server(config, host, GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
     mine: list[str] = []
+    host.loop_watch.at_page_turns.append(garbage.look)
     host.loop_watch.is_quiet = True
     host.loop_watch.start()
     try:

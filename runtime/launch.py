@@ -1,4 +1,4 @@
-"""Starts the program's event loop: uvloop, on an allocator that keeps the memory it has.
+"""Starts the program's event loop: uvloop, on an allocator that keeps the memory it has, beside a collector that leaves it alone.
 
 glibc gives every block of 128 KB or more a mapping of its own and returns it when freed, so that a broker that handles
 1 MB buffers faults every page in again for each of them: 3 to 5 times the cost of the path. mallopt(3) changes that
@@ -11,6 +11,7 @@ from typing import Any
 import uvloop
 
 from ottla.runtime import native
+from ottla.runtime.garbage import Garbage
 
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
@@ -35,7 +36,12 @@ def tune_allocator() -> bool:
     return all(accepted)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs ``main()`` to its end on a new uvloop."""
+def run(main: Callable[[], Coroutine[Any, Any, None]], garbage: Garbage | None = None) -> None:
+    """Runs ``main()`` to its end on a new uvloop. ``garbage`` is for who wants to `look`."""
     tune_allocator()
-    uvloop.run(main())
+    garbage = garbage or Garbage()
+    garbage.start()
+    try:
+        uvloop.run(main())
+    finally:
+        garbage.stop()

@@ -166,6 +166,8 @@ class LoopWatch:
             if late_s > LATE_S:
                 self._tell(late_s)
         if now_s >= self._page_turns_s:
+            if not self.is_open:
+                self.begin()  # what they do is work of a turn, too
             for turn_page in self.at_page_turns:
                 turn_page()
             self._page_turns_s = now_s + PAGE_S

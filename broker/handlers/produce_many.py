@@ -168,6 +168,7 @@ class ProduceMany:
         if self._awaited:
             self._handler.park(self._request, self._parked, self._timeout_ms)
         else:
+            self._parked.drop()
             self._handler.answer(self._request, self._acks, self._answer)
 
     def _acknowledge(self, errors: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.counters import ListenerCounters
+from ottla.broker.network.gone import GONE
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.reading import BOUND, Reading
 from ottla.broker.network.request import RequestContext
@@ -66,7 +67,7 @@ class Answers:
         turn: Turn,
         counters: ListenerCounters,
     ) -> None:
-        self._owner = owner
+        self._owner: Owner = owner
         self._in_flight_max = limits.in_flight_max
         self._ahead_bytes_max = limits.ahead_bytes_max
         self._unsent_bytes_max = limits.unsent_bytes_max
@@ -86,7 +87,7 @@ class Answers:
         self._is_leaving = self._is_write_paused = self._closed = False
 
     def begin(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)
+        self._transport: asyncio.WriteTransport = cast(asyncio.WriteTransport, transport)
 
     @property
     def untaken_bytes(self) -> int | None:
@@ -252,10 +253,11 @@ class Answers:
         while queue:
             queue.popleft().drop()
 
-    def forget_unsent(self) -> None:
+    def end(self) -> None:
         """The socket is gone."""
         self._budget.add(-self._unsent_bytes)
         self._unsent_bytes = 0
+        self._owner = self._transport = GONE
 
     def abort(self) -> None:
         """For the turn: what fails here costs this connection."""

@@ -14,6 +14,7 @@ from typing import cast
 
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.counters import ListenerCounters
+from ottla.broker.network.gone import GONE
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.principal import ANONYMOUS
 from ottla.broker.network.reading import HELD, MUTED, STARVED, TURN, Reading
@@ -133,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport: asyncio.Transport = cast(asyncio.Transport, transport)
         self._reading.begin(transport)
         self._answers.begin(transport)
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
@@ -195,7 +196,9 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_requests()
         self._inbox.release()
         self._budget.forget(self)
-        self._answers.forget_unsent()
+        self._transport = GONE
+        self._reading.end()
+        self._answers.end()
         if self._on_lost is not None:
             self._on_lost(self)
 

@@ -33,6 +33,10 @@ class Reading:
         """The transport reads by itself from the start."""
         self._transport = cast(asyncio.ReadTransport, transport)
 
+    def end(self) -> None:
+        """There is nothing to read any more."""
+        self._transport = None
+
     def stop(self, reason: int) -> None:
         """Nothing is read from now on: from within the read callback this also ends the loop's reading of this socket."""
         self.stopped |= reason

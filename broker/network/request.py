@@ -115,6 +115,7 @@ class RequestContext:
             header = pack(size + 4 + tagged, self.correlation_id)
             response = [header, *buffers]
         self.response = response
+        self._close_callback = None  # it knows who parked the request, who knows the request
         self.response_bytes = size + len(header)
         self.connection.deliver(self, response)
         if self.throttle_time_ms:
@@ -147,6 +148,7 @@ class RequestContext:
         if self.response is not None:
             raise RuntimeError(f"request {self.correlation_id} of API {self.api_key} was answered twice")
         self.response = []
+        self._close_callback = None
         self.connection.deliver(self, [])
         if self.throttle_time_ms:
             self.connection.mute(self.throttle_time_ms)

@@ -86,14 +86,20 @@ class ParkedRequest:
 
     def _complete(self) -> None:
         if not self.done:
+            respond = self._respond
             self._finish()
-            self._respond(self.errors)
+            respond(self.errors)
 
     def _finish(self) -> None:
         self.done = True
+        self._respond = _tell_nobody  # who is told knows this object: a cycle for each request otherwise
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _tell_nobody(errors: Sequence[int]) -> None:
+    """Of a request that is over."""
 
 
 class Waiter(Protocol):

@@ -146,3 +146,4 @@ class FetchHandler:
             if session.parked is not None:
                 session.parked.answer_now()
             stop_watching(session)
+            session.end()

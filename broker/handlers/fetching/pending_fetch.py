@@ -175,6 +175,11 @@ class PendingFetch:
     def _drop(self) -> None:
         self._done = True
         self._unpark()
+        self._end()
+
+    def _end(self) -> None:
+        if self.session.id == NO_SESSION:
+            self.session.end()  # it was for this request only
 
     # Looking.
 
@@ -286,6 +291,7 @@ class PendingFetch:
             traffic.replication_bytes_out += self.request.response_bytes
         else:
             traffic.bytes_out += self.request.response_bytes
+        self._end()
 
     def _settle(self, entry: SessionPartition, answer: FetchedPartition, had_no_room: bool) -> bool:
         """Notes what the client is told; whether it is anything."""

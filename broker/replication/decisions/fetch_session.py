@@ -122,6 +122,11 @@ class FetchSession:
             self.dirty.pop(entry, None)
         return entry
 
+    def end(self) -> None:
+        """Nobody asks with it any more. Its partitions know it, so that it would be a cycle: one for each fetch of who has no session."""
+        self.partitions.clear()
+        self.dirty.clear()
+
     def served(self, entry: SessionPartition, *, exhausted: bool) -> None:
         """An answer for ``entry`` was made, with all there was room for. What may have more goes to the tail: all get their turn."""
         self.dirty.pop(entry, None)

@@ -7,12 +7,26 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.network.connection import FRAMES_PER_TURN
+from ottla.broker.network.connection import FRAMES_PER_TURN, Connection
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.principal import Principal
-from ottla.broker.network.receive import CHUNK_BYTES
+from ottla.broker.network.receive import CHUNK_BYTES, ReceivePool
+from ottla.broker.network.request import RequestContext
+from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.wire.messages.fetch_response import FetchResponse
-from tests.unit.broker.network.conftest import ECHO, FAIL, LARGE, PARK, PRODUCE, Peer, frame, responses
+from ottla.testing.garbage import left_by
+from tests.unit.broker.network.conftest import (
+    ECHO,
+    FAIL,
+    LARGE,
+    PARK,
+    PRODUCE,
+    FakeTransport,
+    Peer,
+    Turns,
+    frame,
+    responses,
+)
 
 MakePeer = Callable[..., Peer]
 
@@ -475,3 +489,30 @@ def test_a_request_knows_whose_it_is_and_how_it_came(peer: Peer) -> None:
     assert request.told() == "Fetch v4 of 10.0.0.1:5000 (reports)"
     peer.connection.principal = Principal("User", "alice")
     assert str(request.principal) == "User:alice"
+
+
+def test_nothing_of_a_connection_that_is_gone_is_left_to_the_collector() -> None:
+    turns, pool = Turns(), ReceivePool()  # those stay
+    parked: list[RequestContext] = []
+    routes = RouteTable([Route(PARK, 4, 18, lambda request, frame, position: parked.append(request))])
+
+    def come_and_go() -> None:
+        connection, transport = Connection(routes, pool, ConnectionLimits(), turn=turns.turn), FakeTransport()
+        connection.connection_made(transport)
+        transport.on_written = lambda size: connection.resume_writing()  # transports know who they tell
+        data = frame(PARK) * 3
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+        for request in parked:
+            request.on_close(request.drop)  # who parks a request knows it
+        in_time, at_the_end, never = parked
+        in_time.respond([b""])
+        turns.end_all()
+        connection.connection_lost(None)
+        at_the_end.respond([b""])
+        never.respond([b""])
+        connection.abort()
+        turns.turn.latest = None
+        parked.clear()
+
+    assert not left_by(come_and_go)

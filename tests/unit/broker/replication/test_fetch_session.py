@@ -8,6 +8,7 @@ from ottla.broker.fetch_tuples import FetchPartition
 from ottla.broker.replication.decisions.fetch_session import EPOCH_MAX, FetchSession, SessionCache, next_epoch
 from ottla.broker.replication.decisions.follower_session import FollowerSession
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.testing.garbage import left_by
 
 EVICTION_MS = 120_000
 TOPIC = b"t" * 16
@@ -278,3 +279,11 @@ def test_without_room_for_a_session_every_request_names_all() -> None:
     follower.next_request()
     assert follower.answered(0, 0)
     assert list(follower.next_request().partitions) == [key(0)]
+
+
+def test_a_session_that_ended_is_not_left_to_the_collector() -> None:
+    def fetch_once() -> None:
+        cache = make_cache()
+        create(cache, 3).end()
+
+    assert not left_by(fetch_once)

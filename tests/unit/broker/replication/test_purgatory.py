@@ -7,6 +7,7 @@ from ottla.broker.replication.decisions.fetch_session import FetchSession
 from ottla.broker.replication.purgatory import ParkedRequest, WakeQueue
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import Timer, TimingWheel
+from ottla.testing.garbage import left_by
 
 TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
 
@@ -115,3 +116,26 @@ def test_a_session_answered_meanwhile_is_left_alone() -> None:
 
     asyncio.run(burst())
     assert not looked
+
+
+def test_nothing_of_a_request_that_is_over_is_left_to_the_collector() -> None:
+    def answered() -> None:
+        desk = Desk()
+        place = desk.parked.add()
+        desk.parked.park(desk.schedule, 100)
+        desk.parked.settle(place, 0)
+
+    def timed_out() -> None:
+        desk = Desk()
+        desk.parked.add()
+        desk.parked.park(desk.schedule, 100)
+        desk.wheel.advance(200)
+
+    def dropped() -> None:
+        desk = Desk()
+        desk.parked.add()
+        desk.parked.park(desk.schedule, 100)
+        desk.parked.drop()
+
+    for history in (answered, timed_out, dropped):
+        assert "ParkedRequest" not in left_by(history)
