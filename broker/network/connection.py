@@ -15,7 +15,7 @@ from typing import cast
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.gone import GONE
-from ottla.broker.network.limits import ConnectionLimits
+from ottla.broker.network.limits import FRAME_BYTES_MIN, ConnectionLimits
 from ottla.broker.network.principal import ANONYMOUS
 from ottla.broker.network.reading import HELD, MUTED, STARVED, TURN, Reading
 from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _read_size: Callable[[memoryview, int], tuple[int]] = Struct(">i").unpack_from
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id
-_FRAME_BYTES_MIN = _HEADER.size
 FRAMES_PER_TURN = 64
 """Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
 LARGE_BYTES = 16 << 10
@@ -58,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_in_flight_max",
         "_inbox",
         "_is_put_off",
+        "_limits",
         "_loop_watch",
         "_muted_until_s",
         "_on_lost",
@@ -65,11 +65,11 @@ class Connection(asyncio.BufferedProtocol):
         "_queue",
         "_reading",
         "_received_s",
-        "_request_bytes_max",
         "_routes",
         "_targets",
         "_transport",
         "_turn",
+        "_unasked_bytes_max",
         "_unmuting",
         "_write_buffer_bytes",
         "active",
@@ -110,7 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_put_off = False
         self._routes = routes
         self._targets = routes.targets
-        self._request_bytes_max = limits.request_bytes_max
+        self._limits = limits
+        self._unasked_bytes_max = min(limits.request_bytes_max, limits.plain_bytes_max)
         self._in_flight_max = limits.in_flight_max
         self._write_buffer_bytes = limits.write_buffer_bytes
         self._on_made = on_made
@@ -342,9 +343,11 @@ class Connection(asyncio.BufferedProtocol):
                 break
             size = _read_size(view, start)[0]
             needed = size + 4
-            if not _FRAME_BYTES_MIN <= size <= self._request_bytes_max:
-                self.fail(_bad_size(size, self._request_bytes_max, bytes(view[start : start + 4])))
-                break
+            if not FRAME_BYTES_MIN <= size <= self._unasked_bytes_max:
+                refusal = self._limits.refusal(size, bytes(view[start : min(start + 6, end)]))
+                if refusal is not None:
+                    self.fail(refusal)
+                    break
             if start + needed > end:
                 break
             frame = view[start + 4 : start + needed]
@@ -453,13 +456,3 @@ class Connection(asyncio.BufferedProtocol):
             self._unmuting.cancel()
             self._unmuting = None
         self._answers.drop()
-
-
-def _bad_size(size: int, size_max: int, first: bytes) -> str:
-    if first[:2] == b"\x16\x03":
-        return "it speaks TLS, and this listener does not"
-    if first in (b"GET ", b"POST", b"HEAD", b"PUT "):
-        return "it speaks HTTP, not Kafka's protocol"
-    if size > size_max:
-        return f"a request of {size} bytes is over socket.request.max.bytes={size_max}"
-    return f"a request of {size} bytes cannot be"

@@ -2,11 +2,20 @@
 
 import msgspec
 
+from ottla.broker.wire.apis import APIS, BY_NAME, PRODUCE
 from ottla.runtime.descriptors import MANY, Descriptors
 from ottla.runtime.settings.definitions import address_counts
 from ottla.runtime.settings.server import ServerConfig
 
 UNLIMITED = 2**31 - 1
+PLAIN_BYTES = "ottla.plain.request.max.bytes"
+SHARES = {PRODUCE: 0, BY_NAME["Fetch"].key: 8, BY_NAME["JoinGroup"].key: 8, BY_NAME["SyncGroup"].key: 8}
+"""Requests that may be larger than plain ones, how many times; 0: as large as any. A follower names all partitions of a leader at once, and what
+members tell each other is bytes that nobody looks into here."""
+FRAME_BYTES_MIN = 10
+"""API key, version, correlation id, length of the client id."""
+_TLS = b"\x16\x03"
+_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ")
 OVERRIDES = "max.connections.per.ip.overrides"
 
 
@@ -15,6 +24,10 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     request_bytes_max: int = 104_857_600
     """``socket.request.max.bytes``: a frame that says it is larger closes the connection."""
+    plain_bytes_max: int = 2 << 20
+    """``ottla.plain.request.max.bytes``: the same for requests that carry lists and no records. To read and handle one holds the loop for its
+    whole length: 2 MiB of the smallest entries for 0.1 to 0.35 s.
+    """
     in_flight_max: int = 500
     """Requests without an answer; at the bound the socket is not read until half of them are answered.
 
@@ -30,6 +43,28 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     write_buffer_bytes: int = 16 << 10
     """Bytes the client has not taken from us yet, beside what the kernel keeps for it. Above it they count against the node's budget, the socket is not
     read, and no request that came is looked at."""
+
+    def of(self, api_key: int) -> int:
+        """Of a request of that API."""
+        share = SHARES.get(api_key, 1)
+        return min(self.request_bytes_max, self.plain_bytes_max * share) if share else self.request_bytes_max
+
+    def refusal(self, size: int, start: bytes) -> str | None:
+        """Why a request of that size, of which so much came, is not taken."""
+        if start[:2] == _TLS:
+            return "it speaks TLS, and this listener does not"
+        if start[:4] in _HTTP:
+            return "it speaks HTTP, not Kafka's protocol"
+        if size < FRAME_BYTES_MIN:
+            return f"a request of {size} bytes cannot be"
+        if size > self.request_bytes_max:
+            return f"a request of {size} bytes is over socket.request.max.bytes={self.request_bytes_max}"
+        api_key = int.from_bytes(start[4:6], signed=True)
+        if len(start) < 6 or size <= self.of(api_key):
+            return None
+        name = APIS[api_key].name if api_key in APIS else f"API key {api_key}"
+        words = f"a request of {size} bytes is too large for {name}, which takes {self.of(api_key)}: ask for less at a time, or raise {PLAIN_BYTES}"
+        return words
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +106,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
             idle_ms_max=config.integer("connections.max.idle.ms"),
             backlog=config.integer("socket.listen.backlog.size"),
             connection=ConnectionLimits(
+                plain_bytes_max=config.integer(PLAIN_BYTES),
                 request_bytes_max=config.integer("socket.request.max.bytes"),
                 in_flight_max=config.integer("queued.max.requests"),
             ),

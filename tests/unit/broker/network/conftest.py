@@ -22,6 +22,8 @@ PARK = BY_NAME["Fetch"].key
 FAIL = BY_NAME["CreateTopics"].key
 LARGE = BY_NAME["ListOffsets"].key
 PRODUCE = BY_NAME["Produce"].key
+ANY_SIZE = ConnectionLimits(plain_bytes_max=ConnectionLimits().request_bytes_max)
+"""Whatever API a test says: to it they are only frames."""
 
 
 class FakeTransport(asyncio.Transport):
@@ -149,7 +151,7 @@ class Peer:
         self.lost: list[Connection] = []
         self.turns = turns or Turns()
         self.connection = Connection(
-            self.routes, self.pool, limits or ConnectionLimits(), on_lost=self.lost.append, turn=self.turns.turn
+            self.routes, self.pool, limits or ANY_SIZE, on_lost=self.lost.append, turn=self.turns.turn
         )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)

@@ -5,9 +5,8 @@ import struct
 import pytest
 
 from ottla.broker.network.budget import MemoryBudget
-from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import CLASSES, ReceivePool
-from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, PRODUCE, Peer, Turns, frame
+from tests.unit.broker.network.conftest import ANY_SIZE, ECHO, LARGE, PARK, PRODUCE, Peer, Turns, frame
 
 MEGABYTE = 1 << 20
 
@@ -21,7 +20,7 @@ class House:
         self.turns = Turns()
 
     def peer(self) -> Peer:
-        return Peer(ConnectionLimits(), self.pool, self.turns)
+        return Peer(ANY_SIZE, self.pool, self.turns)
 
 
 def half(size: int, came: int) -> bytes:

@@ -148,6 +148,30 @@ def test_the_largest_allowed_frame_is_taken_and_one_byte_more_is_not(make_peer: 
     assert peer.transport.closing
 
 
+@pytest.mark.parametrize("chunk", [5, 300, 1 << 20])
+def test_a_large_request_without_records_is_refused_before_it_came(
+    make_peer: MakePeer, caplog: pytest.LogCaptureFixture, chunk: int
+) -> None:
+    peer = make_peer(ConnectionLimits(plain_bytes_max=1000))
+    peer.receive(frame(ECHO, bytes(950)), chunk=chunk)
+    assert len(peer.seen) == 1
+    peer.receive(frame(ECHO, bytes(1001)), chunk=chunk)
+    assert peer.transport.closing
+    assert len(peer.seen) == 1
+    assert chunk > 1000 or len(peer.unread) > 500, "nobody waits for the rest of it"
+    line = one_warning(caplog)
+    assert "Metadata" in line
+    assert "ottla.plain.request.max.bytes" in line
+
+
+def test_requests_with_records_or_of_many_may_be_larger_than_others(make_peer: MakePeer) -> None:
+    peer = make_peer(ConnectionLimits(plain_bytes_max=1000))
+    peer.receive(frame(PRODUCE, bytes(300_000)) + frame(PARK, bytes(7000)))
+    assert len(peer.parked) == 2
+    peer.receive(frame(PARK, bytes(9000)))
+    assert peer.transport.closing
+
+
 def test_memory_follows_the_bytes_that_came_not_the_size_that_was_claimed(peer: Peer) -> None:
     peer.receive(struct.pack(">i", 100_000_000) + bytes(50))
     assert 0 < peer.connection.owned_bytes <= 16 << 10

@@ -26,6 +26,7 @@ def test_settings_set_the_bounds() -> None:
         "socket.listen.backlog.size": "7",
         "socket.request.max.bytes": "1000",
         "queued.max.requests": "20",
+        "ottla.plain.request.max.bytes": "100000",
     }
     limits = ServerLimits.from_config(ServerConfig(NODE | texts))
     assert limits == ServerLimits(
@@ -34,7 +35,7 @@ def test_settings_set_the_bounds() -> None:
         connections_per_ip_overrides={"127.0.0.1": 200, "fe80::1": 50},
         idle_ms_max=5000,
         backlog=7,
-        connection=ConnectionLimits(request_bytes_max=1000, in_flight_max=20),
+        connection=ConnectionLimits(request_bytes_max=1000, plain_bytes_max=100_000, in_flight_max=20),
     )
 
 

@@ -15,7 +15,7 @@ from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.network.server import NetworkServer
-from tests.unit.broker.network.conftest import ECHO, frame, responses
+from tests.unit.broker.network.conftest import ANY_SIZE, ECHO, frame, responses
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -56,7 +56,7 @@ class Site:
     """A server and its clients."""
 
     def __init__(self, limits: ServerLimits | None) -> None:
-        self.server = NetworkServer(limits)
+        self.server = NetworkServer(limits or ServerLimits(connection=ANY_SIZE))
         self.clients: list[Client] = []
 
     async def start(self) -> None:

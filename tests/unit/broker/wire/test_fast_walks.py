@@ -11,7 +11,7 @@ from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
-from ottla.broker.wire.messages.produce_request import ProduceRequest
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.broker.wire.primitives import UNCOPIED_MIN
 from ottla.broker.wire.schema import message
@@ -415,3 +415,24 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         produce_fast.encode_produce_ack(3, "t" * 32768, 0, 0, 0, 0, 0)
     with pytest.raises(WireError, match="32767"):
         produce_fast.encode_produce_ack(9, "t" * 32768, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("version", [7, 12, 13])
+@pytest.mark.parametrize("topics", [1, 3])
+def test_a_produce_request_of_too_many_entries_is_refused(
+    version: int, topics: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries_max = 400
+    monkeypatch.setattr(produce_fast, "ENTRIES_MAX", entries_max)
+
+    def request(partitions: int) -> memoryview:
+        data = [PartitionProduceData(index=index, records=b"r") for index in range(partitions)]
+        return memoryview(
+            encode(ProduceRequest(topic_data=[TopicProduceData(partition_data=data) for _ in range(topics)]), version)
+        )
+
+    allowed = (entries_max - topics) // topics - 1  # a topic counts, too
+    *_, read = produce_fast.walk_produce(request(allowed), 0, version)
+    assert [len(partitions) for _, partitions in read] == [allowed] * topics
+    with pytest.raises(WireError, match="more than 400 topics and partitions"):
+        produce_fast.walk_produce(request(allowed + 2), 0, version)
