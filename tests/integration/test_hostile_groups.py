@@ -103,7 +103,7 @@ def test_metadata_of_many_megabytes_is_refused(single: ProcessCluster) -> None:
         for _ in range(5):
             connection = Connection(single.node(1).port)
             given = connection.ask(join("metadata"), 9)
-            refused = connection.ask(join("metadata", given.member_id, bytes(20 << 20)), 9)
+            refused = connection.ask(join("metadata", given.member_id, bytes(12 << 20)), 9)
             assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
             connection.close()
 
