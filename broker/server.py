@@ -327,7 +327,7 @@ def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> Contro
         session_timeout_ms=config.integer("broker.session.timeout.ms"),
         inter_broker_listener=config.inter_broker_listener_name,
         topic_defaults={name: text for name, value in defaults.items() if (text := value_text(value)) is not None},
-        config_rules=SettingRules(),
+        config_rules=SettingRules(config),
         rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,
         unclean_interval_ms=config.integer("unclean.leader.election.interval.ms"),
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ottla.broker.context import BrokerContext
 from ottla.quorum.metadata.views import BROKER_RESOURCE
-from ottla.runtime.settings.definitions import Setting, server_settings, topic_settings, value_text
+from ottla.runtime.settings.definitions import Setting, group_settings, server_settings, topic_settings, value_text
 from ottla.runtime.settings.dynamic import changeable_settings
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import COARSER, server_default
@@ -84,8 +84,23 @@ def cluster_entries(broker: BrokerContext) -> list[ConfigEntry]:
     ]
 
 
+def group_entries(broker: BrokerContext, own: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group whose own settings are ``own``; those, too, that a newer version let into the log."""
+    unknown = {name: value for name, value in own.items() if name not in group_settings()}
+    known = [_group_entry(broker, setting, own.get(name)) for name, setting in group_settings().items()]
+    return known + plain_entries(unknown, GROUP)
+
+
+def _group_entry(broker: BrokerContext, setting: Setting, own: str | None) -> ConfigEntry:
+    synonyms = _synonyms(broker, (setting.broker_name,)) or (Synonym(setting.name, setting.default, DEFAULT),)
+    if own is not None:
+        synonyms = (Synonym(setting.name, own, GROUP), *synonyms)
+    _, value, source = synonyms[0]
+    return ConfigEntry(setting.name, value, False, source, False, synonyms, _TYPES[setting.type])
+
+
 def plain_entries(own: Mapping[str, str], source: int) -> list[ConfigEntry]:
-    """The entries of a resource that only has what was set on it (groups, client metrics)."""
+    """The entries of a resource that only has what was set on it (client metrics)."""
     return [
         ConfigEntry(name, value, False, source, False, (Synonym(name, value, source),), _TYPES["STRING"])
         for name, value in sorted(own.items())

@@ -5,10 +5,10 @@ from ottla.broker.handlers.cluster_view import missing_topic_error
 from ottla.broker.handlers.common import route
 from ottla.broker.handlers.config_entries import (
     CLIENT_METRICS,
-    GROUP,
     ConfigEntry,
     broker_entries,
     cluster_entries,
+    group_entries,
     plain_entries,
     topic_entries,
 )
@@ -22,12 +22,8 @@ from ottla.broker.wire.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
-
-_GROUP_RESOURCE = 32
-_PLAIN = {16: CLIENT_METRICS, _GROUP_RESOURCE: GROUP}
-"""Resources that have no more settings than were set on them, and the source to tell."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -43,7 +39,7 @@ def _describe(broker: BrokerContext, resource: DescribeConfigsResource, with_syn
     try:
         keys = resource.configuration_keys
         entries = _entries(broker, kind, name)
-        if kind == _GROUP_RESOURCE and keys:
+        if kind == GROUP_RESOURCE and keys:
             entries += history_entries(broker, name, keys)
     except KafkaError as error:
         return DescribeConfigsResult(error.code, str(error), kind, name)
@@ -56,10 +52,11 @@ def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
         return _topic(broker, name)
     if kind == BROKER_RESOURCE:
         return _broker(broker, name)
-    if kind in _PLAIN:
+    if kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource has no name")
-        return plain_entries(broker.image.configs.get((kind, name), {}), _PLAIN[kind])
+        own = broker.image.configs.get((kind, name), {})
+        return group_entries(broker, own) if kind == GROUP_RESOURCE else plain_entries(own, CLIENT_METRICS)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} cannot be described here")
 
 

@@ -5,33 +5,36 @@ from collections.abc import Mapping
 from ottla.quorum.metadata.views import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.definitions import Setting, SettingError, Value, server_settings, topic_settings
+from ottla.runtime.settings.group import check_group_settings
+from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import check_topic_setting
 
-GROUP_SETTINGS = ("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
-"""That a coordinator goes by. Those of kinds of groups that there are none of change nothing."""
-_NO_SUCH_GROUPS = ("share.", "streams.")
+_TABLES = {TOPIC_RESOURCE: topic_settings, BROKER_RESOURCE: server_settings}
 
 
 class SettingRules:
-    """`ConfigRules` over the tables of settings."""
+    """`ConfigRules` over the tables of settings. What groups may be given is bounded by the settings of this node."""
+
+    def __init__(self, server: ServerConfig) -> None:
+        self._server = server
 
     def check(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
         """Raises KafkaError (INVALID_CONFIG) with the setting, its value and what is allowed."""
         try:
+            if resource_type == GROUP_RESOURCE:
+                check_group_settings(values, self._server)
             for name, value in values.items():
                 if resource_type == TOPIC_RESOURCE:
                     _check_kept(name, check_topic_setting(name, value))
                 elif resource_type == BROKER_RESOURCE:
                     _broker_setting(name).parse(value)
-                elif resource_type == GROUP_RESOURCE:
-                    _check_group_setting(name, value)
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def list_default(self, resource_type: int, name: str) -> tuple[str, ...] | None:
         """The default of a setting that is a list; None when it is not one."""
-        table = topic_settings() if resource_type == TOPIC_RESOURCE else server_settings()
-        setting = table.get(name)
+        table = _TABLES.get(resource_type)
+        setting = table().get(name) if table is not None else None
         if setting is None or setting.type != "LIST":
             return None
         return tuple(word for word in setting.default.split(",") if word)
@@ -42,13 +45,6 @@ def _check_kept(name: str, value: Value) -> None:
     an earlier version must not stop one."""
     if name == "remote.storage.enable" and value:
         raise SettingError(f"{name}=true: there is no tiered storage, all segments stay here; write false")
-
-
-def _check_group_setting(name: str, text: str) -> None:
-    if name in GROUP_SETTINGS:
-        server_settings()[f"group.{name}"].parse(text)
-    elif not name.startswith(_NO_SUCH_GROUPS):
-        raise SettingError(f"unknown group setting {name}: there are {', '.join(GROUP_SETTINGS)}")
 
 
 def _broker_setting(name: str) -> Setting:

@@ -3,6 +3,7 @@
 Sources: Kafka 4.3.1's ConfigDef classes. Names under ``ottla.`` are ours.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 from math import isnan, nan
@@ -51,6 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
         return _convert(self, self.default)
 
 
+_RESET = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 _BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
 
 
@@ -105,6 +107,8 @@ def _check(setting: Setting, value: Value) -> None:
             raise SettingError(f"{setting.name}={value}: allowed is {words.replace(' ', ' to ')}")
     if rule == "counts":
         address_counts(setting.name, str(value))
+    if rule == "reset" and _RESET.fullmatch(str(value)) is None:
+        raise SettingError(f"{setting.name}={value}: write latest, earliest or by_duration:PT1H, say")
     if rule in ("in", "anycase"):
         allowed = words.split(",")
         for word in value if isinstance(value, tuple) else (str(value),):
@@ -138,3 +142,8 @@ def server_settings() -> dict[str, Setting]:
 def topic_settings() -> dict[str, Setting]:
     """Every setting a topic may have, by name; ``broker_name`` is the server setting that gives its default."""
     return _table("topic.tsv")
+
+
+def group_settings() -> dict[str, Setting]:
+    """Every setting a group may have, by name; ``broker_name`` is the server setting that gives its default."""
+    return _table("group.tsv")

@@ -97,6 +97,19 @@ def of_deletions(broker: Broker) -> None:
     groups(broker, f"--describe --group {GROUP} --state", "--list")
 
 
+def of_settings_of_groups(broker: Broker) -> None:
+    one, own = (
+        "--entity-type groups --entity-name tuned",
+        "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000",
+    )
+    broker.ask("configs", f"{one} --describe --all")
+    broker.ask("configs", f"{one} --alter --add-config {own}")
+    broker.ask("configs", "--entity-type groups --describe")
+    broker.ask("configs", f"{one} --alter --delete-config consumer.session.timeout.ms,consumer.heartbeat.interval.ms")
+    broker.ask("configs", f"{one} --describe")
+
+
 CHAPTERS: tuple[Callable[[Broker], None], ...] = (
     of_a_group_at_work, of_an_empty_group, of_resets, of_offsets, of_java_consumers, of_the_offsets_topic, of_deletions,
+    of_settings_of_groups,
 )  # fmt: skip

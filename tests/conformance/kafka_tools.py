@@ -13,6 +13,7 @@ from ottla.testing.processes import wait_for
 KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
 SOURCE = str(Path(KAFKA).with_name("Tools.java"))
 CLASSES = {
+    "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",

@@ -6,11 +6,10 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.families.settings import config_record
-from ottla.quorum.metadata.views import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-CLIENT_METRICS_RESOURCE = 16
 
 _VALUE_LENGTH_MAX = 32767
 

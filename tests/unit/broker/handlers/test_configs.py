@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.wire.messages import alter_configs_request as replacing
 from ottla.broker.wire.messages import incremental_alter_configs_request as incremental
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.broker.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.handlers.conftest import Site, partition_view
@@ -126,12 +127,59 @@ def test_what_this_broker_cannot_tell_is_refused(site: Site, kind: int, name: st
     assert result.error_message
 
 
-@pytest.mark.parametrize(("kind", "source"), [(CLIENT_METRICS, 7), (GROUP, 8)])
-def test_groups_and_client_metrics_tell_what_was_set(site: Site, kind: int, source: int) -> None:
-    site.image.configs[kind, "mine"] = {"interval.ms": "100"}
-    entries = told(describe(site, kind, "mine"))
-    assert (entries["interval.ms"].value, entries["interval.ms"].config_source) == ("100", source)
-    assert told(describe(site, kind, "another")) == {}
+def test_client_metrics_tell_what_was_set(site: Site) -> None:
+    site.image.configs[CLIENT_METRICS, "mine"] = {"interval.ms": "100"}
+    entries = told(describe(site, CLIENT_METRICS, "mine"))
+    assert (entries["interval.ms"].value, entries["interval.ms"].config_source) == ("100", 7)
+    assert told(describe(site, CLIENT_METRICS, "another")) == {}
+
+
+def test_a_group_tells_its_own_settings_with_those_they_hide() -> None:
+    site = Site(group_consumer_session_timeout_ms="46000")
+    name, default = "consumer.session.timeout.ms", "group.consumer.session.timeout.ms"
+    site.image.configs[GROUP, "mine"] = {name: "50000"}
+    entry = told(describe(site, GROUP, "mine"))[name]
+    assert (entry.value, entry.config_source, entry.config_type, entry.read_only) == ("50000", 8, 3, False)
+    assert synonyms(entry) == [(name, "50000", 8), (default, "46000", 4), (default, "45000", 5)]
+    entry = told(describe(site, GROUP, "another"))[name]
+    assert (entry.value, entry.config_source) == ("46000", 4)
+
+
+def test_a_group_that_nobody_knows_tells_the_defaults_as_kafka_does(site: Site) -> None:
+    entries = told(describe(site, GROUP, "another"))
+    assert len(entries) == 17
+    assert synonyms(entries["consumer.heartbeat.interval.ms"]) == [("group.consumer.heartbeat.interval.ms", "5000", 5)]
+    assert synonyms(entries["share.isolation.level"]) == [("share.isolation.level", "read_uncommitted", 5)]
+
+
+def test_a_group_also_tells_what_a_newer_node_let_into_the_log(site: Site) -> None:
+    site.image.configs[GROUP, "mine"] = {"consumer.mood": "good"}
+    entry = told(describe(site, GROUP, "mine"))["consumer.mood"]
+    assert (entry.value, entry.config_source) == ("good", 8)
+
+
+# What has settings.
+
+
+def listed(site: Site, *kinds: int, version: int = 1) -> list[tuple[int, str]]:
+    response = site.ask(ListConfigResourcesRequest(list(kinds)), version)
+    assert response.error_code == ErrorCode.NONE
+    return [(each.resource_type, each.resource_name) for each in response.config_resources]
+
+
+def test_groups_that_were_given_settings_are_listed(with_topic: Site) -> None:
+    for key in ((GROUP, "b"), (GROUP, "a"), (CLIENT_METRICS, "m"), (TOPIC, "flights"), (BROKER, "")):
+        with_topic.image.configs[key] = {"any": "1"}
+    assert listed(with_topic, GROUP) == [(GROUP, "a"), (GROUP, "b")]
+    assert listed(with_topic, version=0) == [(CLIENT_METRICS, "m")]
+    brokers = [(BROKER, str(each)) for each in with_topic.image.brokers]
+    assert brokers
+    own = [(CLIENT_METRICS, "m"), (GROUP, "a"), (GROUP, "b")]
+    assert listed(with_topic) == [(TOPIC, "flights"), *brokers, *own]
+
+
+def test_a_kind_of_resource_that_nobody_knows_is_refused(site: Site) -> None:
+    assert site.ask(ListConfigResourcesRequest([GROUP, 99]), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def changes(

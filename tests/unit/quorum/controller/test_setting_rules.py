@@ -5,24 +5,35 @@ from msgspec import structs
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.config_rules import SettingRules
-from ottla.quorum.controller.decisions.configs import SET, incremental_alter_configs
+from ottla.quorum.controller.decisions.configs import APPEND, DELETE, SET, incremental_alter_configs
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.settings.server import ServerConfig
 from tests.unit.quorum.controller.conftest import World, new_topic
 
 TIERED = "remote.storage.enable"
+SERVER = ServerConfig(
+    {
+        "node.id": "1",
+        "process.roles": "controller",
+        "controller.quorum.voters": "1@localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://localhost:9093",
+        "group.consumer.max.session.timeout.ms": "50000",
+    }
+)
+GROUP = 32
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 @pytest.fixture
 def ruled(world: World) -> World:
-    world.state.settings = structs.replace(world.state.settings, config_rules=SettingRules())
+    world.state.settings = structs.replace(world.state.settings, config_rules=SettingRules(SERVER))
     return world
 
 
-def alter(
-    world: World, name: str, value: str, *, validate: bool = False, replace: bool = False, kind: int = 2
-) -> tuple[int, str]:
+def alter(world: World, name: str, value: str, *, validate: bool = False, replace: bool = False) -> tuple[int, str]:
     change = rpc.IncrementalAlterConfigsRequest.Change(name=name, operation=SET, value=value)
-    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=kind, resource_name="a", changes=[change])
+    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name="a", changes=[change])
     request = rpc.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate, replace_all=replace)
     decision = incremental_alter_configs(world.state, request)
     answer = decision.response.resources[0]
@@ -47,18 +58,69 @@ def test_nor_is_a_topic_made_one(ruled: World, validate: bool, replace: bool) ->
     assert "no tiered storage" in message
 
 
+# The settings of groups.
+
+
+def change_group(world: World, name: str, value: str | None, operation: int = SET) -> tuple[int, str]:
+    """Of any group: none has to be there."""
+    change = rpc.IncrementalAlterConfigsRequest.Change(
+        name=name, operation=DELETE if value is None else operation, value=value
+    )
+    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=GROUP, resource_name="g", changes=[change])
+    decision = incremental_alter_configs(world.state, rpc.IncrementalAlterConfigsRequest(resources=[resource]))
+    answer = world.do(decision).resources[0]
+    return answer.error_code, answer.error_message
+
+
+def of_group(world: World) -> dict[str, str] | None:
+    return world.state.image.configs.get((GROUP, "g"))
+
+
+def test_a_group_has_settings_and_gives_them_back(ruled: World) -> None:
+    assert change_group(ruled, SESSION, "50000") == (0, "")
+    assert change_group(ruled, "share.auto.offset.reset", "by_duration:PT1H30M") == (0, "")
+    assert of_group(ruled) == {SESSION: "50000", "share.auto.offset.reset": "by_duration:PT1H30M"}
+    assert change_group(ruled, SESSION, None) == (0, "")
+    assert change_group(ruled, "share.auto.offset.reset", None) == (0, "")
+    assert change_group(ruled, SESSION, None) == (0, ""), "it is gone already"
+    assert of_group(ruled) is None
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "code"),
+    ("name", "value", "words"),
     [
-        ("consumer.session.timeout.ms", "50000", ErrorCode.NONE),
-        ("consumer.assignment.interval.ms", "0", ErrorCode.NONE),
-        ("consumer.session.timeout.ms", "long", ErrorCode.INVALID_CONFIG),
-        ("consumer.heartbeat.interval.ms", "0", ErrorCode.INVALID_CONFIG),
-        ("consumer.sessoin.timeout.ms", "50000", ErrorCode.INVALID_CONFIG),
-        ("share.session.timeout.ms", "50000", ErrorCode.NONE),
+        (SESSION, "44999", "the least allowed is group.consumer.min.session.timeout.ms=45000"),
+        (SESSION, "50001", "the most allowed is group.consumer.max.session.timeout.ms=50000"),
+        (SESSION, "0", "the least allowed is 1"),
+        (SESSION, "soon", "write a whole number"),
+        (HEARTBEAT, "4999", "group.consumer.min.heartbeat.interval.ms=5000"),
+        ("consumer.assignment.interval.ms", "15001", "group.consumer.max.assignment.interval.ms=15000"),
+        ("share.record.lock.duration.ms", "1000", "group.share.min.record.lock.duration.ms=15000"),
+        ("share.isolation.level", "READ_COMMITTED", "read_committed"),
+        ("share.auto.offset.reset", "by_duration:P", "by_duration:PT1H"),
+        ("streams.num.standby.replicas", "3", "group.streams.max.standby.replicas=2"),
+        ("group.consumer.session.timeout.ms", "46000", "unknown group setting"),
     ],
 )
-def test_a_group_has_the_settings_that_its_coordinator_goes_by(
-    ruled: World, name: str, value: str, code: ErrorCode
-) -> None:
-    assert alter(ruled, name, value, kind=32)[0] == code
+def test_what_a_group_may_not_have_is_refused(ruled: World, name: str, value: str, words: str) -> None:
+    code, message = change_group(ruled, name, value)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert words in message
+    assert of_group(ruled) is None
+
+
+def test_no_setting_of_a_group_is_a_list(ruled: World) -> None:
+    assert change_group(ruled, "group.consumer.assignors", "range", APPEND)[0] == ErrorCode.INVALID_CONFIG
+
+
+def test_a_session_has_to_be_longer_than_the_time_between_heartbeats(ruled: World) -> None:
+    texts = SERVER.texts | {
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.max.heartbeat.interval.ms": "40000",
+    }
+    rules = SettingRules(ServerConfig(texts))
+    ruled.state.settings = structs.replace(ruled.state.settings, config_rules=rules)
+    assert change_group(ruled, SESSION, "9000") == (0, "")
+    code, message = change_group(ruled, HEARTBEAT, "9000")
+    assert code == ErrorCode.INVALID_CONFIG
+    assert f"{SESSION}=9000: write more than {HEARTBEAT}=9000" in message

@@ -187,9 +187,9 @@ class Bench:
         """A coordinator that takes over: it has what was written, as bytes."""
         other = Bench(commits=self.commits)
         other.settings, other.topic_ids, other._ids = self.settings, self.topic_ids, self._ids
-        other.partitions = self.partitions
+        other.partitions, other.own_settings = self.partitions, self.own_settings
         other.clock_ms, other.time_ms, other.log = 77, self.time_ms, list(self.log)
-        other.shard = GroupShard(other, self.settings, other)
+        other.shard = GroupShard(other, self.settings, other, lambda group_id: self.own_settings.get(group_id, {}))
         for offset, record in enumerate(self.log):
             self._replay_markers(other.shard, offset)
             other.shard.replay(Record(record.key, record.value), offset, self.producers.get(offset, -1))

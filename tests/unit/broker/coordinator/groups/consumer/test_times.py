@@ -40,3 +40,44 @@ def test_its_own_settings_stay_within_the_bounds_of_the_node() -> None:
     for text, told in (("99000", 6_000), ("1", 5_000), ("soon", 5_000)):
         bench.own_settings["g"] = {"consumer.heartbeat.interval.ms": text}
         assert join(bench, text).said.heartbeat_interval_ms == told
+
+
+def is_member(bench: Bench) -> bool:
+    group = bench.shard.consumers.find("g")
+    return group is not None and bool(group.members)
+
+
+def test_a_shorter_session_counts_from_the_next_heartbeat_on() -> None:
+    bench = Bench(consumer_session_bounds=(1_000, 60_000))
+    join(bench, "one")
+    bench.own_settings["g"] = {"consumer.session.timeout.ms": "10000"}
+    bench.wait(30_000)
+    assert is_member(bench), "it has not been told of it"
+    beat(bench, "one", 1)
+    bench.wait(9_999)
+    assert is_member(bench)
+    bench.wait(1)
+    assert not is_member(bench)
+
+
+def test_a_static_member_that_is_away_has_its_groups_session() -> None:
+    bench = Bench(consumer_session_bounds=(1_000, 60_000))
+    bench.own_settings["g"] = {"consumer.session.timeout.ms": "10000"}
+    member = Member(bench, "one", instance_id="i")
+    member.join()
+    assert member.leave(-2) == ErrorCode.NONE
+    bench.wait(9_999)
+    assert is_member(bench)
+    bench.wait(1)
+    assert not is_member(bench)
+
+
+def test_another_coordinator_gives_members_their_groups_session() -> None:
+    bench = Bench(consumer_session_bounds=(1_000, 60_000))
+    bench.own_settings["g"] = {"consumer.session.timeout.ms": "10000"}
+    join(bench, "one")
+    other = bench.another()
+    other.wait(9_999)
+    assert is_member(other)
+    other.wait(1)
+    assert not is_member(other)
