@@ -42,6 +42,7 @@ from ottla.runtime.identifiers import random_id
 from ottla.runtime.key_value import KeyValueStore
 from ottla.runtime.settings import endpoints
 from ottla.runtime.settings.definitions import topic_settings, value_text
+from ottla.runtime.settings.idle import idle_settings
 from ottla.runtime.settings.server import METRICS_LISTENER, ServerConfig
 from ottla.runtime.settings.topic import server_default
 from ottla.runtime.sync_later import SyncLater
@@ -88,6 +89,8 @@ class Server:
     async def start(self) -> None:
         """Brings everything up. Raises SettingError, CheckpointError, LogDirectoryError, KafkaError or OSError with one line."""
         config, host = self.config, self._host
+        for line in idle_settings(config.set_values):
+            logger.warning("%s", line)
         identity = read_identity(host.disk, config)
         timers = LoopTimers(asyncio.get_running_loop(), host.loop_watch)
         directory = metadata_directory(config)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ottla.log.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
+from ottla.log.compression import NONE, compress
 from ottla.log.records import RECORD_BYTES_MIN, RecordError, append_varint, read_varint, records_block, reseal
 from ottla.runtime.disk import Buffer
 
@@ -25,16 +26,39 @@ _VARINTS = tuple(map(_zigzag, range(2048)))
 _NULL = _zigzag(-1)
 
 
-def encode_pairs(pairs: Iterable[KeyValue], timestamp: int) -> bytearray:
-    """One whole batch of at least one record, its offsets from 0 on, CRC included."""
+COMPRESSED_BYTES_MAX = 256 << 10
+"""Records of more bytes are not compressed: that would take milliseconds, in which nobody else is served."""
+
+
+def encode_pairs(pairs: Iterable[KeyValue], timestamp: int, codec: int = NONE) -> bytearray:
+    """One whole batch of at least one record, its offsets from 0 on, CRC included. It is compressed where that makes it smaller."""
     batch = bytearray(HEADER_BYTES)
     count = 0
     for pair in pairs:
         batch += _record(count, pair[0], pair[1])
         count += 1
+    attributes = NONE
+    if codec != NONE and len(batch) - HEADER_BYTES <= COMPRESSED_BYTES_MAX:
+        block = compress(codec, memoryview(batch)[HEADER_BYTES:])
+        if HEADER_BYTES + len(block) < len(batch):
+            batch, attributes = bytearray(HEADER_BYTES) + block, codec
     # base offset, length, leader epoch, magic, CRC, attributes, last offset delta, times, producer id, epoch, sequence, count
     HEADER.pack_into(
-        batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, MAGIC, 0, 0, count - 1, timestamp, timestamp, -1, -1, -1, count
+        batch,
+        0,
+        0,
+        len(batch) - LOG_OVERHEAD,
+        -1,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        timestamp,
+        timestamp,
+        -1,
+        -1,
+        -1,
+        count,
     )
     reseal(batch)
     return batch

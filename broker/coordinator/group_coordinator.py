@@ -1,6 +1,7 @@
 """The groups that this broker coordinates: a shard for each partition of `__consumer_offsets` that it leads."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
@@ -26,7 +27,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     keeps = "group"
 
     def __init__(self, config: ServerConfig, image: MetadataImage, surroundings: Surroundings) -> None:
-        super().__init__(image, surroundings)
+        super().__init__(image, replace(surroundings, codec=config.integer("offsets.topic.compression.codec")))
         self._settings = group_settings(config)
         self._check_interval_ms = config.integer("offsets.retention.check.interval.ms")
         self._repeated = Repeated(surroundings.timers)

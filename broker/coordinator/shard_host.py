@@ -19,6 +19,8 @@ from ottla.broker.replication.own_appends import OnCommitted, OwnAppends, size_o
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.verified_appends import require_proof
+from ottla.log.compression import NONE
+from ottla.log.plain_batch import COMPRESSED_BYTES_MAX
 from ottla.log.records import Record as LogRecord
 from ottla.log.records import encode_batch
 from ottla.runtime.clock import Clock
@@ -66,6 +68,8 @@ class Surroundings:
     """How long an answer waits for its records (`offsets.commit.timeout.ms`)."""
     turns: OneATurn = field(default_factory=OneATurn)
     """What takes long is done here, of all shards of the node one piece a turn."""
+    codec: int = NONE
+    """Of the batches: for groups `offsets.topic.compression.codec`, else none."""
     note_damage: Callable[[Partition, KafkaError], None] = _unhealed
     """Told what came of a read that failed (`ReplicaManager.note_damage`)."""
 
@@ -81,7 +85,7 @@ class ShardHost:
         self._reading: PartitionReading | None = None
         timers = surroundings.timers
         expires = partial(timers.call_later_ms, surroundings.write_timeout_ms)
-        self._own = OwnAppends(partition, leader_epoch, self._time_ms, timers.now_ms, expires)
+        self._own = OwnAppends(partition, leader_epoch, self._time_ms, timers.now_ms, expires, surroundings.codec)
         self._reminders: dict[Hashable, Timer] = {}
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
@@ -232,7 +236,7 @@ class ShardHost:
             for each in records:
                 shard.replay(each, self._next_place(), batch.producer_id)
 
-        encoded = _transactional(records, batch, self._time_ms())
+        encoded = _transactional(records, batch, self._time_ms(), self._around.codec)
         try:
             self._own.append_now(
                 encoded, written, partial(_tell, done), proof=partial(require_proof, self.partition, batch, guard)
@@ -292,13 +296,14 @@ class _Waiter:
             _tell(self._tell, outcome[-1])
 
 
-def _transactional(records: Sequence[Record], batch: ProducerBatch, wall_ms: int) -> bytearray:
+def _transactional(records: Sequence[Record], batch: ProducerBatch, wall_ms: int, codec: int) -> bytearray:
     return encode_batch(
         [LogRecord(offset, wall_ms, each.key, each.value) for offset, each in enumerate(records)],
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         transactional=True,
+        compression=codec if size_of(records) <= COMPRESSED_BYTES_MAX else NONE,
     )
 
 

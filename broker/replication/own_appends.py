@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.batch import HEADER_BYTES
+from ottla.log.compression import NONE
 from ottla.log.plain_batch import KeyValue, encode_pairs
 from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -69,8 +70,11 @@ class OwnAppends:
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
         expires: Expires | None = None,
+        codec: int = NONE,
     ) -> None:
-        """``expires``: what is written and not committed by then ends with REQUEST_TIMED_OUT. By default it may wait for ever."""
+        """``expires``: what is written and not committed by then ends with REQUEST_TIMED_OUT. By default it may wait for ever.
+        ``codec``: of the batches that are made here."""
+        self._codec = codec
         self._expires = expires
         self._partition = partition
         self._leader_epoch = leader_epoch
@@ -175,7 +179,7 @@ class OwnAppends:
 
     def _write_batch(self, batch: "_Batch") -> AppendInfo:
         wall_ms = self._wall_ms()
-        return self._send(_encoded(batch.entries, wall_ms), batch, wall_ms)
+        return self._send(_encoded(batch.entries, wall_ms, self._codec), batch, wall_ms)
 
     def _send(self, encoded: bytearray, batch: "_Batch", wall_ms: int, transaction_version: int = 0) -> AppendInfo:
         if self._closed:
@@ -251,8 +255,8 @@ def size_of(records: Sequence[KeyValue]) -> int:
     return size
 
 
-def _encoded(entries: list[_Entry], wall_ms: int) -> bytearray:
-    return encode_pairs([record for entry in entries for record in entry.records], wall_ms)
+def _encoded(entries: list[_Entry], wall_ms: int, codec: int) -> bytearray:
+    return encode_pairs([record for entry in entries for record in entry.records], wall_ms, codec)
 
 
 def _call(callback: Callable[..., None], *values: int) -> None:

@@ -72,6 +72,11 @@ class ServerConfig:
     def is_set(self, name: str) -> bool:
         return name in self._values
 
+    @property
+    def set_values(self) -> Mapping[str, Value]:
+        """Of the settings that do not have their default for want of another."""
+        return self._values
+
     def _typed(self, name: str, kind: type[T]) -> T:
         value = self.get(name)
         if not isinstance(value, kind):
@@ -200,7 +205,19 @@ class ServerConfig:
             names = ", ".join(each.name for each in self.advertised_listeners)
             line = f"inter.broker.listener.name={wanted}: write one that is advertised: {names}"
             problems.contradicts(line, LISTENERS, ADVERTISED)
+        self._check_groups(problems)
         self._check_consumer_groups(problems)
+
+    def _check_groups(self, problems: Problems) -> None:
+        least, most, protocols = (
+            f"group.{each}"
+            for each in ("min.session.timeout.ms", "max.session.timeout.ms", "coordinator.rebalance.protocols")
+        )
+        if self.integer(least) > self.integer(most):
+            line = f"{least}={self.integer(least)}: write no more than {most}={self.integer(most)}, or nobody can join"
+            problems.contradicts(line, least, most)
+        if "classic" not in self.strings(protocols):
+            problems.contradicts(f"{protocols} has to name classic: it cannot be left out (nor in Kafka)", protocols)
 
     def _check_consumer_groups(self, problems: Problems) -> None:
         """As Kafka: what operators may set for one group bounds what is set for all."""

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from ottla.log.batch import read_header
-from ottla.log.plain_batch import KeyValue, encode_pairs, read_pairs
+from ottla.log.plain_batch import COMPRESSED_BYTES_MAX, KeyValue, encode_pairs, read_pairs
 from ottla.log.records import Record, RecordError, decode_records, encode_batch
 
 TIME_MS = 1_800_000_000_000
@@ -24,6 +24,23 @@ TIME_MS = 1_800_000_000_000
 def test_a_plain_batch_has_the_bytes_of_the_reference(pairs: list[KeyValue]) -> None:
     records = [Record(offset, TIME_MS, pair[0], pair[1]) for offset, pair in enumerate(pairs)]
     assert encode_pairs(pairs, TIME_MS) == encode_batch(records)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_batch_is_compressed_where_that_makes_it_smaller(codec: int) -> None:
+    pairs: list[KeyValue] = [(b"key", bytes(500)), (b"k", None)]
+    batch = encode_pairs(pairs, TIME_MS, codec)
+    header = read_header(batch, 0)
+    assert (header.compression, header.size_bytes) == (codec, len(batch))
+    assert len(batch) < 300
+    assert list(read_pairs(batch, header)) == [(offset, *pair) for offset, pair in enumerate(pairs)]
+    assert [each.timestamp for each in decode_records(batch, header)] == [TIME_MS, TIME_MS]
+    assert encode_pairs([(b"k", b"v")], TIME_MS, codec) == encode_pairs([(b"k", b"v")], TIME_MS)
+
+
+def test_what_would_take_long_to_compress_is_not_compressed() -> None:
+    pairs: list[KeyValue] = [(b"key", bytes(COMPRESSED_BYTES_MAX))]
+    assert encode_pairs(pairs, TIME_MS, 1) == encode_pairs(pairs, TIME_MS)
 
 
 def test_what_stands_behind_key_and_value_is_not_written() -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.runtime.settings.definitions import SettingError, server_settings, topic_settings
+from ottla.runtime.settings.definitions import SettingError, group_settings, server_settings, topic_settings
 from ottla.runtime.settings.endpoints import Endpoint, parse_endpoint, parse_voters
+from ottla.runtime.settings.idle import idle_settings
 from ottla.runtime.settings.properties import from_environment, parse_properties
 from ottla.runtime.settings.retired import RETIRED
 from ottla.runtime.settings.server import ServerConfig
@@ -21,9 +22,18 @@ NODE = {
 
 
 def test_every_default_passes_its_own_check() -> None:
-    for setting in (*server_settings().values(), *topic_settings().values()):
+    for setting in (*server_settings().values(), *topic_settings().values(), *group_settings().values()):
         if setting.default != "":
             setting.parse(setting.default)
+
+
+def test_what_was_set_and_changes_nothing_is_told() -> None:
+    changed = {"group.coordinator.threads": "8", "group.share.max.size": "10", "group.max.size": "5"}
+    defaults = {"offsets.load.buffer.size": "5242880", "num.io.threads": "8"}
+    assert idle_settings(ServerConfig(NODE | changed | defaults).set_values) == [
+        "group.coordinator.threads changes nothing here: a node runs on one event loop",
+        "group.share.max.size changes nothing here: there are no share groups yet",
+    ]
 
 
 def test_a_node_knows_its_listeners_apart() -> None:
@@ -61,6 +71,9 @@ def test_a_node_knows_its_listeners_apart() -> None:
         ),
         ({"group.consumer.assignors": "org.example.Mine"}, "allowed is one of uniform, range"),
         ({"group.consumer.assignors": ""}, "names none"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "has to name classic"),
+        ({"group.min.session.timeout.ms": "1800001"}, "write no more than group.max.session.timeout.ms=1800000"),
+        ({"offsets.topic.compression.codec": "5"}, "allowed is 0 to 4"),
     ],
 )
 def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words: str) -> None:

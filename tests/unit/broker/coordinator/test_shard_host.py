@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -489,6 +490,20 @@ async def test_a_transactions_records_stand_in_a_batch_of_its_producer_behind_wh
     other.load(words, lambda _: None)
     await bench.turn(5)
     assert words.values == bench.words.values == {b"a": b"1", b"b": b"1"}
+
+
+@on_a_bench
+async def test_what_is_written_is_compressed_as_the_setting_says_and_loaded_again(bench: Bench) -> None:
+    bench.host = ShardHost(bench.partition, EPOCH, replace(bench.around, codec=1))
+    await bench.begin()
+    bench.write(b"b", bytes(300))
+    write_in_transaction(bench, bytes(300))
+    await bench.turn()
+    assert [header.compression for _, header in headers(bench.log.read(0, 1 << 20).data)] == [1, 1]
+    words = Words()
+    ShardHost(bench.partition, EPOCH, bench.around).load(words, lambda _: None)
+    await bench.turn(5)
+    assert words.values == bench.words.values == {b"a": bytes(300), b"b": bytes(300)}
 
 
 @on_a_bench
