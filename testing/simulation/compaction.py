@@ -2,6 +2,7 @@
 
 Each record is remembered as it was when it was committed, before any cleaner could see it. A replica then may lack a record
 only if a later one of the same key was committed, and one that leads, or is at rest, must have such a later one itself.
+What a transaction wrote counts from its marker on; what was aborted hides nothing, and may be lacking.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import headers
-from ottla.log.records import decode_records
+from ottla.log.records import decode_records, read_end_marker
 
 READ_BYTES = 4 << 20
 
@@ -22,6 +23,15 @@ class Seen(NamedTuple):
     value: bytes | None
 
 
+class InTransaction(NamedTuple):
+    """A batch of a transaction; ``committed``: of its marker, None of what it wrote."""
+
+    offset: int
+    last_offset: int
+    producer_id: int
+    committed: bool | None
+
+
 class CommittedRecords:
     """The committed records of one partition; ``end`` is the offset after them."""
 
@@ -29,14 +39,38 @@ class CommittedRecords:
         self.end = 0
         self._by_offset: dict[int, Seen] = {}
         self._latest: dict[bytes | None, int] = {}
+        self._open: dict[int, set[int]] = {}
+        """Of producers' transactions, the offsets that are not decided."""
+        self._aborted: set[int] = set()
 
-    def commit(self, records: Iterable[Seen], end: int) -> None:
+    def commit(self, records: Iterable[Seen], end: int, transactions: Iterable[InTransaction] = ()) -> None:
         """Takes in those at or above ``end`` so far."""
+        begun = self.end
         for record in records:
-            if self.end <= record.offset < end:
+            if begun <= record.offset < end:
                 self._by_offset[record.offset] = record
-                self._latest[record.key] = record.offset
-        self.end = max(self.end, end)
+        news = [each for each in transactions if begun <= each.offset < end]
+        written = {
+            offset for each in news if each.committed is None for offset in range(each.offset, each.last_offset + 1)
+        }
+        self._decide({offset for offset in self._by_offset if offset >= begun} - written)
+        for each in news:
+            if each.committed is None:
+                self._open.setdefault(each.producer_id, set()).update(range(each.offset, each.last_offset + 1))
+            elif each.committed:
+                self._decide(self._open.pop(each.producer_id, set()))
+            else:
+                self._aborted |= self._open.pop(each.producer_id, set())
+        self.end = max(begun, end)
+
+    def _decide(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            record = self._by_offset.get(offset)
+            if record is not None:
+                self._latest[record.key] = max(offset, self._latest.get(record.key, -1))
+
+    def _hides(self, offset: int) -> bool:
+        return offset not in self._aborted and all(offset not in each for each in self._open.values())
 
     def fault(self, held: Iterable[Seen], start: int, end: int, *, alone: bool) -> str:
         """What is wrong with what a replica holds of [start, end); "" if nothing is. ``alone``: it must hold itself what hides others."""
@@ -47,10 +81,13 @@ class CommittedRecords:
             if record.offset < self.end and known != record:
                 return f"has {record}, committed was {known}"
             there[record.offset] = record
-            latest[record.key] = record.offset
+            if self._hides(record.offset):
+                latest[record.key] = record.offset
         hiding = latest if alone else self._latest
         for offset in range(start, min(end, self.end)):
             missing = self._by_offset.get(offset)
+            if offset in self._aborted:
+                continue
             if missing is not None and offset not in there and hiding.get(missing.key, -1) <= offset:
                 return f"lacks {missing}, the last of its key"
         return ""
@@ -63,8 +100,23 @@ def records(partition: Partition, start: int, end: int) -> Iterator[Seen]:
         data = partition.log.read(start, READ_BYTES, end, minimum_one=True).data
         for position, header in headers(data):
             for offset, _, key, value, _ in decode_records(data, header, position=position):
-                if start <= offset < end:
+                if start <= offset < end and not header.is_control:
                     yield Seen(offset, key, value)
+            start = max(start, header.next_offset)
+        if start == begun:
+            return
+
+
+def transactions(partition: Partition, start: int, end: int) -> Iterator[InTransaction]:
+    """What transactions wrote into a replica's log from ``start`` up to ``end``, and their markers."""
+    while start < end:
+        begun = start
+        data = partition.log.read(start, READ_BYTES, end, minimum_one=True).data
+        for position, header in headers(data):
+            marker = read_end_marker(data, header, position) if header.is_control else None
+            if marker is not None or (header.is_transactional and not header.is_control):
+                committed = None if marker is None else marker.committed
+                yield InTransaction(header.base_offset, header.last_offset, header.producer_id, committed)
             start = max(start, header.next_offset)
         if start == begun:
             return

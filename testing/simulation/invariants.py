@@ -26,7 +26,7 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.testing.simulation.cluster import SimulatedCluster
-from ottla.testing.simulation.compaction import CommittedRecords, Seen, records
+from ottla.testing.simulation.compaction import CommittedRecords, Seen, records, transactions
 from ottla.testing.simulation.soundness import is_sound
 
 READ_BYTES = 4 << 20
@@ -344,7 +344,7 @@ class Invariants:
         fault = known.fault(held, start, end, alone=False)
         if fault:
             self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
-        known.commit(held, end)
+        known.commit(held, end, transactions(partition, start, end))
 
     def _check_compacted(self, node: int, partition: Partition, key: PartitionKey) -> None:
         """Who leads has by itself everything that counts: followers and consumers get it from nobody else."""

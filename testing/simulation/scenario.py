@@ -57,7 +57,7 @@ class SimulationFailure(Exception):
         length: Length = USUAL,
     ) -> None:
         forced = "" if tuple(dimensions) == drawn(seed, length) else f" --dimensions {','.join(dimensions) or NONE}"
-        forced += " --brief" if length is BRIEF else ""
+        forced += " --brief" if length == BRIEF else ""
         super().__init__(
             f"seed {seed} ({', '.join(dimensions) or NONE}): {error}\n"
             f"replay: python -m ottla.testing.simulation.run --seed {seed}{forced}"
@@ -77,7 +77,7 @@ class SimulationFailure(Exception):
 
 def drawn(seed: int, length: Length) -> tuple[str, ...]:
     """The dimensions of a seed's run of that length."""
-    return brief_dimensions_of(seed) if length is BRIEF else dimensions_of(seed)
+    return brief_dimensions_of(seed) if length == BRIEF else dimensions_of(seed)
 
 
 def faults_of(seed: int, dimensions: Iterable[str] | None = None, length: Length = USUAL) -> list[Fault]:

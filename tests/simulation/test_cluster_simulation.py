@@ -1,6 +1,7 @@
 """The whole cluster under seeded faults, and the proof that a seed is a run."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from ottla.runtime.simulation.faults import Bundle, Fault
 from ottla.testing.simulation.dimensions import ALL, brief_dimensions_of, dimensions_of
 from ottla.testing.simulation.length import BRIEF
 from ottla.testing.simulation.run import main
-from ottla.testing.simulation.scenario import SimulationFailure, faults_of, run_seed
+from ottla.testing.simulation.scenario import SimulationFailure, drawn, faults_of, run_seed
 
 SEEDS = 200  # about three minutes of CPU, as long as all the brief ones
 BRIEF_SEEDS = 1000
@@ -91,6 +92,11 @@ def test_a_brief_run_is_a_run_too() -> None:
     assert run_seed(3, length=BRIEF) == run_seed(3, length=BRIEF)
     failure = SimulationFailure(9, brief_dimensions_of(9), [], AssertionError("lost"), "", BRIEF)
     assert str(failure).endswith("--seed 9 --brief")
+
+
+def test_a_brief_run_stays_one_in_another_process() -> None:
+    there = pickle.loads(pickle.dumps(BRIEF))
+    assert drawn(3, there) == brief_dimensions_of(3)
 
 
 @pytest.mark.parametrize("seed", [3, 17])

@@ -13,12 +13,14 @@ from ottla.log.producers.state import Duplicate, Origin, ProducerStateManager
 from ottla.log.results import AppendInfo
 from ottla.log.segments import soundness
 from ottla.log.segments.index import OffsetIndex
+from ottla.runtime.disk import Disk
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.planted.bug import PlantedBug, split_off
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
 
+_LOAD = ProducerStateManager.load
 _SOUND_PREFIX = soundness.sound_prefix
 _FORGET_BEHIND = truncation._forget_behind
 _END_OFFSET_FOR = LeaderEpochCache.end_offset_for
@@ -32,8 +34,12 @@ OPENED = "logs are whole when they are opened"
 COMMITTED = "only committed records are acknowledged"
 
 
-def _keeps_producers(producers: ProducerStateManager, *_: object, log_end_offset: int, **__: object) -> int:
-    return log_end_offset
+def _keeps_producers(
+    producers: ProducerStateManager, disk: Disk, directory: str, *, first_offset: int, log_end_offset: int
+) -> int:
+    if producers.producer_ids:
+        return log_end_offset
+    return _LOAD(producers, disk, directory, first_offset=first_offset, log_end_offset=log_end_offset)
 
 
 class _AnyCrc:
@@ -110,7 +116,7 @@ LOGS = (
     PlantedBug(
         "keep producers' numbers that were cut off",
         "truncation: the producer state goes back with the log",
-        ((ProducerStateManager, "truncate_to", _keeps_producers),),
+        ((ProducerStateManager, "load", _keeps_producers),),
         1,
         LEADS_AGAIN,
         (COMMITTED, EQUAL, "BrokenPromise", HEALS),

@@ -3,15 +3,14 @@
 from typing import Any
 
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore
-from ottla.broker.coordinator.decisions.transactions import asking, transitions
+from ottla.broker.coordinator.decisions.transactions import asking, marker_queue, transitions
 from ottla.broker.coordinator.decisions.transactions.completing import Completing
-from ottla.broker.coordinator.decisions.transactions.marker_queue import Batch, MarkerQueue
+from ottla.broker.coordinator.decisions.transactions.marker_queue import Place, Task
 from ottla.broker.coordinator.decisions.transactions.transaction import Transaction
 from ottla.broker.coordinator.placement import partition_of
-from ottla.broker.internal_topics import TRANSACTIONS
+from ottla.broker.internal_topics import GROUPS, TRANSACTIONS
 from ottla.broker.replication.verifications import Verifications
 from ottla.broker.replication.verified_appends import NOBODY_ASKED
-from ottla.broker.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from ottla.log.read import ReadableLog
 from ottla.log.state import LogState
 from ottla.runtime.errors import ErrorCode
@@ -27,20 +26,20 @@ PLACE = partition_of(transactional_id(0), COORDINATORS)
 COORDINATOR = leader_of(TRANSACTIONS, PLACE)
 KILLED = tuple(Fault(1_100 + 1_300 * number, "kill", (COORDINATOR,), 700) for number in range(4))
 LEADERS_KILLED = tuple(Fault(1_100 + 1_300 * number, "kill", (leader_of(TARGET, 0),), 700) for number in range(4))
+GROUPS_KILLED = tuple(
+    Fault(900 + 1_300 * number, "kill", (leader_of(GROUPS, place),), 600)
+    for place in range(COORDINATORS)
+    for number in range(4)
+)
 _BUMPED, _END = transitions.bumped, OffsetStore.end_transaction
-_ANSWERED = MarkerQueue.answered
 
 
 def _keeps_the_epoch(known: Transaction, timeout_ms: int, now_ms: int, *, epoch: int, last_epoch: int) -> Transaction:
     return _BUMPED(known, timeout_ms, now_ms, epoch=known.epoch, last_epoch=last_epoch)
 
 
-def _takes_all_for_written(queue: MarkerQueue, batch: Batch, response: WriteTxnMarkersResponse) -> Any:
-    for marker in response.markers:
-        for topic in marker.topics:
-            for partition in topic.partitions:
-                partition.error_code = 0
-    return _ANSWERED(queue, batch, response)
+def _takes_all_for_written(task: Task, place: Place, code: int) -> None:
+    del task.places[place]
 
 
 def _asks_nobody(
@@ -105,17 +104,17 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=2,
+        seed=21,
     ),
     _bug(
         "take a refused marker for a written one",
-        "MarkerQueue.answered: each partition is told until it has heard",
-        (MarkerQueue, "answered", _takes_all_for_written),
-        LEADERS_KILLED,
+        "MarkerQueue: each partition is told until it has heard",
+        (marker_queue, "_settle", _takes_all_for_written),
+        GROUPS_KILLED,
         HEALS,
         ENDED,
         WHOLE,
-        seed=3,
+        seed=12,
     ),
     _bug(
         "commit the offsets of what is aborted",
