@@ -50,13 +50,13 @@ class ShardReplay:
     def take(self, data: bytes, offset: int, next_offset: int) -> Iterator[None]:
         """Whole batches, of which the records from ``offset`` on count. To be gone through to the end."""
         for at, header in headers(data):
-            if header.is_control:
-                yield from self.finish()
-                marker = read_end_marker(data, header, at)
-                if marker is not None:
-                    self._shard.end_transaction(header.producer_id, is_commit=marker.committed)
-                continue
             try:
+                if header.is_control:
+                    yield from self.finish()
+                    marker = read_end_marker(data, header, at)
+                    if marker is not None:
+                        self._shard.end_transaction(header.producer_id, is_commit=marker.committed)
+                    continue
                 records = (each for each in read_pairs(data, header, at) if each[0] >= offset and each[1] is not None)
                 if header.is_transactional:
                     yield from self.finish()

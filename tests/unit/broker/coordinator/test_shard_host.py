@@ -281,6 +281,17 @@ async def test_a_batch_that_makes_no_sense_is_passed_over_for_it_will_never_make
     assert (bench.loaded, bench.damage) == ([None], [])
 
 
+def test_a_marker_that_makes_no_sense_is_passed_over_too() -> None:
+    cut_off = encode_batch([LogRecord(0, 1, b"\0\0\0\1", b"")], producer_id=7, control=True, transactional=True)
+    words = Words()
+    replay = ShardReplay("a partition", words, lambda: 1)
+    for _ in replay.take(bytes(cut_off + encode_batch([LogRecord(1, 1, b"b", b"2")], base_offset=1)), 0, 2):
+        pass
+    for _ in replay.finish():
+        pass
+    assert words.values == {b"b": b"2"}
+
+
 @on_a_bench
 async def test_many_records_are_replayed_over_turns_of_the_loop(bench: Bench) -> None:
     for number in range(2 * RECORDS_A_TURN + 1):
