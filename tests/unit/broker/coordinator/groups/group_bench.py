@@ -1,12 +1,11 @@
 """A shard of groups on a bench: its records are committed when the test says so, and its clock stands until it is moved."""
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
@@ -14,9 +13,9 @@ from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, Join
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.coordinator.shard_bench import ShardBench
 
 DAY_MS = 86_400_000
-TIME_MS = 1_800_000_000_000
 
 
 class Asked:
@@ -44,30 +43,22 @@ class Asked:
         return ErrorCode(self.said.error_code)
 
 
-class Bench:
+class Bench(ShardBench):
     """The effects of one shard, and the requests of its clients."""
 
+    shard: GroupShard
+
     def __init__(self, *, commits: bool = True, **settings: Any) -> None:
-        self.commits = commits
-        """Whether records are committed as soon as they are written."""
-        self.refuses = ErrorCode.NONE
-        self.clock_ms, self.time_ms = 1_000, TIME_MS
-        self.log: list[Record] = []
+        super().__init__(commits=commits)
         self.producers: dict[int, int] = {}
         """By place in the log: of the transactions that records are part of."""
         self.markers: dict[int, list[tuple[int, bool]]] = {}
         """By place in the log: producer ids of transactions that ended before it, and whether they were committed."""
-        self.written: list[int] = []
-        """How many records were given together."""
-        self.sizes: list[int] = []
-        """And how many bytes."""
         self.settings = GroupSettings(**settings)
         self.topic_ids = {name: name.encode().ljust(16, b".") for name in ("t", "u")}
         self.partitions = dict.fromkeys(self.topic_ids.values(), 4)
-        self.reminded = self._ids = 0
+        self._ids = 0
         self._is_in_piece = False
-        self._waiting: deque[tuple[Done, list[Undo]]] = deque()
-        self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
         self.own_settings: dict[str, dict[str, str]] = {}
         """Of groups, by their ids."""
         self.shard = GroupShard(self, self.settings, self, lambda group_id: self.own_settings.get(group_id, {}))
@@ -97,20 +88,6 @@ class Bench:
         self._ids += 1
         return f"id{self._ids}"
 
-    def write(self, records: Sequence[Record], done: Done) -> None:
-        if self.refuses:
-            done(self.refuses)
-            return
-        undoes = []
-        for each in records:
-            undoes.append(self.shard.replay(each, len(self.log)))
-            self.log.append(each)
-        self.written.append(len(records))
-        self.sizes.append(sum(len(each.key) + len(each.value or b"") for each in records))
-        self._waiting.append((done, undoes))
-        if self.commits:
-            self.commit()
-
     def write_transactional(self, records: Sequence[Record], batch: ProducerBatch, guard: int, done: Done) -> None:
         if self.refuses:
             done(self.refuses)
@@ -124,11 +101,6 @@ class Bench:
         if self.commits:
             self.commit()
 
-    def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
-        self.reminded += 1
-        assert self.reminded < 100_000, "it spins"
-        self._reminders[name] = self.clock_ms + in_ms, call
-
     def soon(self, call: Callable[[], None]) -> None:
         """At once; what a piece asks for comes ten milliseconds later."""
         if self._is_in_piece:
@@ -140,48 +112,12 @@ class Bench:
         finally:
             self._is_in_piece = False
 
-    def forget(self, name: Hashable) -> None:
-        self._reminders.pop(name, None)
-
     # --- the test's hands ---------------------------------------------------------------------------------------------
-
-    @property
-    def reminders(self) -> int:
-        return len(self._reminders)
-
-    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """What is written is committed, or nobody knows."""
-        while self._waiting:
-            self._waiting.popleft()[0](error)
-
-    def fail(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, but: int = 0) -> None:
-        """What was to be written cannot be: all of it ``but`` the first is undone, then told."""
-        written = [self._waiting.popleft() for _ in range(min(but, len(self._waiting)))]
-        unwritten, self._waiting = self._waiting, deque(written)
-        for _, undoes in reversed(unwritten):
-            for undo in reversed(undoes):
-                undo()
-                self.log.pop()
-        for done, _ in unwritten:
-            done(error)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Its marker is written."""
         self.markers.setdefault(len(self.log), []).append((producer_id, is_commit))
         self.shard.end_transaction(producer_id, is_commit=is_commit)
-
-    def wait(self, by_ms: int) -> None:
-        """Time passes; reminders come when they are due."""
-        end_ms, start_ms = self.clock_ms + by_ms, self.clock_ms
-        while due := [
-            (at_ms, index, name) for index, (name, (at_ms, _)) in enumerate(self._reminders.items()) if at_ms <= end_ms
-        ]:
-            at_ms, _, name = min(due)
-            self.clock_ms = max(at_ms, self.clock_ms)
-            _, call = self._reminders.pop(name)
-            call()
-        self.time_ms += end_ms - start_ms
-        self.clock_ms = end_ms
 
     def another(self) -> "Bench":
         """A coordinator that takes over: it has what was written, as bytes."""

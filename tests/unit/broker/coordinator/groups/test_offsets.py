@@ -21,7 +21,8 @@ from ottla.broker.wire.messages.offset_delete_request import (
 )
 from ottla.broker.wire.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, TIME_MS, Asked, Bench
+from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Asked, Bench
+from tests.unit.broker.coordinator.shard_bench import TIME_MS
 
 
 def commit(

@@ -18,7 +18,8 @@ from ottla.broker.wire.messages import consumer_protocol_assignment as assignmen
 from ottla.broker.wire.messages import consumer_protocol_subscription as subscription
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.coordinator.groups.group_bench import TIME_MS, Asked, Bench
+from tests.unit.broker.coordinator.groups.group_bench import Asked, Bench
+from tests.unit.broker.coordinator.shard_bench import TIME_MS
 
 
 def told(bench: Bench) -> list[RebalanceRecord]:

@@ -10,7 +10,8 @@ from ottla.broker.coordinator.decisions.transactions.shard import BROKER_PATIENC
 from ottla.broker.coordinator.decisions.transactions.transaction import LAST_EPOCH, State
 from ottla.broker.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTopic
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.coordinator.transactions.transaction_bench import T0, TIME_MS, V1, V2, Bench, code
+from tests.unit.broker.coordinator.shard_bench import TIME_MS
+from tests.unit.broker.coordinator.transactions.transaction_bench import T0, V1, V2, Bench, code
 
 MORE = {"t": frozenset((1,)), "u": frozenset((0,))}
 

@@ -1,11 +1,10 @@
 """A shard of transactional ids on a bench: its records are committed when the test says so, partitions have a marker when it says
 so, and its clock stands until it is moved."""
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.broker.coordinator.decisions.effects import Done, Record, Undo
+from ottla.broker.coordinator.decisions.effects import Done, Record
 from ottla.broker.coordinator.decisions.transactions.asking import NOBODY, Producer
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
@@ -14,8 +13,8 @@ from ottla.broker.coordinator.decisions.transactions.transaction import Partitio
 from ottla.broker.coordinator.decisions.transactions.transaction_records import record
 from ottla.broker.coordinator.decisions.transactions.transitions import replace
 from ottla.runtime.errors import ErrorCode
+from tests.unit.broker.coordinator.shard_bench import ShardBench, size_of
 
-TIME_MS = 1_800_000_000_000
 TIMEOUT_MS = 60_000
 T0: Partitions = {"t": frozenset((0,))}
 V1, V2 = 0, 2
@@ -40,28 +39,21 @@ class Sent:
             self._done()
 
 
-class Bench:
+class Bench(ShardBench):
     """The effects of one shard, its node, and the requests of its producers."""
 
+    shard: TransactionShard
+
     def __init__(self, *, commits: bool = True, version: int = 2, **settings: Any) -> None:
-        self.commits = commits
-        """Whether records are committed as soon as they are written."""
+        super().__init__(commits=commits)
         self.transaction_version = version
-        self.refuses = ErrorCode.NONE
         self.room = 1_000_000
-        self.clock_ms, self.time_ms = 1_000, TIME_MS
-        self.log: list[Record] = []
-        self.pieces: list[int] = []
-        """How many records were given together."""
         self.sent: list[Sent] = []
         self.settings = TransactionSettings(**settings)
         self.next_id = 1_000
         self.asked_for_ids: list[Callable[[int, ErrorCode], None]] = []
         self.has_ids = True
         self.markers = self
-        self.reminded = 0
-        self._waiting: deque[tuple[Done, list[Undo]]] = deque()
-        self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
         self.shard = TransactionShard(self, self.settings, self, 7)
 
     # --- Node, Markers ------------------------------------------------------------------------------------------------
@@ -86,67 +78,11 @@ class Bench:
         raise AssertionError("nobody needs one")
 
     def has_room_for(self, records: Sequence[Record]) -> bool:
-        return sum(len(each.key) + len(each.value or b"") for each in records) <= self.room
+        return size_of(records) <= self.room
 
     def write(self, records: Sequence[Record], done: Done) -> None:
-        if self.refuses:
-            done(self.refuses)
-            return
         assert self.has_room_for(records), "it would be refused"
-        self.pieces.append(len(records))
-        undoes = []
-        for each in records:
-            undoes.append(self.shard.replay(each, len(self.log)))
-            self.log.append(each)
-        self._waiting.append((done, undoes))
-        if self.commits:
-            self.commit()
-
-    def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
-        self.reminded += 1
-        assert self.reminded < 100_000, "it spins"
-        self._reminders[name] = self.clock_ms + in_ms, call
-
-    def soon(self, call: Callable[[], None]) -> None:
-        self.remind(("soon", self.reminded), 0, call)
-
-    def forget(self, name: Hashable) -> None:
-        self._reminders.pop(name, None)
-
-    # --- the test's hands ---------------------------------------------------------------------------------------------
-
-    @property
-    def reminders(self) -> int:
-        return len(self._reminders)
-
-    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """What is written is committed, or nobody knows."""
-        while self._waiting:
-            self._waiting.popleft()[0](error)
-
-    def fail(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """What was to be written cannot be: all of it is undone, then told."""
-        unwritten, self._waiting = self._waiting, deque()
-        for _, undoes in reversed(unwritten):
-            for undo in reversed(undoes):
-                undo()
-                self.log.pop()
-        for done, _ in unwritten:
-            done(error)
-
-    def wait(self, by_ms: int) -> None:
-        """Time passes; reminders come when they are due."""
-        end_ms, start_ms = self.clock_ms + by_ms, self.clock_ms
-        while due := [
-            (at_ms, index, name) for index, (name, (at_ms, _)) in enumerate(self._reminders.items()) if at_ms <= end_ms
-        ]:
-            at_ms, _, name = min(due)
-            self.time_ms += max(at_ms - self.clock_ms, 0)
-            self.clock_ms = max(at_ms, self.clock_ms)
-            _, call = self._reminders.pop(name)
-            call()
-        self.time_ms += end_ms - max(self.clock_ms, start_ms)
-        self.clock_ms = end_ms
+        super().write(records, done)
 
     def another(self) -> "Bench":
         """A coordinator that takes over: it has what was written, as bytes."""
