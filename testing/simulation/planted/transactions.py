@@ -1,5 +1,6 @@
 """Transactions: their coordinators, what partitions do with them, and the offsets that they commit."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore
@@ -16,7 +17,7 @@ from ottla.log.state import LogState
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.copies import ENDED, FENCED, OFFSETS, ONCE, STABLE, WHOLE
-from ottla.testing.simulation.dimensions.transactions import COORDINATORS, TARGET, transactional_id
+from ottla.testing.simulation.dimensions.transactions import COORDINATORS, SPLIT, TARGET, transactional_id
 from ottla.testing.simulation.planted.bug import PlantedBug
 from ottla.testing.simulation.roles import leader_of
 from ottla.testing.simulation.shards import STATE
@@ -31,6 +32,9 @@ GROUPS_KILLED = tuple(
     for place in range(COORDINATORS)
     for number in range(4)
 )
+COORDINATOR_SPLIT = tuple(Fault(700 + 1_600 * number, SPLIT, (COORDINATOR,), 2_500) for number in range(4))
+"""Clients and leaders of partitions reach a coordinator that can commit nothing any more."""
+_PREPARE = Completing.prepare
 _BUMPED, _END = transitions.bumped, OffsetStore.end_transaction
 
 
@@ -40,6 +44,13 @@ def _keeps_the_epoch(known: Transaction, timeout_ms: int, now_ms: int, *, epoch:
 
 def _takes_all_for_written(task: Task, place: Place, code: int) -> None:
     del task.places[place]
+
+
+def _tells_at_once(
+    completing: Completing, transactional_id: str, transaction: Transaction, told: Callable[[ErrorCode], None]
+) -> None:
+    _PREPARE(completing, transactional_id, transaction, lambda _: None)
+    told(ErrorCode.NONE)
 
 
 def _asks_nobody(
@@ -105,6 +116,14 @@ TRANSACTION_BUGS = (
         HEALS,
         ENDED,
         seed=21,
+    ),
+    _bug(
+        "tell how a transaction ends before that is committed",
+        "Completing.prepare: whoever asked is told when the decision stands",
+        (Completing, "prepare", _tells_at_once),
+        COORDINATOR_SPLIT,
+        WHOLE,
+        seed=4,
     ),
     _bug(
         "take a refused marker for a written one",
