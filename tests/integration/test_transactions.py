@@ -174,10 +174,14 @@ def test_a_coordinator_that_is_killed_loses_no_transaction(
 
 def again(ask: Callable[[], ErrorCode]) -> ErrorCode:
     """As clients do, while the transaction before is being ended."""
-    while True:
-        error = ask()
-        if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
-            return error
+    told: list[ErrorCode] = []
+
+    def is_answered() -> bool:
+        told.append(ask())
+        return told[-1] is not ErrorCode.CONCURRENT_TRANSACTIONS
+
+    wait_for(is_answered, "the transaction before to end")
+    return told[-1]
 
 
 class Newer:
