@@ -20,7 +20,8 @@ from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorR
 from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.broker.wire.messages.list_transactions_request import ListTransactionsRequest
 from ottla.runtime.errors import ErrorCode, KafkaError
-from tests.unit.broker.coordinator.transactions.transaction_bench import TIME_MS, Bench
+from tests.unit.broker.coordinator.shard_bench import TIME_MS
+from tests.unit.broker.coordinator.transactions.transaction_bench import Bench
 from tests.unit.broker.handlers.conftest import Site, partition_view
 
 OFFSETS = "__consumer_offsets"
