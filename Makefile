@@ -7,15 +7,15 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-deep setup test-tools lint types imports generated unit consensus simulation integration chaos conformance \
-  wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log simulate log-model model proto clean
+.PHONY: run test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
+  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
-	@$(PYTHON) tools/run_stages.py --first setup \
-	  "unit consensus simulation" "test-tools conformance integration chaos" "lint imports generated types wheel"
+	@$(PYTHON) tools/run_stages.py --first setup-spark \
+	  "unit consensus simulation" "test-tools conformance integration chaos" "lint imports generated types spark wheel"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-core deep-log deep-model deep-hunt deep-hostile"
@@ -43,6 +43,12 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml tools/setup-venv
 	@tools/setup-venv $(PYTHON) $(VENV)
 
+setup-spark: $(VENV)/.ready-spark ## what `ottla[spark]` needs as well: half a gigabyte, and Java
+
+$(VENV)/.ready-spark: $(VENV)/.ready
+	@tools/setup-venv $(PYTHON) $(VENV) spark
+	@tools/system-packages java:openjdk-17-jdk-headless
+
 test-tools: setup $(TOXIPROXY)
 	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven
 
@@ -53,7 +59,7 @@ lint: setup
 	ruff check .
 	ruff format --check .
 
-types: setup
+types: setup-spark
 	mypy
 
 imports: setup
@@ -64,7 +70,7 @@ generated: setup ## generated code equals a fresh generation
 	$(BIN)/python tools/state-diagram --check
 	$(BIN)/python tools/metrics-table --check
 
-unit: setup
+unit: setup-spark
 	pytest -q -n auto tests/unit
 
 simulation: setup
@@ -79,6 +85,17 @@ chaos: test-tools
 conformance: test-tools
 	tests/peers/kafka/kafka install
 	pytest -q tests/conformance
+
+spark: spark-peers ## the pipeline on Spark: what fits beside the other stages
+	pytest -q -m "not long" tests/spark
+
+test-spark: spark-peers ## all of the pipeline's tests on Spark, the long ones too: minutes of kills
+	pytest -q tests/spark
+
+spark-peers: setup-spark ## Spark's own Kafka connector, and Apache Kafka
+	@tools/system-packages mvn:maven
+	tests/peers/spark/connector install
+	tests/peers/kafka/kafka install
 
 wheel: setup ## builds the wheel, installs it into a clean venv outside the checkout, produces and consumes
 	tools/check-wheel

@@ -1,0 +1,65 @@
+"""One Spark session and one node for all tests here; a cluster of three for those that ask. Each test takes topics of its own."""
+
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.testing.processes import ProcessCluster
+from tests.spark.session import start
+
+_numbers = count(1)
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """local[2]. A short path: Unix sockets have their place in it."""
+    with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as directory:
+        session = start(Path(directory))
+        yield session
+        session.stop()
+        gateway = session.sparkContext._gateway
+        assert gateway is not None
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM lives until then
+        gateway.proc.wait(30)
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[ProcessCluster]:
+    with ProcessCluster(nodes=1, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(node: ProcessCluster) -> str:
+    """Where the one node is reached."""
+    return node.bootstrap_servers
+
+
+@pytest.fixture
+def cluster() -> Iterator[ProcessCluster]:
+    """Three nodes, for this test alone: it may kill them."""
+    with ProcessCluster(nodes=3, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name no other test uses."""
+    return f"{request.node.originalname.removeprefix('test_')}-{next(_numbers)}"[:200]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Claimed ports are freed when the process ends, and what pyspark leaves to the garbage collector is not what these tests are about."""
+    config.addinivalue_line("markers", "long: minutes; `make test-spark` runs it, `make test` does not")
+    for category in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::{category}")
