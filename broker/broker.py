@@ -203,6 +203,7 @@ class Broker:
     def _settings_changed(self, config: ServerConfig) -> None:
         self.network.limits = ServerLimits.from_config(config, self._descriptors)  # who is connected stays
         self.storage.configure(config)
+        self.replicas.set_throttles(config)
         self._verifications.is_enabled = config.flag(VERIFICATION)
 
     def contact_lost(self) -> None:

@@ -36,6 +36,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     delete_retention_ms: int = 86_400_000
     min_insync_replicas: int = 1
     preallocate: bool = False
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     flush_before_ack: bool = False  # ottla.flush.before.ack
 
     @property

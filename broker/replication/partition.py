@@ -13,6 +13,7 @@ from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
+from ottla.broker.replication.decisions.throttle import names_replica
 from ottla.broker.replication.intake import Intake, OnPrepared
 from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
 from ottla.broker.replication.own_appends import OnCommitted, OwnAppend
@@ -352,6 +353,25 @@ class Partition:
         self.watches.touch_all()
 
     # Followers.
+
+    def feeds_throttled(self, broker_id: int) -> bool:
+        """Whether what that follower is given counts for the throttle of this leader."""
+        leader, config = self.leader, self.log.config
+        return (
+            leader is not None
+            and broker_id not in leader.committed_isr
+            and names_replica(config.leader_replication_throttled_replicas, self.index, self.services.node_id)
+        )
+
+    @property
+    def fetches_throttled(self) -> bool:
+        """Whether what this follower fetches counts for its throttle: it is one that catches up."""
+        follower, log = self.follower, self.log
+        return (
+            follower is not None
+            and not 0 <= follower.leaders_high_watermark <= log.log_end_offset
+            and names_replica(log.config.follower_replication_throttled_replicas, self.index, self.services.node_id)
+        )
 
     def follower_fetched(
         self,

@@ -15,6 +15,7 @@ from ottla.broker.replication.decisions.fetch_session import SessionCache
 from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetchers import Fetchers
 from ottla.broker.replication.following.leader import OpenLeader
@@ -92,6 +93,8 @@ class ReplicaManager:
             self.settings.session_slots, SESSION_EVICTION_MS, lambda: rng.randrange(1, 2**31 - 1)
         )
         self.traffic = Traffic()
+        self.leader_throttle, self.follower_throttle = ReplicationThrottle(), ReplicationThrottle()
+        self.set_throttles(config)
         self._configs = LogConfigs(config)
         self._logs = logs
         self._image: MetadataImage | None = None
@@ -100,7 +103,9 @@ class ReplicaManager:
         self._durability = durability = Durability(sync_later)
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
         self._services = PartitionServices(self.node_id, wakes, durability, timers.now_ms, self._propose)
-        self._fetchers = Fetchers(self.settings.fetcher, timers, durability, self._epoch, self.traffic, open_leader)
+        self._fetchers = Fetchers(
+            self.settings.fetcher, timers, durability, self._epoch, self.traffic, open_leader, self.follower_throttle
+        )
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._listeners = TopicListeners()
         self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)
@@ -135,6 +140,11 @@ class ReplicaManager:
         view = self._image.topics_by_name.get(topic) if self._image is not None else None
         hosted = [self.partitions.get((view.id, index)) for index in view.partitions] if view is not None else []
         self._listeners.add(topic, listener, [each for each in hosted if each is not None])
+
+    def set_throttles(self, config: ServerConfig) -> None:
+        """The rates at which replicas that catch up are fed, and fetch."""
+        self.leader_throttle.rate = config.integer("leader.replication.throttled.rate")
+        self.follower_throttle.rate = config.integer("follower.replication.throttled.rate")
 
     # What handlers ask.
 

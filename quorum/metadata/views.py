@@ -113,6 +113,11 @@ class PartitionView(msgspec.Struct, frozen=True, gc=False, array_like=True):
     removing: tuple[int, ...] = ()
     directories: tuple[bytes, ...] = ()
 
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas without those that a reassignment under way takes away."""
+        return tuple(each for each in self.replicas if each not in self.removing) if self.removing else self.replicas
+
     def directory_of(self, broker_id: int) -> bytes:
         """The directory in which that broker keeps its replica. Partitions from before directories were known have it
         unassigned."""

@@ -53,6 +53,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 _RESET = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
 
 
@@ -107,6 +108,8 @@ def _check(setting: Setting, value: Value) -> None:
             raise SettingError(f"{setting.name}={value}: allowed is {words.replace(' ', ' to ')}")
     if rule == "counts":
         address_counts(setting.name, str(value))
+    if rule == "throttled" and not _names_replicas(value):
+        raise SettingError(f"{setting.name}: write * or PARTITION:BROKER,PARTITION:BROKER,...")
     if rule == "reset" and _RESET.fullmatch(str(value)) is None:
         raise SettingError(f"{setting.name}={value}: write latest, earliest or by_duration:PT1H, say")
     if rule in ("in", "anycase"):
@@ -114,6 +117,12 @@ def _check(setting: Setting, value: Value) -> None:
         for word in value if isinstance(value, tuple) else (str(value),):
             if (word.lower() if rule == "anycase" else word) not in allowed:
                 raise SettingError(f"{setting.name}={word}: allowed is one of {', '.join(allowed)}")
+
+
+def _names_replicas(value: Value) -> bool:
+    """Kafka's ThrottledReplicaListValidator."""
+    words = value if isinstance(value, tuple) else ()
+    return words[:1] == ("*",) or all(_REPLICA.fullmatch(word) for word in words)
 
 
 def address_counts(name: str, text: str) -> dict[str, int]:

@@ -11,9 +11,10 @@ logger = logging.getLogger(__name__)
 
 _NO_TIERS = "there is no tiered storage"
 _ONE_LOOP = "a node runs on one event loop"
-_NO_THROTTLE = "replication is not throttled here: move replicas without a throttle"
 
 APPLIED = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
@@ -41,8 +42,6 @@ WITHOUT_EFFECT = {
 _REFUSED = {
     "cordoned.log.dirs": "directories cannot be cordoned here",
     "follower.fetch.last.tiered.offset.enable": _NO_TIERS,
-    "follower.replication.throttled.rate": _NO_THROTTLE,
-    "leader.replication.throttled.rate": _NO_THROTTLE,
     "log.local.retention.bytes": _NO_TIERS,
     "log.local.retention.ms": _NO_TIERS,
     "log.retention.hours": "set log.retention.ms",

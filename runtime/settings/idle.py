@@ -6,6 +6,7 @@ from ottla.runtime.settings.definitions import Value, server_settings
 from ottla.runtime.settings.dynamic import WITHOUT_EFFECT
 
 _SLICES = "internal topics are loaded in slices of 64 kB"
+_NO_WINDOWS = "a throttle holds from the first byte on, without windows"
 _ONE_LOOP = WITHOUT_EFFECT["num.io.threads"]
 
 _NAMES = {
@@ -16,6 +17,10 @@ _NAMES = {
     "group.coordinator.threads": _ONE_LOOP,
     "offsets.load.buffer.size": _SLICES,
     "transaction.state.log.load.buffer.size": _SLICES,
+    "alter.log.dirs.replication.quota.window.num": _NO_WINDOWS,
+    "alter.log.dirs.replication.quota.window.size.seconds": _NO_WINDOWS,
+    "replication.quota.window.num": _NO_WINDOWS,
+    "replication.quota.window.size.seconds": _NO_WINDOWS,
 }
 _PREFIXES = {"group.share.": "there are no share groups yet", "group.streams.": "there are no streams groups yet"}
 

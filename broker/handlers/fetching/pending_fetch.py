@@ -22,6 +22,7 @@ from ottla.broker.fetch_tuples import (
 )
 from ottla.broker.handlers.fetching import fetch_read
 from ottla.broker.handlers.fetching.fetch_read import Reader
+from ottla.broker.handlers.fetching.quota import Quota
 from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.decisions.fetch_session import NO_SESSION, FetchSession, SessionPartition
 from ottla.broker.replication.partition import Partition
@@ -50,6 +51,7 @@ class PendingFetch:
         "_handler",
         "_loading",
         "_manager",
+        "_throttled_ms",
         "_timer",
         "_unheard",
         "_warmed",
@@ -85,6 +87,7 @@ class PendingFetch:
         self._unheard: dict[SessionPartition, int] = {}
         self._cold: Cold = []  # what the last look found not to be in the page cache
         self._warmed: set[SessionPartition] | None = None  # what was waited for
+        self._throttled_ms = 0  # for how long the throttle keeps something back
         self._loading = self._done = False
 
     def start(self, named: Iterable[SessionPartition], max_wait_ms: int) -> None:
@@ -125,7 +128,7 @@ class PendingFetch:
         elif self._timer is not None:
             self._watch_dirty()
         elif wait_ms > 0:
-            self._park(wait_ms)
+            self._park(min(wait_ms, self._throttled_ms or wait_ms))
         else:
             self._respond(answers)
 
@@ -222,17 +225,21 @@ class PendingFetch:
     def _read(self) -> tuple[Answers, int, bool]:
         """(answers of the partitions looked at, bytes of records in them, whether they cannot wait).
 
-        Reads that would wait for the disk are left out and noted, but for those that a thread has waited for.
+        Reads that would wait for the disk are left out and noted, but for those that a thread has waited for. What a throttle
+        keeps back has no room, and is in nobody's way.
         """
         answers: Answers = []
         size, urgent = 0, False
+        quota = self._quota()
         dirty = self.session.dirty
         # A copy: a disk that fails under a read dirties all that was on it. What was not heard has no records, so it takes no room.
         for entry in [*(self._unheard | dirty if self._unheard else dirty)]:
             if 0 < size >= self.max_bytes and not self.full:
                 break
+            held = quota is not None and quota.holds(self._partition(entry))
             try:
-                answer, more = self._read_one(entry, self.max_bytes - size, minimum_one=size == 0)
+                room = 0 if held else self.max_bytes - size
+                answer, more = self._read_one(entry, room, minimum_one=size == 0 and not held)
             except ColdReadError as cold:
                 self._cold.append((entry, cold))
                 size += cold.length
@@ -241,10 +248,20 @@ class PendingFetch:
             had_no_room = more and not found
             answers.append((entry, answer, had_no_room))
             size += found
-            urgent = urgent or more or answer[ERROR] != 0 or answer[DIVERGING] is not None
-            if had_no_room and not self.full:
+            urgent = urgent or (more and not held) or answer[ERROR] != 0 or answer[DIVERGING] is not None
+            if quota is not None:
+                quota.read(found)
+            if had_no_room and not held and not self.full:
                 break  # or a fetch would cost what all partitions with a backlog cost, for the little room that is left
+        self._throttled_ms = quota.wait_ms if quota is not None else 0
         return answers, size, urgent
+
+    def _quota(self) -> Quota | None:
+        """What the throttle leaves to this request; None: nothing is throttled."""
+        throttle = self._manager.leader_throttle
+        if not throttle.is_on or not self.reader.is_follower:
+            return None
+        return Quota(throttle, self.reader.replica_id, self._manager.timers.now_ms())
 
     def _read_one(self, entry: SessionPartition, max_bytes: int, *, minimum_one: bool) -> tuple[FetchedPartition, bool]:
         refusal = self._unheard.get(entry)
@@ -271,6 +288,8 @@ class PendingFetch:
         self._done = True
         self._unpark()
         session = self.session
+        if self.reader.is_follower and self._manager.leader_throttle.is_on:
+            self._note_throttled(answers)
         topics: dict[Topic, list[FetchedPartition]] = {}
         leaders: list[int] = []
         for entry, answer, had_no_room in answers:
@@ -292,6 +311,14 @@ class PendingFetch:
         else:
             traffic.bytes_out += self.request.response_bytes
         self._end()
+
+    def _note_throttled(self, answers: Answers) -> None:
+        size = sum(
+            len(answer[RECORDS] or b"")
+            for entry, answer, _ in answers
+            if (partition := self._partition(entry)) is not None and partition.feeds_throttled(self.reader.replica_id)
+        )
+        self._manager.leader_throttle.passed(size, self._manager.timers.now_ms())
 
     def _settle(self, entry: SessionPartition, answer: FetchedPartition, had_no_room: bool) -> bool:
         """Notes what the client is told; whether it is anything."""

@@ -28,6 +28,7 @@ from ottla.broker.replication.decisions.follower import (
 )
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
 from ottla.broker.replication.decisions.lately import Lately
+from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.leader import FetchRequest, OpenLeader
@@ -73,6 +74,7 @@ class LeaderFetcher:
         truncations: Truncations,
         lost: Lately,
         open_leader: OpenLeader,
+        throttle: ReplicationThrottle,
     ) -> None:
         self.leader_id = leader_id
         self._settings = settings
@@ -82,6 +84,7 @@ class LeaderFetcher:
         self._traffic = traffic
         self._truncations = truncations
         self._lost = lost
+        self._throttle = throttle
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
         self._leader = open_leader(leader_id, self._on_up, self._on_lost)
@@ -153,8 +156,20 @@ class LeaderFetcher:
         follower = partition.follower
         if follower is None or follower.state is not FetchState.FETCHING:
             return
+        if self._is_held_back(key, partition, follower):
+            return
         self._session.put(key, self._wanted(partition, follower))
         self._send_soon()
+
+    def _is_held_back(self, key: Key, partition: Partition, follower: PartitionFollower) -> bool:
+        """Whether the throttle keeps the partition out for a while."""
+        throttle = self._throttle
+        if not throttle.is_on or not partition.fetches_throttled:
+            return False
+        wait_ms = throttle.wait_ms(self._timers.now_ms())
+        if wait_ms:
+            self._delay(key, partition, follower, Delay(wait_ms))
+        return wait_ms > 0
 
     def _wanted(self, partition: Partition, follower: PartitionFollower) -> FetchPartition:
         return (
@@ -313,6 +328,8 @@ class LeaderFetcher:
     ) -> None:
         log = partition.log
         if records:
+            if self._throttle.is_on and partition.fetches_throttled:
+                self._throttle.passed(len(records), self._timers.now_ms())
             log.append_as_follower(records, follower.leader_epoch)
             self._traffic.replication_bytes_in += len(records)
             follower.appended(log.log_end_offset, log.epochs.latest_epoch)
@@ -322,6 +339,8 @@ class LeaderFetcher:
         follower.succeeded()
         if records and partition.must_sync:
             self._sync_first(key, partition, follower)
+        elif records and self._is_held_back(key, partition, follower):
+            return
         elif records or self._begins_elsewhere(key, log.log_start_offset):
             self._session.put(key, self._wanted(partition, follower))
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ottla.broker.replication.decisions.lately import Lately
+from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetcher import FetcherSettings, LeaderFetcher
 from ottla.broker.replication.following.leader import OpenLeader
@@ -26,6 +27,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         traffic: Traffic,
         open_leader: OpenLeader,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._settings = settings
         self._timers = timers
@@ -33,6 +35,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._traffic = traffic
         self._open_leader = open_leader
+        self._throttle = throttle
         self._truncations = Truncations(timers, durability)
         self._lost = Lately(LOST_MS)
         self._by_leader: dict[int, LeaderFetcher] = {}
@@ -52,6 +55,7 @@ class Fetchers:
                 self._truncations,
                 self._lost,
                 self._open_leader,
+                self._throttle,
             )
             self._by_leader[leader_id] = fetcher
         fetcher.move(address)

@@ -203,7 +203,7 @@ def _more_partitions(state: ControllerState, asked: rpc.CreatePartitionsRequest.
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the topic {topic.name} {says} {present} partitions")
     if more > state.settings.partitions_per_request_max:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{more} partitions in one request are too many")
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].target)  # in the middle of a reassignment there are more
     if asked.has_assignments:
         assignments = [list(each.broker_ids) for each in asked.assignments]
         if len(assignments) != more:

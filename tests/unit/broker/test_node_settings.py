@@ -96,7 +96,7 @@ def test_every_setting_that_may_change_is_one_and_does_something_or_says_why_not
         ("listener.name.outside.ssl.keystore.location", "/x", "there is no TLS yet"),
         ("sasl.jaas.config", "x", "there is no SASL yet"),
         ("max.connection.creation.rate", "5", "not limited here"),
-        ("leader.replication.throttled.rate", "5", "move replicas without a throttle"),
+        ("leader.replication.throttled.rate", "-5", "the least allowed is 0"),
         ("remote.log.reader.threads", "5", "there is no tiered storage"),
         ("log.retention.hours", "5", "set log.retention.ms"),
         ("cordoned.log.dirs", "/x", "cannot be cordoned"),

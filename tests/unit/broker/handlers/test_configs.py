@@ -231,7 +231,7 @@ def test_the_old_request_replaces_everything(site: Site, version: int) -> None:
         (("num.partitions", 0, "3"), "server.properties"),
         (("no.such.setting", 0, "3"), "is no setting"),
         (("ssl.keystore.location", 0, "/x"), "there is no TLS yet"),
-        (("leader.replication.throttled.rate", 0, "5"), "without a throttle"),
+        (("cordoned.log.dirs", 0, "/x"), "cordoned"),
         (("log.retention.ms", 0, "soon"), "log.retention.ms=soon"),
     ],
 )
@@ -243,7 +243,13 @@ def test_a_brokers_settings_are_checked_here(site: Site, change: tuple[str, int,
 
 
 def test_a_running_broker_takes_what_takes_effect_and_what_changes_nothing(site: Site) -> None:
-    for name in ("max.connections", "log.cleaner.threads", "num.io.threads", "message.max.bytes"):
+    for name in (
+        "leader.replication.throttled.rate",
+        "max.connections",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "message.max.bytes",
+    ):
         site.send(changes((BROKER, "1", [(name, 0, "3")])), 1)
         assert site.controller.request.incremental_alter_configs.resources[0].changes[0].name == name
         site.controller.answer(None)
@@ -253,8 +259,7 @@ def test_a_running_broker_takes_what_takes_effect_and_what_changes_nothing(site:
 
 
 def test_what_could_not_be_set_may_be_taken_away(site: Site) -> None:
-    """As kafka-reassign-partitions --verify does with the throttles that it may have set."""
-    site.send(changes((BROKER, "1", [("leader.replication.throttled.rate", 1, None)])), 1)
+    site.send(changes((BROKER, "1", [("cordoned.log.dirs", 1, None)])), 1)
     assert len(site.controller.request.incremental_alter_configs.resources) == 1
 
 

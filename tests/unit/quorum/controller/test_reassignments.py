@@ -1,0 +1,174 @@
+"""Reassignments beside everything else that happens to a partition meanwhile (kraft.md 2.7)."""
+
+import pytest
+
+from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.alter_partition import alter_partition
+from ottla.quorum.controller.decisions.cluster import unregister_broker
+from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
+from ottla.quorum.controller.decisions.topics import create_partitions, delete_topics
+from ottla.runtime.errors import ErrorCode
+from tests.unit.quorum.controller.conftest import TOPIC_ID, World
+
+
+def move(world: World, *replicas: int, cancel: bool = False) -> int:
+    body = rpc.AlterPartitionReassignmentsRequest.Partition(replicas=replicas, cancel=cancel)
+    topic = rpc.AlterPartitionReassignmentsRequest.Topic(name="t", partitions=[body])
+    request = rpc.AlterPartitionReassignmentsRequest(topics=[topic], allow_replication_factor_change=True)
+    response = world.do(alter_partition_reassignments(world.state, request))
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+def in_sync(world: World, *isr: int) -> int:
+    """The leader tells of an ISR."""
+    now = world.partition
+    members = [rpc.AlterPartitionRequest.Member(broker_id=each, broker_epoch=-1) for each in isr]
+    body = rpc.AlterPartitionRequest.Partition(
+        new_isr=members, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch
+    )
+    topic = rpc.AlterPartitionRequest.Topic(topic_id=TOPIC_ID, partitions=[body])
+    request = rpc.AlterPartitionRequest(broker_id=now.leader, broker_epoch=world.epoch(now.leader), topics=[topic])
+    code: int = world.do(alter_partition(world.state, request)).topics[0].partitions[0].error_code
+    return code
+
+
+def unregister(world: World, broker_id: int) -> None:
+    while True:
+        decision = unregister_broker(world.state, rpc.UnregisterBrokerRequest(broker_id=broker_id))
+        world.do(decision)
+        if decision.is_last:
+            return
+
+
+@pytest.fixture
+def moving(world: World) -> World:
+    """From 1, 2, 3 to 3, 4, 5."""
+    world.brokers(4, 5)
+    world.partition_of([1, 2, 3])
+    assert move(world, 3, 4, 5) == ErrorCode.NONE
+    return world
+
+
+def lists(world: World) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    now = world.partition
+    return now.replicas, now.adding, now.removing
+
+
+def test_another_target_takes_the_place_of_one_under_way(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    assert move(moving, 4, 2, 1) == ErrorCode.NONE
+    assert lists(moving) == ((4, 2, 1), (), ()), "4 is in sync already: nothing is left to wait for"
+    assert moving.partition.isr == (1, 2, 4)
+
+
+def test_another_target_keeps_what_it_has_in_common_with_one_under_way(moving: World) -> None:
+    assert move(moving, 2, 4, 1) == ErrorCode.NONE
+    assert lists(moving) == ((2, 4, 1, 3, 5), (4,), (3, 5))
+    in_sync(moving, 1, 2, 3, 4)
+    assert lists(moving) == ((2, 4, 1), (), ())
+
+
+def test_going_back_to_where_it_was_is_giving_up(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    assert move(moving, 1, 2, 3) == ErrorCode.NONE
+    assert (lists(moving), moving.partition.isr) == (((1, 2, 3), (), ()), (1, 2, 3))
+
+
+def test_a_leader_that_goes_hands_over_when_the_new_replicas_are_in_sync(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    assert moving.partition.leader == 1
+    assert in_sync(moving, 1, 2, 3, 4, 5) == ErrorCode.NEW_LEADER_ELECTED
+    assert (moving.partition.leader, lists(moving)) == (3, ((3, 4, 5), (), ()))
+
+
+def test_giving_up_takes_the_leadership_from_a_new_replica(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    assert moving.partition.leader == 4
+    moving.heartbeat(3)
+    assert move(moving, cancel=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT, "only 4 has all the records"
+    in_sync(moving, 4, 3)
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    assert (moving.partition.leader, moving.partition.isr, sorted(moving.partition.replicas)) == (3, (3,), [1, 2, 3])
+
+
+def test_giving_up_without_anybody_in_sync_needs_unclean_elections(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    moving.heartbeat(2)
+    moving.configure("unclean.leader.election.enable", "true")
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    assert (moving.partition.leader, moving.partition.isr, moving.partition.leader_recovery_state) == (2, (2,), 1)
+
+
+def test_a_fenced_new_replica_is_waited_for(moving: World) -> None:
+    moving.fenced(5)
+    in_sync(moving, 1, 2, 3, 4)
+    assert in_sync(moving, 1, 2, 3, 4, 5) == ErrorCode.INELIGIBLE_REPLICA
+    moving.heartbeat(5)
+    in_sync(moving, 1, 2, 3, 4, 5)
+    assert lists(moving) == ((3, 4, 5), (), ())
+
+
+def test_who_shuts_down_in_order_goes_on_moving_when_it_is_back(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    moving.heartbeat(4, down=True)
+    assert moving.partition.isr == (1, 2, 3)
+    assert in_sync(moving, 1, 2, 3, 4) == ErrorCode.INELIGIBLE_REPLICA
+    moving.register(4, incarnation=2)
+    moving.heartbeat(4)
+    in_sync(moving, 1, 2, 3, 4, 5)
+    assert lists(moving) == ((3, 4, 5), (), ())
+
+
+def test_a_new_replica_that_is_unregistered_is_waited_for_replaced_or_given_up(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    unregister(moving, 4)
+    assert moving.partition.isr == (1, 2, 3)
+    assert lists(moving) == ((3, 4, 5, 1, 2), (4, 5), (1, 2))
+    assert move(moving, 4, 5) == ErrorCode.INVALID_REPLICA_ASSIGNMENT, "it may never come back"
+    assert move(moving, 3, 5, 1) == ErrorCode.NONE
+    assert lists(moving) == ((3, 5, 1, 2, 4), (5,), (2, 4))
+    in_sync(moving, 1, 2, 3, 5)
+    assert lists(moving) == ((3, 5, 1), (), ())
+
+
+def test_an_old_replica_that_is_unregistered_is_in_nobodys_way(moving: World) -> None:
+    unregister(moving, 1)
+    assert moving.partition.leader == 3
+    in_sync(moving, 3, 4, 5)
+    assert lists(moving) == ((3, 4, 5), (), ())
+
+
+def test_partitions_that_are_added_meanwhile_have_as_many_replicas_as_the_move_ends_with(moving: World) -> None:
+    body = rpc.CreatePartitionsRequest.Topic(name="t", count=2)
+    response = moving.do(create_partitions(moving.state, rpc.CreatePartitionsRequest(topics=[body])))
+    assert response.topics[0].error_code == ErrorCode.NONE
+    assert len(moving.state.image.topics_by_id[TOPIC_ID].partitions[1].replicas) == 3
+
+
+def test_a_topic_is_deleted_with_its_moves(moving: World) -> None:
+    named = rpc.DeleteTopicsRequest.Topic(name="t")
+    moving.do(delete_topics(moving.state, rpc.DeleteTopicsRequest(topics=[named])))
+    response = moving.do(
+        alter_partition_reassignments(
+            moving.state,
+            rpc.AlterPartitionReassignmentsRequest(
+                topics=[
+                    rpc.AlterPartitionReassignmentsRequest.Topic(
+                        name="t", partitions=[rpc.AlterPartitionReassignmentsRequest.Partition(cancel=True)]
+                    )
+                ]
+            ),
+        )
+    )
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_preferred_election_meanwhile_completes_nothing_too_early(moving: World) -> None:
+    topic = rpc.ElectLeadersRequest.Topic(name="t", partitions=[0])
+    response = moving.do(elect_leaders(moving.state, rpc.ElectLeadersRequest(topics=[topic])))
+    assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert (moving.partition.leader, moving.partition.adding) == (3, (4, 5))
