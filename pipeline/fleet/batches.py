@@ -1,0 +1,49 @@
+"""A fleet's records as Arrow: what producers, encoders and Spark take."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.pipeline.fleet.fleet import Fleet
+from ottla.pipeline.fleet.numbers import Integers
+from ottla.pipeline.fleet.partitions import partitions_of
+from ottla.pipeline.fleet.payload import KEY_BYTES, Payload, keys_of, payload
+from ottla.pipeline.fleet.sending import RECORDS_A_SLICE, sent_between, slices
+from ottla.pipeline.fleet.text import Bytes
+
+SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("ms", tz="UTC"))])
+
+
+def vehicles_of(fleet: Fleet, partitions: int, chosen: set[int] | None = None) -> Integers:
+    """The vehicles whose records go to the chosen ones of so many partitions; all without a choice."""
+    vehicles = np.arange(fleet.vehicles)
+    if chosen is None:
+        return vehicles
+    return vehicles[np.isin(partitions_of(keys_of(vehicles), partitions), list(chosen))]
+
+
+def record_batches(
+    fleet: Fleet, kind: str, vehicles: Integers | None = None, records: int = RECORDS_A_SLICE
+) -> Iterator[pa.RecordBatch]:
+    """What the vehicles (all of them, or these, ascending) send, in order; about so many records at a time, and empty ones are left out."""
+    chosen = np.arange(fleet.vehicles) if vehicles is None else vehicles
+    for since_us, until_us in slices(fleet, records):
+        rows = sent_between(fleet, kind, since_us, until_us, chosen)
+        if len(rows.number):
+            yield as_batch(payload(fleet, kind, rows))
+
+
+def as_batch(made: Payload) -> pa.RecordBatch:
+    """The bytes as they are, not copied."""
+    rows = len(made.keys)
+    keys = _binary(np.arange(rows + 1) * KEY_BYTES, made.keys.reshape(-1))
+    return pa.record_batch(
+        [keys, _binary(made.starts, made.values), pa.array(made.timestamps_ms, SCHEMA.field("timestamp").type)],
+        schema=SCHEMA,
+    )
+
+
+def _binary(starts: Integers, text: Bytes) -> pa.Array:
+    offsets, values = pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(text)
+    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, offsets, values])
