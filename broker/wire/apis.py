@@ -1,11 +1,12 @@
 """Kafka's APIs: keys, names and versions. What a listener offers is decided by its handlers, not here."""
 
-import msgspec
+from dataclasses import dataclass
 
 from ottla.broker.wire.api_table import ROWS
 
 
-class API(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class API:
     """One API: versions ``min``..``max`` exist; those above ``max_stable`` are offered only when asked for."""
 
     key: int

@@ -9,24 +9,18 @@ are slices of the frame. An encoder returns buffers to be written in order; larg
 Both raise WireError. About a millisecond to compile, cached for good.
 """
 
-import linecache
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from struct import error as StructError
 from typing import Any, TypeVar, overload
 
 import msgspec
 
-from ottla.broker.wire import primitives
-from ottla.broker.wire.decode_source import DecodeWriter, decode_source
-from ottla.broker.wire.encode_source import EncodeWriter, default_name, encode_source
+from ottla.broker.wire.compiling import compile_codec
 from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.layout import Layouts
 from ottla.broker.wire.primitives import Buffer
 from ottla.broker.wire.schema import Message, message, module_name
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.identifiers import ZERO_ID
 
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 Decoder = Callable[[memoryview, int], tuple[Decoded, int]]
@@ -69,67 +63,10 @@ def compiled(name: str, version: int, direction: str) -> Callable[..., Any]:
     schema = message(name)
     if version not in schema.versions:
         raise WireError(f"{name} has no version {version} ({schema.versions})", ErrorCode.UNSUPPORTED_VERSION)
-    layouts = Layouts()
-    if direction == "decode":
-        source = decode_source(DecodeWriter(schema, version, layouts))
-    else:
-        source = encode_source(EncodeWriter(schema, version, layouts))
-    return compile_source(schema, source, layouts, direction, f"{name} {version}")
+    return compile_codec(schema, version, direction, struct_classes(schema))
 
 
-def compile_source(schema: Message, source: str, layouts: Layouts, direction: str, title: str) -> Callable[..., Any]:
-    """The function named ``direction`` of a source that one of the two writers wrote."""
-    file = f"<{direction} {title}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # tracebacks show the line
-    namespace = {**HELPERS, **struct_globals(schema), **layouts.globals()}
-    exec(compile(source, file, "exec"), namespace)  # noqa: S102 -- our own source, from our own schema
-    function: Callable[..., Any] = namespace[direction]
-    return function
-
-
-def struct_globals(schema: Message) -> dict[str, Any]:
-    """The classes of a message's structs, and the defaults of their fields."""
+def struct_classes(schema: Message) -> dict[str, type]:
+    """The classes of a message and of the structs inside it."""
     module = message_module(schema)
-    found: dict[str, Any] = {}
-    for struct, fields in schema.structs.items():
-        found[struct] = getattr(module, struct)
-        blank = found[struct]()
-        found |= {default_name(struct, field): getattr(blank, field.name) for field in fields}
-    return found
-
-
-def malformed(name: str, version: int, cause: Exception) -> WireError:
-    return WireError(f"bytes are not a {name} of version {version}: {cause}")
-
-
-def unencodable(name: str, version: int, cause: Exception) -> WireError:
-    return WireError(f"cannot encode {name} version {version}: {cause}")
-
-
-def not_in_version(name: str, version: int, field: str) -> WireError:
-    return WireError(f"{name} version {version} cannot carry {field}", ErrorCode.UNSUPPORTED_VERSION)
-
-
-HELPERS = {
-    "StructError": StructError,
-    "UNCOPIED_MIN": primitives.UNCOPIED_MIN,
-    "VARINTS": primitives.VARINTS,
-    "ZERO_ID": ZERO_ID,
-    "check_count": primitives.check_count,
-    "encode_varint": primitives.encode_varint,
-    "join": b"".join,
-    "long_string": primitives.long_string,
-    "malformed": malformed,
-    "more_string": primitives.more_string,
-    "more_varint": primitives.more_varint,
-    "not_in_version": not_in_version,
-    "numbers": primitives.numbers,
-    "read_varint": primitives.read_varint,
-    "skip_tags": primitives.skip_tags,
-    "tag_of_size": primitives.tag_of_size,
-    "too_many": primitives.too_many,
-    "truncated": primitives.truncated,
-    "unencodable": unencodable,
-    "unexpected_null": primitives.unexpected_null,
-}
-"""What compiled source may call, by the names it uses."""
+    return {struct: getattr(module, struct) for struct in schema.structs}

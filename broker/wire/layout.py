@@ -1,8 +1,7 @@
 """How the fields of a message lie on the wire in one version: struct formats and least sizes."""
 
+from dataclasses import replace
 from struct import Struct, calcsize
-
-import msgspec
 
 from ottla.broker.wire.schema import NEVER, Field, Message
 
@@ -47,7 +46,7 @@ def length_format(schema: Message, version: int, field: Field) -> str:
 
 def element_of(field: Field) -> Field:
     """The field that an array's element is: never null, never an array."""
-    return msgspec.structs.replace(field, is_array=False, nullable=NEVER)
+    return replace(field, is_array=False, nullable=NEVER)
 
 
 class Layouts:

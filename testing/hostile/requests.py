@@ -2,10 +2,9 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
-
-import msgspec
 
 from ottla.broker.wire.apis import APIS
 from ottla.broker.wire.codec import encoder
@@ -55,7 +54,7 @@ class HostileMaker(MessageMaker):
 
     def value(self, schema: Message, field: Field, version: int, rng: Random) -> Any:
         if field.is_array and rng.random() < 0.005:
-            one = super().value(schema, msgspec.structs.replace(field, is_array=False), version, rng)
+            one = super().value(schema, replace(field, is_array=False), version, rng)
             return [one] * (MANY_STRUCTS if field.is_struct else MANY)
         return super().value(schema, field, version, rng)
 

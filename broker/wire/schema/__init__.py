@@ -18,10 +18,9 @@ Source: the message definitions of Apache Kafka 4.3.1.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-
-import msgspec
 
 PRIMITIVES = {
     "bool": "bool",
@@ -43,7 +42,8 @@ LATEST = 32767
 """The end of an open range of versions ("3+")."""
 
 
-class Versions(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Versions:
     """An inclusive range of versions."""
 
     first: int
@@ -64,7 +64,8 @@ class Versions(msgspec.Struct, frozen=True):
 NEVER = Versions(1, 0)
 
 
-class Field(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Field:
     """One field: ``type`` is a primitive's or a struct's name, of each element when ``is_array``."""
 
     name: str
@@ -92,7 +93,8 @@ class Field(msgspec.Struct, frozen=True):
         return default_of_type(self.type, self.default)
 
 
-class Message(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Message:
     """One message; ``structs[name]`` are the fields of it (under its own name) and of every struct inside."""
 
     name: str

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.wire.codec import compile_source
+from ottla.broker.wire.codec import struct_classes
+from ottla.broker.wire.compiling import compile_source, names_of
 from ottla.broker.wire.encode_source import EncodeWriter, encode_source
 from ottla.broker.wire.layout import Layouts
 from ottla.broker.wire.schema import message
@@ -50,6 +51,7 @@ def encode_with_unknown_tags() -> Callable[[Any, int], bytes]:
     def compiled(name: str, version: int) -> Callable[[Any], list[bytes]]:
         schema, layouts = message(name), Layouts()
         writer = StrangerWriter(schema, version, layouts)
-        return compile_source(schema, encode_source(writer), layouts, "encode", f"{name} {version} with unknown tags")
+        names, title = names_of(schema, struct_classes(schema)), f"{name} {version} with unknown tags"
+        return compile_source(encode_source(writer), layouts, "encode", title, names)
 
     return lambda value, version: b"".join(compiled(type(value).__name__, version)(value))
