@@ -15,11 +15,11 @@ from ottla.broker.wire.messages.metadata_request import MetadataRequest, Metadat
 from ottla.broker.wire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from ottla.cli.client import Client
 from ottla.cli.failures import refuse
 from ottla.cli.output import Row
+from ottla.quorum.metadata.places import Standing, shared_hosts
 from ottla.runtime.identifiers import id_to_text
 
 
@@ -71,12 +71,14 @@ def topic_rows(bootstrap: str) -> list[Row]:
             "leaderless": sum(each.leader_id < 0 for each in topic.partitions),
             "id": id_to_text(topic.topic_id),
         }
-        for topic in _metadata(bootstrap, ())
+        for topic in _metadata(bootstrap, ()).topics
     ]
 
 
 def partition_rows(bootstrap: str, names: Sequence[str], *, under_replicated: bool) -> list[Row]:
     """A row a partition of ``names``, or of all topics. Raises CommandError."""
+    told = _metadata(bootstrap, names)
+    brokers = [Standing(each.node_id, each.rack, each.host) for each in told.brokers]
     return [
         {
             "topic": topic.name,
@@ -86,21 +88,24 @@ def partition_rows(bootstrap: str, names: Sequence[str], *, under_replicated: bo
             "replicas": each.replica_nodes,
             "in sync": each.isr_nodes,
             "offline": each.offline_replicas,
+            "same host": shared_hosts(brokers, each.replica_nodes),
         }
-        for topic in _metadata(bootstrap, names)
+        for topic in told.topics
         for each in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         if _under_replicated(each) or not under_replicated
     ]
 
 
-def _metadata(bootstrap: str, names: Sequence[str]) -> list[MetadataResponseTopic]:
+def _metadata(bootstrap: str, names: Sequence[str]) -> MetadataResponse:
+    """Its topics are sorted, and all there."""
     wanted = [MetadataRequestTopic(name=name) for name in names] if names else None
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     with Client(bootstrap) as client:
-        found = client.call(request, MetadataResponse).topics
-    for topic in found:
+        found = client.call(request, MetadataResponse)
+    for topic in found.topics:
         refuse(topic.error_code, topic.name or id_to_text(topic.topic_id))
-    return sorted(found, key=lambda topic: topic.name or "")
+    found.topics.sort(key=lambda topic: topic.name or "")
+    return found
 
 
 def _under_replicated(partition: MetadataResponsePartition) -> bool:

@@ -66,11 +66,17 @@ def list_command(bootstrap: str, output: str) -> None:
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica out of sync.")
 @output_option
 def describe(names: tuple[str, ...], bootstrap: str, under_replicated: bool, output: str) -> None:
-    """Show leader, replicas and in-sync replicas of each partition of NAMES (all topics without)."""
+    """Show leader, replicas and in-sync replicas of each partition of NAMES (all topics without).
+
+    `same host` names the hosts that hold several replicas of a partition: it goes when such a host does.
+    """
     from ottla.cli.topic_requests import partition_rows
 
     rows = partition_rows(bootstrap, names, under_replicated=under_replicated)
-    show(rows, ["topic", "partition", "leader", "epoch", "replicas", "in sync", "offline"], output)
+    columns = ["topic", "partition", "leader", "epoch", "replicas", "in sync", "offline"]
+    if any(row["same host"] for row in rows):
+        columns.append("same host")
+    show(rows, columns, output)
 
 
 @topics.command()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from ottla.quorum.controller.decisions.decision import Record
 from ottla.quorum.controller.decisions.placement import UsableBroker, place
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.places import Standing, places
 from ottla.quorum.metadata.records import partition_record
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -16,9 +17,11 @@ def placed(state: ControllerState, partitions: int, replication_factor: int) -> 
 
 
 def _usable(state: ControllerState) -> Iterable[UsableBroker]:
-    for broker in state.image.brokers.values():
+    brokers = state.image.brokers.values()
+    place_of = places(Standing(each.id, each.rack, each.host) for each in brokers)
+    for broker in brokers:
         if not broker.in_controlled_shutdown:
-            yield UsableBroker(broker.id, broker.rack or "", broker.fenced)
+            yield UsableBroker(broker.id, place_of[broker.id], broker.fenced)
 
 
 def check_by_hand(state: ControllerState, replicas: Sequence[int], replication_factor: int | None) -> None:

@@ -217,6 +217,19 @@ def test_equal_racks_get_equal_numbers_of_leaders_and_replicas(racks: int, each:
     assert {leaders.count(broker.id) for broker in brokers} == {3}
 
 
+def test_new_partitions_keep_their_replicas_on_different_hosts() -> None:
+    world = World()
+    for number in range(4):
+        endpoint = pb.Endpoint(name="PLAINTEXT", host=f"host-{number // 2}", port=9000 + number)
+        world.register(number, endpoints=[endpoint])
+        world.heartbeat(number)
+    world.create(new_topic("a", 8, 2))
+    hosts = [
+        {each // 2 for each in made.replicas} for made in world.state.image.topics_by_name["a"].partitions.values()
+    ]
+    assert hosts == [{0, 1}] * 8
+
+
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 
