@@ -1,0 +1,48 @@
+"""Executors have the standard library, numpy, pyarrow and this package: nothing else may be asked for."""
+
+import subprocess
+import sys
+
+import crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.pipeline.arrow import crc_by_numpy
+
+CODEC = """
+import sys
+BLOCKED = {"msgspec", "crc32c", "lz4", "cramjam", "zstandard", "lmdb", "uvloop", "grpc", "confluent_kafka", "pyspark", "pandas", "click", "rich"}
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocker())
+import pyarrow as pa
+from ottla.pipeline.arrow.decoder import Decoder
+from ottla.pipeline.arrow.encoder import encode
+values = pa.array([b"v%d" % n for n in range(1000)])
+for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+    data = b"".join(b.data for b in encode(None, values, timestamps=1, compression=codec, base_offset=0))
+    assert pa.Table.from_batches(Decoder("t", 0).feed(data))["value"].combine_chunks() == values
+sys.stdout.write("read")
+"""
+
+
+@pytest.mark.parametrize("script", [CODEC])
+def test_the_codec_needs_numpy_and_pyarrow_alone(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.stdout, done.stderr) == ("read", "")
+
+
+@given(st.binary(max_size=3000), st.integers(0, 3000))
+def test_a_crc_by_numpy_is_the_librarys(data: bytes, cut: int) -> None:
+    assert crc_by_numpy.crc32c(data) == crc32c.crc32c(data)
+    assert crc_by_numpy.crc32c(data[cut:], crc_by_numpy.crc32c(data[:cut])) == crc32c.crc32c(data)
+
+
+def test_a_crc_by_numpy_of_megabytes_is_the_librarys() -> None:
+    data = bytes(range(251)) * 10_000
+
+    assert crc_by_numpy.crc32c(data) == crc32c.crc32c(data)
