@@ -1,0 +1,1 @@
+"""Where Spark's rows go: Delta tables, Parquet with a manifest, topics; each batch once."""

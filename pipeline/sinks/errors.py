@@ -1,0 +1,64 @@
+"""What a sink refuses, and why. One line each: Spark shows the last line of a task's traceback."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class SinkError(Exception):
+    """A batch was not written; nothing of it is seen, and it may be tried again."""
+
+
+class OptionRefused(SinkError, ValueError):
+    """An option that cannot be."""
+
+
+class SchemaChanged(SinkError):
+    """The rows do not fit the table."""
+
+
+class WriteConflict(SinkError):
+    """Somebody else changed the table in a way that this commit cannot stand beside."""
+
+
+class NoSpace(SinkError):
+    """The disk is full."""
+
+
+class TableDamaged(SinkError):
+    """What is known of the table cannot be read."""
+
+
+class Fenced(SinkError):
+    """Another attempt at the same task took over."""
+
+
+class TransactionTooLong(SinkError):
+    """The coordinator ended the transaction before the task did."""
+
+
+class RecordTooLarge(SinkError):
+    """A record that a topic does not take."""
+
+
+class BrokerRefused(SinkError):
+    """A broker does not take the rows, and would not the next time either."""
+
+
+class ReplayDiffers(SinkError):
+    """A batch that came before comes again with other rows."""
+
+
+@contextmanager
+def space_is_named(path: str) -> Iterator[None]:
+    """Turn the system's word for a full disk into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL and not any(f"[errno {code}]" in str(error).lower() for code in FULL):
+            raise
+        raise NoSpace(
+            f"No space left for {path}: what this attempt wrote is removed; free some, and start again."
+        ) from error

@@ -1,0 +1,120 @@
+"""What a user may say about a table, and what follows for its columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.pipeline.sinks.errors import OptionRefused
+from ottla.pipeline.sinks.schemas import Schema, names, nullable
+
+OFFSETS = "topic,partition,offset"
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    path: str
+    partition_by: tuple[str, ...]
+    merge: bool
+    compression: str
+    file_bytes: int
+    file_rows: int
+    offset_columns: tuple[str, ...]
+    batch_column: str
+    dead_path: str
+    dead_column: str
+    app_id: str
+    app_version: int
+    storage: dict[str, str]
+
+
+def table_options(told: Mapping[str, str]) -> TableOptions:
+    said = {name.lower(): value for name, value in told.items()}
+    compression = said.get("compression", "zstd").lower()
+    if compression not in COMPRESSIONS:
+        raise OptionRefused(f"compression={compression}: it is one of {', '.join(COMPRESSIONS)}")
+    dead = said.get("deadletterpath", ""), said.get("deadlettercolumn", "")
+    if bool(dead[0]) != bool(dead[1]):
+        raise OptionRefused("deadLetterPath and deadLetterColumn go together")
+    app_id, app_version = transaction(said)
+    return TableOptions(
+        path=said.get("path", ""),
+        partition_by=_list(said.get("partitionby", "")),
+        merge=_flag(said, "mergeSchema"),
+        compression=compression,
+        file_bytes=_number(said, "targetFileBytes", 128 << 20),
+        file_rows=_number(said, "targetFileRows", 1 << 31),
+        offset_columns=_list(said.get("offsetcolumns", OFFSETS)),
+        batch_column=said.get("batchcolumn", ""),
+        dead_path=dead[0],
+        dead_column=dead[1],
+        app_id=app_id,
+        app_version=app_version,
+        storage={name.removeprefix("storage."): value for name, value in said.items() if name.startswith("storage.")},
+    )
+
+
+def transaction(said: Mapping[str, str]) -> tuple[str, int]:
+    """The names that Delta's own writer has for a write that may come twice."""
+    app_id, version = said.get("txnappid", ""), said.get("txnversion", "")
+    if bool(app_id) != bool(version):
+        raise OptionRefused("txnAppId and txnVersion go together")
+    if version and not version.isdecimal():
+        raise OptionRefused(f"txnVersion={version}: it is a number, one that rises from write to write")
+    return app_id, int(version or 0)
+
+
+def table_schema(options: TableOptions, rows: Schema) -> Schema:
+    """Of the table, from that of the rows."""
+    schema: Schema = nullable(rows)
+    if options.dead_column:
+        _there(options.dead_column, schema, "deadLetterColumn")
+        schema["fields"] = [field for field in schema["fields"] if field["name"] != options.dead_column]
+    if options.batch_column:
+        if options.batch_column in names(schema):
+            raise OptionRefused(f"batchColumn={options.batch_column}: the rows have a column of that name")
+        schema["fields"].append(_long(options.batch_column))
+    for name in options.partition_by:
+        _there(name, schema, "partitionBy")
+        kind = next(field["type"] for field in schema["fields"] if field["name"] == name)
+        if kind not in ("string", "integer", "long", "short", "byte", "date", "boolean"):
+            raise OptionRefused(
+                f"partitionBy={name}: a table cannot be partitioned by {kind if isinstance(kind, str) else kind['type']}"
+            )
+    if len(options.partition_by) == len(schema["fields"]):
+        raise OptionRefused("partitionBy leaves no column for the files")
+    return schema
+
+
+def dead_schema(options: TableOptions, rows: Schema) -> Schema:
+    schema: Schema = nullable(rows)
+    if options.batch_column:
+        schema["fields"].append(_long(options.batch_column))
+    return schema
+
+
+def _long(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "long", "nullable": True, "metadata": {}}
+
+
+def _there(name: str, schema: Schema, option: str) -> None:
+    if name not in names(schema):
+        raise OptionRefused(f"{option}={name}: the rows have no such column, only {', '.join(names(schema))}")
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _flag(said: Mapping[str, str], name: str) -> bool:
+    value = said.get(name.lower(), "false").lower()
+    if value not in ("true", "false"):
+        raise OptionRefused(f"{name}={value}: it is true or false")
+    return value == "true"
+
+
+def _number(said: Mapping[str, str], name: str, default: int) -> int:
+    value = said.get(name.lower(), str(default))
+    if not value.isdecimal() or int(value) < 1:
+        raise OptionRefused(f"{name}={value}: it is a number above 0")
+    return int(value)

@@ -1,0 +1,138 @@
+"""Writing a batch of rows to a table (and those that do not parse to another): tasks write files, the driver commits them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ottla.pipeline.sinks.attempts import Attempt
+from ottla.pipeline.sinks.changes import Batch, Log, Part, together
+from ottla.pipeline.sinks.options import TableOptions, dead_schema, table_schema
+from ottla.pipeline.sinks.part_files import PartFile, PartFiles
+from ottla.pipeline.sinks.ranges import Ranges, join, ranges, tells_offsets
+from ottla.pipeline.sinks.schemas import Schema
+from ottla.pipeline.sinks.store import Store
+
+LogAt = Callable[[Store, TableOptions], Log]
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    query: str
+    batch: int
+    main: Part
+    dead: Part
+
+
+NOTHING = Part((), {})
+
+
+class TableWrite:
+    """Made on the driver, pickled to the tasks, made again on the driver to commit."""
+
+    def __init__(self, log_at: LogAt, options: TableOptions, rows: Schema, arrow: pa.Schema, overwrite: bool) -> None:
+        self._log_at, self._options, self._arrow, self._overwrite = log_at, options, arrow, overwrite
+        self._store = Store(options.path)
+        self._schema = table_schema(options, rows)
+        self._dead_store = Store(options.dead_path) if options.dead_path else None
+        self._dead_schema = dead_schema(options, rows)
+        self._log().check(self._schema, options.partition_by, options.merge, overwrite)
+        if self._dead_store:
+            log_at(self._dead_store, options).check(self._dead_schema, (), True, False)
+
+    def write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt) -> Written:
+        main = _Table(self._store, self._options, self._options.partition_by, attempt)
+        dead = _Table(self._dead_store or self._store, self._options, (), attempt)
+        try:
+            for batch in batches:
+                for rows, table in self._sorted(_as(batch, self._arrow), main, dead):
+                    table.take(self._with_batch(rows, attempt.batch))
+            return Written(attempt.query, attempt.batch, main.close(), dead.close())
+        except BaseException:
+            main.discard()
+            dead.discard()
+            raise
+
+    def commit(self, messages: Sequence[Any], app_id: str, version: int) -> bool:
+        """Both tables, each by itself: what a kill between them leaves undone is done by the replay."""
+        written = [message for message in messages if isinstance(message, Written)]
+        files, offsets = together(each.dead for each in written)
+        if self._dead_store and files:
+            dead = Batch(app_id, version, self._dead_schema, (), files, offsets, merge=True)
+            if not self._log_at(self._dead_store, self._options).commit(dead):
+                self._remove(self._dead_store, files)
+        files, offsets = together(each.main for each in written)
+        if not files and not self._overwrite:
+            return False
+        partition_by, merge = self._options.partition_by, self._options.merge
+        batch = Batch(app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite)
+        if not (done := self._log().commit(batch)):
+            self._remove(self._store, files)
+        return done
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """Of the tasks that wrote all they had; the others removed their files themselves, if they could."""
+        written = [message for message in messages if isinstance(message, Written)]
+        self._remove(self._store, [file for each in written for file in each.main.files])
+        if self._dead_store:
+            self._remove(self._dead_store, [file for each in written for file in each.dead.files])
+
+    def _remove(self, store: Store, files: Sequence[PartFile]) -> None:
+        """Never what the table holds: a commit may fail behind its own success."""
+        if paths := {file.path for file in files}:
+            for path in paths - self._log_at(store, self._options).holds(paths):
+                store.delete(path)
+
+    def _log(self) -> Log:
+        return self._log_at(self._store, self._options)
+
+    def _sorted(
+        self, rows: pa.RecordBatch, main: "_Table", dead: "_Table"
+    ) -> Iterator[tuple[pa.RecordBatch, "_Table"]]:
+        name = self._options.dead_column
+        if not name:
+            yield rows, main
+            return
+        reasons = rows[name]
+        if reasons.null_count == len(reasons):
+            yield rows.drop_columns([name]), main
+            return
+        parsed = pc.is_null(reasons)
+        yield rows.filter(parsed).drop_columns([name]), main
+        yield rows.filter(pc.invert(parsed)), dead
+
+    def _with_batch(self, rows: pa.RecordBatch, batch: int) -> pa.RecordBatch:
+        if not self._options.batch_column:
+            return rows
+        return rows.append_column(self._options.batch_column, pa.repeat(pa.scalar(batch, pa.int64()), rows.num_rows))
+
+
+class _Table:
+    """One of the two, in one task."""
+
+    def __init__(self, store: Store, options: TableOptions, partition_by: tuple[str, ...], attempt: Attempt) -> None:
+        self._files = PartFiles(store, options, partition_by, attempt)
+        self._columns = options.offset_columns
+        self._ranges: Ranges = {}
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        if tells_offsets(rows.schema, self._columns):
+            topic, partition, offset = self._columns
+            join(self._ranges, ranges(rows, (topic, partition, offset)))
+        self._files.write(rows)
+
+    def close(self) -> Part:
+        return Part(self._files.close(), self._ranges)
+
+    def discard(self) -> None:
+        self._files.discard()
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Spark may send texts and bytes with long offsets."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)

@@ -1,0 +1,42 @@
+"""What Spark says about the task that runs."""
+
+import gc
+
+from pyspark import TaskContext
+
+from ottla.pipeline.sinks.attempts import Attempt
+from ottla.pipeline.sinks.errors import SinkError
+
+QUERY = "sql.streaming.queryId"
+BATCH = "streaming.sql.batchId"
+
+_ready: list[bool] = []
+
+
+def of_stream() -> Attempt:
+    """Spark's Python writers are not told the batch, but its tasks know it."""
+    context = _context()
+    query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+    if query is None or batch is None:
+        raise SinkError(f"Spark names no streaming query and batch to this task ({QUERY}, {BATCH})")
+    return Attempt(query, int(batch), context.partitionId(), context.taskAttemptId())
+
+
+def of_write(query: str, batch: int) -> Attempt:
+    context = _context()
+    return Attempt(query, batch, context.partitionId(), context.taskAttemptId())
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise SinkError("A sink's rows are written in Spark's tasks")
+    return context
+
+
+def spare_the_collector() -> None:
+    """A worker collects garbage after each task, 30 ms for what its imports left: put that aside, once."""
+    if not _ready:
+        gc.collect()
+        gc.freeze()
+        _ready.append(True)
