@@ -43,6 +43,7 @@ INDEX: Final = 0
 ERROR: Final = 1
 HIGH_WATERMARK: Final = 2
 LOG_START: Final = 4
+PREFERRED: Final = 6
 RECORDS: Final = 7
 DIVERGING: Final = 8
 LEADER: Final = 9

@@ -3,7 +3,7 @@ the test says.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.proto import controller_pb2 as controller_pb
@@ -54,6 +54,7 @@ class Cluster:
         partitions: int = 1,
         fenced: int = 0,
         elsewhere: int = 0,
+        racks: Mapping[int, str] | None = None,
         **topic: str,
     ) -> None:
         """``fenced`` is a broker that is registered so, ``elsewhere`` one whose address is told wrong."""
@@ -61,7 +62,12 @@ class Cluster:
             self.brokers[node_id] = Broker(self, node_id)
             await self.brokers[node_id].up.wait()
         records = [
-            self.registration(node_id, fenced=node_id == fenced, port=1 if node_id == elsewhere else PORT)
+            self.registration(
+                node_id,
+                fenced=node_id == fenced,
+                port=1 if node_id == elsewhere else PORT,
+                rack=(racks or {}).get(node_id),
+            )
             for node_id in self.brokers
         ]
         records += _configs(topic)
@@ -73,9 +79,11 @@ class Cluster:
             records.append(pb.MetadataRecord(partition=partition))
         self.tell(*records)
 
-    def registration(self, node_id: int, *, fenced: bool = False, port: int = PORT) -> pb.MetadataRecord:
+    def registration(
+        self, node_id: int, *, fenced: bool = False, port: int = PORT, rack: str | None = None
+    ) -> pb.MetadataRecord:
         endpoint = pb.Endpoint(name="PLAINTEXT", host=f"broker-{node_id}", port=port)
-        registration = pb.RegisterBroker(broker_id=node_id, endpoints=[endpoint], fenced=fenced)
+        registration = pb.RegisterBroker(broker_id=node_id, endpoints=[endpoint], fenced=fenced, rack=rack)
         return pb.MetadataRecord(register_broker=registration)
 
     def tell(self, *records: pb.MetadataRecord) -> None:

@@ -11,6 +11,7 @@ from ottla.broker.handlers.cluster_view import node_endpoints
 from ottla.broker.handlers.common import raw_route
 from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.handlers.fetching.pending_fetch import PendingFetch, stop_watching
+from ottla.broker.handlers.fetching.read_replicas import ReadReplicas
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.decisions.fetch_session import (
@@ -41,6 +42,7 @@ class FetchHandler:
         self.cold_reads = broker.cold_reads
         self.endpoints = partial(node_endpoints, broker.image)
         self._sessions = broker.replicas.sessions
+        self._read_replicas = ReadReplicas(broker.config, broker.image)
         self._now_ms = broker.timers.now_ms
         self._consumer_bytes_max = broker.config.integer("fetch.max.bytes")
 
@@ -57,7 +59,8 @@ class FetchHandler:
             session_epoch,
             topics,
             forgotten,
-            *_,
+            rack,
+            _,
         ) = walk_fetch(frame, position, version)
         reader = Reader(version, replica, epoch, isolation)
         if reader.is_follower:
@@ -84,11 +87,15 @@ class FetchHandler:
         if request.connection.memory_is_short:
             max_bytes = min(max_bytes, FOLLOWER_BYTES if reader.is_follower else CONSUMER_BYTES)
             min_bytes = min(min_bytes, max_bytes)
+        near = None
+        if not reader.is_follower:
+            near = self._read_replicas.near(rack, version, request.connection.listener_name)
         pending = PendingFetch(
             self,
             request,
             session,
             reader,
+            near,
             full=full,
             min_bytes=min_bytes,
             max_bytes=max_bytes,

@@ -16,6 +16,7 @@ from ottla.broker.fetch_tuples import (
     HIGH_WATERMARK,
     LEADER,
     LOG_START,
+    PREFERRED,
     RECORDS,
     FetchedPartition,
     Topic,
@@ -23,6 +24,7 @@ from ottla.broker.fetch_tuples import (
 from ottla.broker.handlers.fetching import fetch_read
 from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.handlers.fetching.quota import Quota
+from ottla.broker.handlers.fetching.read_replicas import NearTo, elsewhere
 from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.decisions.fetch_session import NO_SESSION, FetchSession, SessionPartition
 from ottla.broker.replication.partition import Partition
@@ -51,6 +53,7 @@ class PendingFetch:
         "_handler",
         "_loading",
         "_manager",
+        "_near",
         "_throttled_ms",
         "_timer",
         "_unheard",
@@ -69,6 +72,7 @@ class PendingFetch:
         request: RequestContext,
         session: FetchSession,
         reader: Reader,
+        near: NearTo | None,
         *,
         full: bool,
         min_bytes: int,
@@ -79,6 +83,7 @@ class PendingFetch:
         self.request = request
         self.session = session
         self.reader = reader
+        self._near = near  # a consumer's; it may be sent to another replica
         self.full = full
         self.min_bytes = min(min_bytes, max_bytes)
         self.max_bytes = max_bytes
@@ -215,6 +220,8 @@ class PendingFetch:
             if partition is None:
                 return True
             try:
+                if self._near is not None and self._near(partition, entry.wanted) >= 0:
+                    return True
                 found += fetch_read.available_bytes(partition, entry.wanted, self.reader)
             except KafkaError:
                 return True
@@ -248,7 +255,7 @@ class PendingFetch:
             had_no_room = more and not found
             answers.append((entry, answer, had_no_room))
             size += found
-            urgent = urgent or (more and not held) or answer[ERROR] != 0 or answer[DIVERGING] is not None
+            urgent = urgent or (more and not held) or _cannot_wait(answer)
             if quota is not None:
                 quota.read(found)
             if had_no_room and not held and not self.full:
@@ -272,6 +279,8 @@ class PendingFetch:
             return self._refused(entry, self._manager.missing_error(entry.topic, entry.index)), False
         wait = self._warmed is not None and entry in self._warmed
         try:
+            if self._near is not None and (replica := self._near(partition, entry.wanted)) >= 0:
+                return elsewhere(partition, entry.wanted, replica), False
             return fetch_read.read(partition, entry.wanted, self.reader, max_bytes, minimum_one=minimum_one, wait=wait)
         except KafkaError as error:
             self._manager.note_damage(partition, error)
@@ -325,7 +334,7 @@ class PendingFetch:
         session = self.session
         if session.id == NO_SESSION:
             return True
-        tells = bool(answer[RECORDS]) or answer[ERROR] != 0 or answer[DIVERGING] is not None
+        tells = bool(answer[RECORDS]) or _cannot_wait(answer)
         if not had_no_room:
             session.served(entry, exhausted=not tells)
             if not tells:
@@ -336,6 +345,11 @@ class PendingFetch:
         if answer[DIVERGING] is not None:
             entry.was_not_heard()  # who has to truncate first adopts nothing else of the answer
         return news or tells
+
+
+def _cannot_wait(answer: FetchedPartition) -> bool:
+    """Whether it tells something besides records."""
+    return answer[ERROR] != 0 or answer[DIVERGING] is not None or answer[PREFERRED] >= 0
 
 
 def stop_watching(session: FetchSession) -> None:
