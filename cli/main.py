@@ -30,6 +30,7 @@ COMMANDS = {
     ),
     "produce": ("ottla.cli.produce", "produce", "Send lines from standard input to a topic."),
     "consume": ("ottla.cli.consume", "consume", "Print a topic's records."),
+    "spark": ("ottla.cli.spark", "spark", "Run a job on Spark: topics become tables, and tables topics."),
     "quorum": ("ottla.cli.quorum", "quorum", "Show and change the metadata quorum."),
     "features": ("ottla.cli.features", "features", "Show and change the finalized feature levels."),
     "metrics": ("ottla.cli.metrics", "metrics", "Print a node's metrics."),

@@ -20,8 +20,8 @@ output_option = click.option(
 
 def with_ports(_context: click.Context, option: click.Parameter, text: str) -> str:
     """``a,b:9093`` with a port for each, Kafka's own where none is given: what takes it from here is never asked again."""
-    from ottla.runtime.settings.definitions import SettingError
     from ottla.runtime.settings.endpoints import parse_endpoint
+    from ottla.runtime.settings.setting_error import SettingError
 
     try:
         return ",".join(str(parse_endpoint(each.strip(), option.opts[0], BROKER_PORT)) for each in text.split(","))

@@ -10,6 +10,8 @@ from math import isnan, nan
 
 import msgspec
 
+from ottla.runtime.settings.setting_error import SettingError as SettingError
+
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
@@ -24,10 +26,6 @@ def value_text(value: Value) -> str | None:
             return ",".join(value)
         case _:
             return str(value)
-
-
-class SettingError(ValueError):
-    """A setting that cannot be; the message is one line that says what to write instead, or such a line for each of several."""
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ottla.runtime.settings.definitions import SettingError
+from ottla.runtime.settings.setting_error import SettingError
 
 
 class Endpoint(NamedTuple):

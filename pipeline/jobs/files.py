@@ -1,0 +1,78 @@
+"""Small files beside a query or a table, wherever these are."""
+
+from pathlib import Path
+
+from ottla.cli.failures import CommandError
+
+
+class Local:
+    """On this machine's disks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def numbers(self, folder: str) -> dict[int, float]:
+        try:
+            return {
+                int(each.name): each.stat().st_mtime
+                for each in (self._directory / folder).iterdir()
+                if each.name.isdecimal()
+            }
+        except FileNotFoundError:
+            return {}
+
+    def text(self, name: str) -> str:
+        try:
+            return (self._directory / name).read_text()
+        except FileNotFoundError:
+            raise CommandError(f"{self._directory / name}: there is no such file") from None
+
+    def write(self, name: str, text: str) -> None:
+        """Whole, or not at all."""
+        path = self._directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.tmp")
+        unfinished.write_text(text)
+        unfinished.replace(path)
+
+
+class Remote:
+    """By pyarrow: s3://, gs://, abfs://, hdfs://."""
+
+    def __init__(self, uri: str) -> None:
+        from ottla.pipeline.jobs import missing
+
+        missing.require("pyarrow")
+        from pyarrow import fs
+
+        try:
+            self._system, self._path = fs.FileSystem.from_uri(uri)
+        except (ValueError, OSError) as error:
+            raise CommandError(f"{uri} cannot be read: {error}") from error
+
+    def numbers(self, folder: str) -> dict[int, float]:
+        from pyarrow import fs
+
+        found = self._system.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
+        return {int(each.base_name): each.mtime_ns / 1e9 for each in found if each.base_name.isdecimal()}
+
+    def text(self, name: str) -> str:
+        try:
+            with self._system.open_input_stream(f"{self._path}/{name}") as file:
+                return bytes(file.read()).decode()
+        except FileNotFoundError:
+            raise CommandError(f"{self._path}/{name}: there is no such file") from None
+
+    def write(self, name: str, text: str) -> None:
+        """Object stores show a file when it is whole."""
+        self._system.create_dir(f"{self._path}/{name}".rpartition("/")[0], recursive=True)
+        with self._system.open_output_stream(f"{self._path}/{name}") as file:
+            file.write(text.encode())
+
+
+def files_of(directory: str) -> Local | Remote:
+    """A path, or a URI of a file system that pyarrow knows."""
+    scheme, found, rest = directory.partition("://")
+    if not found:
+        return Local(Path(directory.removeprefix("file:")))
+    return Local(Path(rest)) if scheme == "file" else Remote(directory)

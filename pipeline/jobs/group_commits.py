@@ -1,0 +1,85 @@
+"""Offsets of a group, committed after each batch, so that every tool that knows Kafka's groups sees how far the job is.
+
+A consumer with partitions of its own choice commits like this: no member, generation -1. They are for people; the query itself goes on by its
+checkpoint. So a commit that fails holds nothing up: the next batch's tells more anyway.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from ottla.pipeline.jobs.checkpoint import Offsets
+
+Commit = Callable[[Offsets], None]
+LAST_S = 10.0
+"""For the last one, at the end of a job."""
+
+
+class GroupCommits:
+    """A thread that commits the newest offsets it was told of."""
+
+    def __init__(self, group: str, commit: Commit, say: Callable[[str], None]) -> None:
+        self._group, self._commit, self._say = group, commit, say
+        self._told = threading.Condition()
+        self._newest: Offsets | None = None
+        self._committed: Offsets = {}
+        self._is_closing = False
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name="group commits", daemon=True)
+        self._thread.start()
+
+    def tell(self, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        with self._told:
+            self._newest = offsets
+            self._told.notify()
+
+    def close(self, timeout_s: float = LAST_S) -> None:
+        """What was told last is tried before."""
+        with self._told:
+            self._is_closing = True
+            self._told.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._told:
+                self._told.wait_for(lambda: self._newest is not None or self._is_closing)
+                offsets, self._newest = self._newest, None
+            if offsets is None:
+                return
+            if offsets != self._committed:
+                self._try(offsets)
+
+    def _try(self, offsets: Offsets) -> None:
+        try:
+            self._commit(offsets)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on
+            if not self._is_failing:
+                self._say(f"group {self._group}: offsets are not committed: {' '.join(str(error).split())}")
+            self._is_failing = True
+        else:
+            self._committed = offsets
+            if self._is_failing:
+                self._say(f"group {self._group}: offsets are committed again")
+            self._is_failing = False
+
+
+def wire_commit(group: str, options: Mapping[str, str]) -> Commit:
+    """Through our own client, with the ``kafka.`` options of the source."""
+    from ottla.pipeline.wire.cluster import Cluster
+    from ottla.pipeline.wire.groups import commit_offsets
+    from ottla.pipeline.wire.settings import client_settings
+
+    prefix = "kafka."
+    chosen = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+    settings = client_settings(chosen)
+    cluster: Cluster | None = None
+
+    def commit(offsets: Offsets) -> None:
+        nonlocal cluster
+        if cluster is None:
+            cluster = Cluster(settings)
+        commit_offsets(cluster, group, offsets)
+
+    return commit

@@ -1,0 +1,25 @@
+"""``ottla_job.py JOB ...`` under spark-submit: the jobs of ``ottla spark``, where nothing but the zip may be installed."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ottla.cli.failures import CommandError, one_line
+from ottla.cli.spark import spark
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Ends the process: 0 done, 1 it could not be done (one line says why), 2 the words are off."""
+    try:
+        spark(list(sys.argv[1:] if words is None else words), prog_name="ottla_job.py", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (CommandError, OSError) as error:
+        click.echo(f"ottla: {one_line(error) if isinstance(error, OSError) else error}", err=True)
+        sys.exit(1)
