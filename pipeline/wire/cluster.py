@@ -37,6 +37,7 @@ class Cluster:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._connections: dict[int, Connection] = {}
+        self._kept: dict[int, list[Connection]] = {}
         self._bootstrap: Connection | None = None
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, Topic] = {}
@@ -52,10 +53,12 @@ class Cluster:
 
     def close(self) -> None:
         """Ends all connections; they are opened anew when they are needed."""
-        for connection in (*self._connections.values(), self._bootstrap):
+        kept = [connection for pool in self._kept.values() for connection in pool]
+        for connection in (*self._connections.values(), *kept, self._bootstrap):
             if connection is not None:
                 connection.close()
         self._connections.clear()
+        self._kept.clear()
         self._bootstrap = None
 
     # -- who is there ---------------------------------------------------------------------------------------------
@@ -128,6 +131,20 @@ class Cluster:
         if address is None:
             raise BrokerUnreachableError(str(node_id), "connect", "it is not among the cluster's brokers")
         return Connection.open(address, self.settings, node_id)
+
+    def take_connection(self, node_id: int) -> Connection:
+        """A connection of the caller's own, one that was kept if there is. Raises BrokerUnreachableError."""
+        kept = self._kept.get(node_id, [])
+        while kept:
+            connection = kept.pop()
+            if connection.is_open and connection.address == self._brokers.get(node_id, connection.address):
+                return connection
+            connection.close()
+        return self.dedicated(node_id)
+
+    def keep_connection(self, connection: Connection) -> None:
+        """Takes one back on which nothing is outstanding, for the next who needs it."""
+        self._kept.setdefault(connection.node_id, []).append(connection)
 
     def attempts(self, seconds: float | None = None) -> Iterator[int]:
         """Numbers of tries, with a pause before each but the first, until the time is up. At least two."""

@@ -96,3 +96,25 @@ class CoordinatorError(ClientError):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}: {self.code.name}{f' ({self.said})' if self.said else ''}"
+
+
+class DataLossError(PartitionError):
+    """Records that were to be read are not there any more."""
+
+    def __init__(self, topic: str, partition: int, offset: int, begins: int, ends: int, broker: str = "") -> None:
+        said = f"the log has {begins} up to {ends} now"
+        super().__init__(topic, partition, ErrorCode.OFFSET_OUT_OF_RANGE, offset, broker, said)
+        self.args = (topic, partition, offset, begins, ends, broker)
+        self.begins, self.ends = begins, ends
+
+
+class TopicChangedError(ClientError):
+    """The topic was deleted, and perhaps another made under its name."""
+
+    def __init__(self, topic: str, partition: int, planned: str, now: str) -> None:
+        super().__init__(topic, partition, planned, now)
+        self.topic, self.partition, self.planned, self.now = topic, partition, planned, now
+
+    def __str__(self) -> str:
+        is_now = f"is another topic now (id {self.now})" if self.now else "was deleted"
+        return f"topic {self.topic} {is_now}; what was to be read of partition {self.partition} was in the one with id {self.planned}"
