@@ -78,15 +78,13 @@ def _step_all(blocks: Blocks, first: Int64s, starts: Int64s, ends: Int64s) -> Ma
         )
         done = steps
         active = int(np.searchsorted(-counts, -done, side="left"))
-    view = blocks.octets.data
     for index in range(active):
         if not wrong[index]:
             at[index] = _step_alone(
-                view,
+                blocks.octets,
                 int(at[index]),
                 int(limits[index]),
-                int(place[index]) + done,
-                int(counts[index]) - done,
+                slice(int(place[index]) + done, int(place[index]) + int(counts[index])),
                 starts,
                 ends,
             )
@@ -111,31 +109,34 @@ def _step_together(
         ends[place + step] = at
 
 
-def _step_alone(view: memoryview, at: int, limit: int, place: int, steps: int, starts: Int64s, ends: Int64s) -> int:
+def _step_alone(octets: Octets, start: int, limit: int, places: slice, starts: Int64s, ends: Int64s) -> int:
     """Where the walk of a block ends; -1 when a length cannot be."""
-    found, ended = [0] * steps, [0] * steps
+    block = octets[start:limit].tobytes()
+    found: list[int] = []
+    add, at = found.append, 0
     try:
-        for step in range(steps):
-            octet = view[at]
-            at += 1
-            value = octet & 0x7F
-            shift = 7
-            while octet > 0x7F:
-                octet = view[at]
+        for _ in range(places.stop - places.start):
+            octet = block[at]
+            if octet < 0x80:
+                at += 1 + (octet >> 1)
+            else:
+                value, shift = octet & 0x7F, 7
                 at += 1
-                value |= (octet & 0x7F) << shift
-                shift += 7
-            length = (value >> 1) ^ -(value & 1)
-            found[step] = at
-            if length < _BODY_BYTES_MIN or length > limit - at:
-                return -1
-            at += length
-            ended[step] = at
+                while (octet := block[at]) > 0x7F:
+                    value |= (octet & 0x7F) << shift
+                    shift += 7
+                    if shift > 63:
+                        return -1
+                    at += 1
+                at += 1 + ((value | octet << shift) >> 1)
+            add(at)
     except IndexError:
         return -1
-    starts[place : place + steps] = found
-    ends[place : place + steps] = ended
-    return at
+    # What was found is held against what it means here: negative and short lengths, and one of many bytes, step as well.
+    before = np.array([0, *found], np.int64) + start
+    length, following = read_varints(octets, before[:-1])
+    starts[places], ends[places] = following, before[1:]
+    return -1 if (length < _BODY_BYTES_MIN).any() or (following + length != before[1:]).any() else int(before[-1])
 
 
 class Fields(NamedTuple):
