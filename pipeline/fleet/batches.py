@@ -34,6 +34,18 @@ def record_batches(
             yield as_batch(payload(fleet, kind, rows))
 
 
+def record_batches_by_time(
+    fleet: Fleet, kinds: tuple[str, ...], records: int = RECORDS_A_SLICE
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What the whole fleet sends of several kinds, side by side in time."""
+    vehicles = np.arange(fleet.vehicles)
+    for since_us, until_us in slices(fleet, records):
+        for kind in kinds:
+            rows = sent_between(fleet, kind, since_us, until_us, vehicles)
+            if len(rows.number):
+                yield kind, as_batch(payload(fleet, kind, rows))
+
+
 def as_batch(made: Payload) -> pa.RecordBatch:
     """The bytes as they are, not copied."""
     rows = len(made.keys)
