@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.cli.client import Client
@@ -36,7 +36,7 @@ class Described(NamedTuple):
 
     @property
     def summary(self) -> str:
-        return " ".join(filter(None, (_who(self.group), _lag(self.rows))))
+        return " ".join(filter(None, (_who(self.group), lag_sentence(self.rows))))
 
 
 def describe(bootstrap: str, name: str) -> Described:
@@ -51,17 +51,27 @@ def describe(bootstrap: str, name: str) -> Described:
 
     group, offsets, read = ask_coordinator(bootstrap, name, ask)
     owners = {place: member for member in group.members for place in member.places}
-    told = ask_leaders(bootstrap, {*offsets, *owners}, _Asking(offsets, now_ms).ask)
-    rows = []
-    for place in sorted({*offsets, *owners}):
-        known = _row(offsets.get(place), told.found.get(place), read.get(place), now_ms)
-        note = told.trouble.get(place) or known.pop("note", None)
-        of_group = {"group": name, "state": group.state, "topic": place.topic, "partition": place.partition}
-        rows.append({**of_group, **known, "note": note, **_member(owners.get(place))})
+    known = lag_rows(bootstrap, offsets, read, now_ms, owners)
+    of_group = {"group": name, "state": group.state}
+    rows = [{**of_group, **row, **_member(owners.get(place))} for place, row in known.items()]
     busy = {member.id for member in owners.values()}
     idle = [each for each in group.members if each.id not in busy]
     rows += [{"group": name, "state": group.state, **_member(each)} for each in idle]
     return Described(group, rows)
+
+
+def lag_rows(
+    bootstrap: str, offsets: Mapping[Place, int], read: Mapping[Place, float], now_ms: int, more: Iterable[Place] = ()
+) -> dict[Place, Row]:
+    """How far ``offsets`` are behind, and of ``more`` partitions that nothing was read of. Raises CommandError when nobody answers."""
+    places = sorted({*offsets, *more})
+    told = ask_leaders(bootstrap, places, _Asking(offsets, now_ms).ask)
+    rows = {}
+    for place in places:
+        row = _row(offsets.get(place), told.found.get(place), read.get(place), now_ms)
+        note = told.trouble.get(place) or row.pop("note", None)
+        rows[place] = {"topic": place.topic, "partition": place.partition, **row, "note": note}
+    return rows
 
 
 class _Asking:
@@ -182,7 +192,7 @@ def _who(group: Group) -> str:
     return f"{group.name}: {group.state}{members}{how}."
 
 
-def _lag(rows: Sequence[Row]) -> str:
+def lag_sentence(rows: Sequence[Row]) -> str:
     lags = [row["lag"] for row in rows if row.get("lag") is not None]
     if not lags:
         return "It has committed nothing."
