@@ -231,6 +231,12 @@ class Invariants:
         if isinstance(log, Log) and log.topic_id not in (None, partition.topic_id):
             self.violated("a log belongs to one topic", f"{partition}: broker {node} takes an earlier topic's log")
 
+    def dropped(self, node: int, key: PartitionKey) -> None:
+        """A broker hosts it no longer: what it may have of it later begins anew."""
+        place = (node, self.cluster.lives[node], key)
+        self._high_watermarks.pop(place, None)
+        self._compared.pop(place, None)
+
     def partition_led(self, node: int, partition: Partition) -> None:
         """A broker begins to lead an epoch: it must have everything that was ever acknowledged."""
         key, epoch = _key(partition), partition.leader_epoch

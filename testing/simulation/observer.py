@@ -53,6 +53,7 @@ def observed(invariants: Invariants) -> Iterator[None]:
         (Partition, "learn_high_watermark", moved),
         (Partition, "lead", led),
         (ReplicaManager, "_create", lambda manager, result, replica: invariants.hosted(node(), result)),
+        (ReplicaManager, "_drop", lambda manager, result, *key: invariants.dropped(node(), key)),
     ]
     with ExitStack() as stack:
         for owner, name, after in hooks:

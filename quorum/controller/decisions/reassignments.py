@@ -63,11 +63,20 @@ def _begin(
     state: ControllerState, key: PartitionKey, partition: PartitionView, target: tuple[int, ...]
 ) -> Record | None:
     builder = change_builder(state, key, partition)
-    removing = tuple(sorted(each for each in partition.replicas if each not in target))
+    given_up = _given_up(partition, target)
+    builder.isr = tuple(each for each in partition.isr if each not in given_up)
+    removing = tuple(sorted(each for each in partition.replicas if each not in (*target, *given_up)))
     is_new = [each for each in target if each not in partition.replicas or each in partition.adding]
     builder.replicas = (*target, *removing)
     builder.removing, builder.adding = removing, tuple(sorted(is_new))
     return builder.build()
+
+
+def _given_up(partition: PartitionView, target: tuple[int, ...]) -> tuple[int, ...]:
+    """Who was coming, and is not of the new target, goes at once: who gives that up too must not find it among the replicas
+    (in Kafka it stays). Unless nobody else is in sync: then it goes as those do that were there before."""
+    given_up = tuple(each for each in partition.adding if each not in target)
+    return given_up if any(each not in given_up for each in partition.isr) else ()
 
 
 def _cancel(state: ControllerState, key: PartitionKey, partition: PartitionView) -> Record | None:

@@ -10,6 +10,7 @@ from ottla.testing.simulation.planted.first import FIRST
 from ottla.testing.simulation.planted.groups import GROUP_BUGS
 from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
+from ottla.testing.simulation.planted.moves import MOVES
 from ottla.testing.simulation.planted.names import NAMES
 from ottla.testing.simulation.planted.own import OWNS
 from ottla.testing.simulation.planted.transactions import TRANSACTION_BUGS
@@ -17,4 +18,4 @@ from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *GROUP_BUGS, *TRANSACTION_BUGS)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *GROUP_BUGS, *TRANSACTION_BUGS)

@@ -65,9 +65,27 @@ def test_another_target_takes_the_place_of_one_under_way(moving: World) -> None:
 
 def test_another_target_keeps_what_it_has_in_common_with_one_under_way(moving: World) -> None:
     assert move(moving, 2, 4, 1) == ErrorCode.NONE
-    assert lists(moving) == ((2, 4, 1, 3, 5), (4,), (3, 5))
+    assert lists(moving) == ((2, 4, 1, 3), (4,), (3,)), "5 was not there before, and goes at once"
     in_sync(moving, 1, 2, 3, 4)
     assert lists(moving) == ((2, 4, 1), (), ())
+
+
+def test_giving_up_the_second_target_leaves_nobody_of_the_first(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    assert move(moving, 2, 3, 5) == ErrorCode.NONE
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    assert (sorted(moving.partition.replicas), moving.partition.isr) == ([1, 2, 3], (1, 2, 3))
+
+
+def test_who_was_coming_and_alone_has_the_records_goes_last(moving: World) -> None:
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    assert move(moving, 1, 2, 5) == ErrorCode.NONE
+    assert (moving.partition.isr, moving.partition.leader, moving.partition.removing) == ((4,), 4, (3, 4))
+    moving.heartbeat(1)
+    moving.heartbeat(2)
+    in_sync(moving, 4, 1, 2, 5)
+    assert (lists(moving), moving.partition.isr) == (((1, 2, 5), (), ()), (1, 2, 5))
 
 
 def test_going_back_to_where_it_was_is_giving_up(moving: World) -> None:
@@ -130,7 +148,7 @@ def test_a_new_replica_that_is_unregistered_is_waited_for_replaced_or_given_up(m
     assert lists(moving) == ((3, 4, 5, 1, 2), (4, 5), (1, 2))
     assert move(moving, 4, 5) == ErrorCode.INVALID_REPLICA_ASSIGNMENT, "it may never come back"
     assert move(moving, 3, 5, 1) == ErrorCode.NONE
-    assert lists(moving) == ((3, 5, 1, 2, 4), (5,), (2, 4))
+    assert lists(moving) == ((3, 5, 1, 2), (5,), (2,))
     in_sync(moving, 1, 2, 3, 5)
     assert lists(moving) == ((3, 5, 1), (), ())
 
