@@ -58,7 +58,7 @@ def _log_to(path: str) -> None:
         handlers.append(logging.FileHandler(path, encoding="utf-8"))
     if not path or sys.stderr.isatty():
         terminal = logging.StreamHandler()
-        terminal.setLevel(logging.WARNING if path else logging.INFO)
+        terminal.setLevel(logging.WARNING if path else logging.NOTSET)
         handlers.append(terminal)
     logging.basicConfig(
         level=logging.INFO, handlers=handlers, format="%(asctime)s %(levelname)-7s %(name)s %(message)s"

@@ -7,6 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.broker_loggers import (
+    BROKER_LOGGER_RESOURCE,
+    LevelChange,
+    change_levels,
+    check_level_changes,
+)
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -77,10 +83,10 @@ def _alter(
     replace_all: bool,
     response: Callable[[list[Result]], Any],
 ) -> None:
-    """Sends on what passes the checks; each resource gets its own result."""
-    wanted, refused = _split(resources)
+    """Sends on what passes the checks; each resource gets its own result. What is of this node alone is done here."""
+    wanted, settled = _split(broker, resources, validate_only=validate_only, replace_all=replace_all)
     if not wanted:
-        request.respond_message(response(refused))
+        request.respond_message(response(settled))
         return
 
     def told(answer: Told) -> Any:
@@ -88,11 +94,11 @@ def _alter(
             (each.error_code, text_or_none(each.error_message), each.resource_type, each.resource_name)
             for each in answer.incremental_alter_configs.resources
         ]
-        return response(results + refused)
+        return response(results + settled)
 
     def refuse(code: ErrorCode, message: str) -> Any:
         results: list[Result] = [(code, message, each.resource_type, each.resource_name) for each in wanted]
-        return response(results + refused)
+        return response(results + settled)
 
     asked = controller_pb2.IncrementalAlterConfigsRequest(
         resources=wanted, validate_only=validate_only, replace_all=replace_all
@@ -100,20 +106,39 @@ def _alter(
     ask_controller(broker, request, Ask(incremental_alter_configs=asked), _TIMEOUT_MS, told, refuse)
 
 
-def _split(resources: list[Resource]) -> tuple[list[Resource], list[Result]]:
+def _split(
+    broker: BrokerContext, resources: list[Resource], *, validate_only: bool, replace_all: bool
+) -> tuple[list[Resource], list[Result]]:
+    """What the controller decides, and the results of all else."""
     wanted: dict[tuple[int, str], Resource] = {}
-    refused: dict[tuple[int, str], Result] = {}
+    settled: dict[tuple[int, str], Result] = {}
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         try:
-            if key in wanted or key in refused:
+            if key in wanted or key in settled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
             _check(resource)
-            wanted[key] = resource
+            if resource.resource_type == BROKER_LOGGER_RESOURCE:
+                _change_levels(broker, resource, validate_only=validate_only, replace_all=replace_all)
+                settled[key] = (ErrorCode.NONE, None, *key)
+            else:
+                wanted[key] = resource
         except KafkaError as error:
             wanted.pop(key, None)
-            refused[key] = (error.code, str(error), *key)
-    return list(wanted.values()), list(refused.values())
+            settled[key] = (error.code, str(error), *key)
+    return list(wanted.values()), list(settled.values())
+
+
+def _change_levels(broker: BrokerContext, resource: Resource, *, validate_only: bool, replace_all: bool) -> None:
+    if replace_all:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "levels of loggers are changed by IncrementalAlterConfigs only")
+    levels = [
+        LevelChange(each.name, each.operation, each.value if each.HasField("value") else None)
+        for each in resource.changes
+    ]
+    check_level_changes(broker.node_id, resource.resource_name, levels)
+    if not validate_only:
+        change_levels(levels)
 
 
 def _check(resource: Resource) -> None:
@@ -129,4 +154,4 @@ def _check(resource: Resource) -> None:
                     change.name, change.value if change.operation == _SET and change.HasField("value") else None
                 )
             except SettingError as error:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error  # Kafka's code for brokers

@@ -1,6 +1,7 @@
-"""DescribeConfigs (32): settings of topics, of this broker, of all brokers, of groups and of client metrics."""
+"""DescribeConfigs (32): settings of topics, of this broker and its loggers, of all brokers, of groups and of client metrics."""
 
 from ottla.broker.context import BrokerContext
+from ottla.broker.handlers.broker_loggers import BROKER_LOGGER_RESOURCE, logger_entries
 from ottla.broker.handlers.cluster_view import missing_topic_error
 from ottla.broker.handlers.common import route
 from ottla.broker.handlers.config_entries import (
@@ -52,6 +53,8 @@ def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
         return _topic(broker, name)
     if kind == BROKER_RESOURCE:
         return _broker(broker, name)
+    if kind == BROKER_LOGGER_RESOURCE:
+        return logger_entries(broker.node_id, name)
     if kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource has no name")

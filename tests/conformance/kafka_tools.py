@@ -13,22 +13,33 @@ from ottla.testing.processes import wait_for
 KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
 SOURCE = str(Path(KAFKA).with_name("Tools.java"))
 CLASSES = {
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "groups": "org.apache.kafka.tools.GroupsCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "topics": "org.apache.kafka.tools.TopicCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
+WHERE_COMES_LAST = ("cluster",)
 _OF_ONE_RUN = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"(localhost|127\.0\.0\.1):\d+"), "BROKER"),
     (re.compile(r"(?<=consumer-readers-)\d+"), "N"),  # the JVM counts its clients
     (re.compile(r'"time":"[^"]*"|\b1[78]\d{11}\b(\s+\d+(?=\s+ledger|\s*$))?|^\d{4}-\d\d-\d\d [\d:,]+'), "TIME"),
     (re.compile(r"(?<=__consumer_offsets:\d:)[1-9]\d*"), "N"),  # how many records of groups there are
-    (re.compile(r'(?<="topicId":")[^"]*'), "ID"),
+    (re.compile(r'(?<="topicId":")[^"]*|(?<=TopicId: )\S+|(?<=Cluster ID: )\S+|(?<=ClusterId:)\s+\S+'), "ID"),
+    (re.compile(r'"directoryId": "[^"]*", '), ""),  # of a voter whom the settings name Kafka tells none
+    (re.compile(r"^1\s+\S{22}\s+\d+(?=\s+0\s)|(?<=HighWatermark:)\s+\d+|\d+ ms ago|(?<=adminclient-)\d+"), "N"),
+    (re.compile(r'(?<="logDir":")[^"]*|/tmp/\S+|^1\s+(localhost|127\.0\.0\.1)\s+\d+\s+\S+(?=\s+unfenced)'), "PLACE"),
 )
 
 
@@ -136,7 +147,8 @@ class Broker:
         self.answers: list[tuple[str, list[str]]] = []
 
     def ask(self, tool: str, words: str) -> None:
-        said = self.tools.run(tool, *self.where, *words.split())
+        asked = words.split()
+        said = self.tools.run(tool, *((*asked, *self.where) if tool in WHERE_COMES_LAST else (*self.where, *asked)))
         self.answers.append((f"{tool} {words}", said.in_common))
 
     def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
