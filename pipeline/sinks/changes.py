@@ -29,6 +29,7 @@ class Batch:
     offsets: Named
     merge: bool = False
     overwrite: bool = False
+    info: str = ""
 
     @property
     def rows(self) -> int:
@@ -53,6 +54,8 @@ class Commit(NamedTuple):
     offsets: Named
     rows: int
     time_ms: int
+    info: str = ""
+    """What the writer said with ``commitInfo``."""
 
 
 class Compaction(NamedTuple):

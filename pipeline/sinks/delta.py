@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, CommitProperties
     from pyspark.sql import DataFrame, SparkSession
 
-OFFSETS, QUERY, BATCH, ROWS = "ottla.offsets", "ottla.query", "ottla.batch", "ottla.rows"
+OFFSETS, QUERY, BATCH, ROWS, INFO = "ottla.offsets", "ottla.query", "ottla.batch", "ottla.rows", "ottla.info"
 """Beside the commit, in its custom metadata."""
 COMMIT_ATTEMPTS = 5
 
@@ -146,6 +146,7 @@ def commits(path: str, app_id: str | None = None, storage: Mapping[str, str] | N
             json.loads(each[OFFSETS]),
             int(each[ROWS]),
             each["timestamp"],
+            each.get(INFO, ""),
         )
         for each in told
     ]
@@ -228,6 +229,7 @@ def _properties(batch: Batch) -> "CommitProperties":
             QUERY: batch.app_id,
             BATCH: batch.version,
             OFFSETS: json.dumps(batch.offsets),
+            **({INFO: batch.info} if batch.info else {}),
             ROWS: batch.rows,
         },
         app_transactions=[Transaction(batch.app_id, batch.version)] if batch.app_id else None,

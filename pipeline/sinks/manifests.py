@@ -89,9 +89,8 @@ def told(store: Store) -> Iterable[dict[str, Any]]:
 
 def commit_of(manifest: dict[str, Any]) -> Commit:
     rows = sum(each["rows"] for each in manifest["add"])
-    return Commit(
-        manifest["version"], manifest["query"], manifest["batch"], manifest["offsets"], rows, manifest["time"]
-    )
+    told = (manifest["version"], manifest["query"], manifest["batch"], manifest["offsets"], rows, manifest["time"])
+    return Commit(*told, manifest.get("info", ""))
 
 
 def _chain(store: Store) -> list[int]:

@@ -25,6 +25,7 @@ class TableOptions:
     dead_column: str
     app_id: str
     app_version: int
+    info: str
     storage: dict[str, str]
 
 
@@ -50,6 +51,7 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         dead_column=dead[1],
         app_id=app_id,
         app_version=app_version,
+        info=said.get("commitinfo", ""),
         storage={name.removeprefix("storage."): value for name, value in said.items() if name.startswith("storage.")},
     )
 

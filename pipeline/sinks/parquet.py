@@ -151,6 +151,7 @@ def _manifest(table: Table, batch: Batch, schema: Schema) -> dict[str, Any]:
         "query": batch.app_id,
         "batch": batch.version,
         "offsets": batch.offsets,
+        "info": batch.info,
         "add": [_entry(file) for file in batch.files],
         "remove": list(table.files) if batch.overwrite else [],
         "last": {**table.last, batch.app_id: batch.version} if batch.app_id else table.last,

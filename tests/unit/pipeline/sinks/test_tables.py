@@ -36,6 +36,12 @@ def test_tasks_files_become_one_commit(form: str, tmp_path: Path) -> None:
     assert commit.offsets == {"t": {"0": [0, 1, 2], "1": [7, 7, 1]}}
 
 
+def test_a_commit_keeps_what_its_writer_says(form: str, tmp_path: Path) -> None:
+    assert Query(form, str(tmp_path), commitInfo='{"ends": 7}').batch(0, ONE)
+    assert Query(form, str(tmp_path)).batch(1, TWO)
+    assert [each.info for each in FUNCTIONS[form].commits(str(tmp_path))] == ['{"ends": 7}', ""]
+
+
 def test_a_batch_that_comes_again_is_skipped_and_leaves_no_file(form: str, tmp_path: Path) -> None:
     query = Query(form, str(tmp_path))
     assert query.batch(0, ONE, TWO)
