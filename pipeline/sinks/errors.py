@@ -31,22 +31,6 @@ class TableDamaged(SinkError):
     """What is known of the table cannot be read."""
 
 
-class Fenced(SinkError):
-    """Another attempt at the same task took over."""
-
-
-class TransactionTooLong(SinkError):
-    """The coordinator ended the transaction before the task did."""
-
-
-class RecordTooLarge(SinkError):
-    """A record that a topic does not take."""
-
-
-class BrokerRefused(SinkError):
-    """A broker does not take the rows, and would not the next time either."""
-
-
 class ReplayDiffers(SinkError):
     """A batch that came before comes again with other rows."""
 

@@ -1,0 +1,101 @@
+"""One task's rows in topics: in a transaction that also says which batch they were, or just acknowledged."""
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.pipeline.sinks.attempts import Attempt
+from ottla.pipeline.sinks.errors import ReplayDiffers
+from ottla.pipeline.sinks.fingerprint import Fingerprint
+from ottla.pipeline.sinks.topic_options import TopicOptions
+from ottla.pipeline.wire.cluster import Cluster
+from ottla.pipeline.wire.groups import committed_offsets
+from ottla.pipeline.wire.producer import Producer
+from ottla.pipeline.wire.producer_transaction import Offset
+
+
+@dataclass(frozen=True)
+class Sent:
+    rows: int
+    skipped: bool = False
+    """They were there already."""
+
+
+class TopicWrite:
+    """Pickled to the tasks. A write that has no name gets one that nobody else has, for all its tasks' attempts."""
+
+    def __init__(self, options: TopicOptions) -> None:
+        self._options = options
+        self._own = f"write-{uuid.uuid4().hex}"
+
+    def write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt, cluster: Cluster) -> Sent:
+        full = (batch for batch in batches if batch.num_rows)
+        first = next(full, None)
+        if first is None:
+            return Sent(0)
+        write = self._once if self._options.exactly_once else self._at_least_once
+        return write(_joined(first, full), attempt, cluster)
+
+    def _at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt, cluster: Cluster) -> Sent:
+        with Producer(cluster, self._options.producer, turn=attempt.task) as producer:
+            for batch in rows:
+                producer.send(batch, self._options.topic)
+            producer.flush()
+            return Sent(producer.rows)
+
+    def _once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt, cluster: Cluster) -> Sent:
+        """First the claim, then the look: whoever had the id before can commit nothing any more."""
+        name = f"ottla.{attempt.query or self._own}.{attempt.task}"
+        with Producer(cluster, self._options.producer, name, attempt.task) as producer:
+            producer.claim()
+            last = _last(cluster, name)
+            if last is not None and last.offset > attempt.batch:
+                return _skipped(rows, attempt, last)
+            producer.begin()
+            try:
+                return Sent(self._transaction(producer, rows, attempt, name))
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    producer.abort()  # or the next claim does
+                raise
+
+    def _transaction(self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str) -> int:
+        seen = Fingerprint()
+        for batch in rows:
+            seen = seen.joined(batch)
+            producer.send(batch, self._options.topic)
+        producer.flush()
+        topic, partition = producer.partitions[0]
+        producer.commit(Offset(name, topic, partition, attempt.batch + 1, seen.told(attempt.batch)))
+        return seen.rows
+
+
+def _last(cluster: Cluster, name: str) -> Any:
+    """The furthest that the id's transactions committed, wherever it stands."""
+    found = committed_offsets(cluster, name)
+    return max(found.values(), key=lambda each: each.offset, default=None)
+
+
+def _skipped(rows: Iterator[pa.RecordBatch], attempt: Attempt, last: Any) -> Sent:
+    """A replay has to bring what it brought: if tasks were cut otherwise, rows were lost or doubled without a word."""
+    if last.offset > attempt.batch + 1:
+        return Sent(0, skipped=True)  # a task of the past, of which nobody waits for rows
+    seen, before = Fingerprint(), Fingerprint.read(last.metadata)
+    for batch in rows:
+        seen = seen.joined(batch)
+    if before is not None and before != seen:
+        raise ReplayDiffers(
+            f"Batch {attempt.batch} of {attempt.query} comes again, and task {attempt.task} brings other rows: {before.rows} "
+            f"({before.bytes} bytes) are in the topic, {seen.rows} ({seen.bytes} bytes) would be skipped. Exactly once needs the same rows in the "
+            "same tasks: no rand() or current_timestamp(), the same spark.sql.shuffle.partitions, spark.sql.adaptive.enabled=false"
+        )
+    return Sent(seen.rows, skipped=True)
+
+
+def _joined(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
