@@ -27,6 +27,8 @@ class Batch(NamedTuple):
     """What there was to read when the batch ended; empty where the source does not tell."""
     watermark: str | None
     late: int
+    corrupt: int
+    """Of these only queries tell that look for them."""
     state_rows: int
     durations_ms: Mapping[str, int]
 
@@ -42,6 +44,7 @@ class Batch(NamedTuple):
 def batch_of(progress: Mapping[str, Any]) -> Batch:
     """Of the JSON of a StreamingQueryProgress."""
     sources, states = progress.get("sources") or [], progress.get("stateOperators") or []
+    observed = progress.get("observedMetrics") or {}
     return Batch(
         query=progress.get("name") or "",
         number=progress["batchId"],
@@ -52,10 +55,19 @@ def batch_of(progress: Mapping[str, Any]) -> Batch:
         end=_offsets(sources, "endOffset"),
         latest=_offsets(sources, "latestOffset"),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
-        late=sum(each.get("numRowsDroppedByWatermark", 0) for each in states),
+        late=_late(progress, states),
+        corrupt=sum(sum(each.get(name) or 0 for name in ("corrupt", "untimed")) for each in observed.values()),
         state_rows=sum(each.get("numRowsTotal", 0) for each in states),
         durations_ms=progress.get("durationMs") or {},
     )
+
+
+def _late(progress: Mapping[str, Any], states: Iterable[Mapping[str, Any]]) -> int:
+    """Records where the query counts them; Spark by itself knows of groups only."""
+    counted = (progress.get("observedMetrics") or {}).get("late")
+    if counted is not None:
+        return counted.get("late") or 0
+    return sum(each.get("numRowsDroppedByWatermark", 0) for each in states)
 
 
 def _offsets(sources: Iterable[Mapping[str, Any]], key: str) -> Offsets:
@@ -96,6 +108,8 @@ def line(batch: Batch, rate: float | None = None) -> str:
         told.append(f"{batch.left:,} left" + (f", done in {words(batch.left / rate)}" if batch.left and rate else ""))
     if batch.late:
         told.append(f"{batch.late:,} late")
+    if batch.corrupt:
+        told.append(f"{batch.corrupt:,} unusable")
     if batch.watermark and not batch.watermark.startswith("1970-01-01T00:00:00"):
         told.append(f"watermark {batch.watermark}")
     return ", ".join(told)
@@ -115,6 +129,7 @@ def record(batch: Batch) -> dict[str, Any]:
         "offsets": nested(batch.end),
         "watermark": batch.watermark,
         "late": batch.late,
+        "corrupt": batch.corrupt,
         "state_rows": batch.state_rows,
         "durations_ms": dict(batch.durations_ms),
     }
@@ -145,7 +160,7 @@ class Totals:
     """Of all batches since the job began."""
 
     def __init__(self) -> None:
-        self.batches = self.rows = self.late = 0
+        self.batches = self.rows = self.late = self.corrupt = 0
         self.seconds = 0.0
         self.last: Batch | None = None
         self.read: dict[str, int] = {}
@@ -155,6 +170,7 @@ class Totals:
         self.batches += 1
         self.rows += batch.rows
         self.late += batch.late
+        self.corrupt += batch.corrupt
         self.seconds += batch.seconds
         for topic, count in read_by_topic(batch).items():
             self.read[topic] = self.read.get(topic, 0) + count
@@ -175,6 +191,7 @@ class Totals:
             "seconds": round(self.seconds, 3),
             "rows_per_second": round(self.rows / self.seconds, 1) if self.seconds else None,
             "late": self.late,
+            "corrupt": self.corrupt,
             "left": self.last.left if self.last else None,
             "offsets": nested(self.last.end) if self.last else {},
         }

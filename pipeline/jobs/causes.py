@@ -15,6 +15,7 @@ _HINTS = {
     "JAVA_GATEWAY_EXITED": "Java ended at once: the log says why",
 }
 WIDTH_MAX = 2000
+DEPTH_MAX = 20
 
 
 def is_sparks(error: BaseException) -> bool:
@@ -24,10 +25,23 @@ def is_sparks(error: BaseException) -> bool:
 
 def cause(error: BaseException) -> str:
     """One line, with what to do where that is known."""
-    text = f"{type(error).__name__}: {error}" if not is_sparks(error) else str(error)
+    text = _innermost(error) if is_sparks(error) else f"{type(error).__name__}: {error}"
     told = cause_in(text)
     hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     return f"{told}: {hint}" if hint else told
+
+
+def _innermost(error: BaseException) -> str:
+    """Spark wraps what happened in a task, a subquery or a sink; the deepest that says something is what happened."""
+    told, thrown = str(error), getattr(error, "_origin", None)
+    for _ in range(DEPTH_MAX):
+        thrown = thrown.getCause() if thrown is not None else None
+        if thrown is None:
+            break
+        text = str(thrown.getMessage() or thrown.toString())
+        if _TRACEBACK in text or _TRACEBACK not in told:
+            told = text
+    return told
 
 
 def cause_in(text: str) -> str:

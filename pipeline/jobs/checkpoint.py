@@ -52,6 +52,11 @@ class Checkpoint:
                 f"{self.directory}/offsets/{batch} has no offsets of topics: is this the checkpoint of another kind of query?"
             ) from None
 
+    def watermark_ms(self, batch: int) -> int:
+        """Of a query of any kind. Raises CommandError."""
+        lines = self._files.text(f"offsets/{batch}").splitlines()
+        return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
+
     def last_done(self) -> Planned | None:
         """The newest batch that is done."""
         done = self.done_batches().keys() & self.planned_batches().keys()

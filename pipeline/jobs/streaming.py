@@ -39,6 +39,16 @@ class QueryOptions(Protocol):
     def stream(self) -> StreamWords: ...
 
 
+class Beside(Protocol):
+    """What a job does beside its query."""
+
+    def batch(self, batch: Batch, say: Callable[[str], None]) -> None:
+        """One is done."""
+
+    def end(self, say: Callable[[str], None]) -> None:
+        """The query ended well, or was told to stop."""
+
+
 def run_query(
     spark: "SparkSession",
     job: str,
@@ -47,7 +57,7 @@ def run_query(
     checkpoint: str,
     *,
     target: str,
-    at_end: Callable[[Totals], None] | None = None,
+    beside: Beside | None = None,
 ) -> int:
     """Until all is read, a signal comes or a batch fails. ``target`` is what a person knows the output by. Raises CommandError."""
     require_same_topics(Checkpoint(checkpoint), options.input)
@@ -55,19 +65,19 @@ def run_query(
     group = options.stream.group_of(name)
     view = view_of(f"{job}: {options.input.topic_label} to {target}")
     commits = GroupCommits(group, _commit(group, options.input), view.say) if group is not None else None
-    running = Running(view, Written(options.session.progress), commits)
+    running = Running(view, Written(options.session.progress), commits, beside)
     try:
         with Stopping() as stopping:
             query = _started(writer, name, options.stream, checkpoint)
             running.follow(spark, query, stopping, options.stream.stop_timeout_s)
+            if beside is not None:
+                beside.end(view.say)
     except CommandError:
         raise
     except Exception as error:
         raise CommandError(failure(Checkpoint(checkpoint), cause(error))) from error
     finally:
         running.close(Checkpoint(checkpoint))
-    if at_end is not None:
-        at_end(running.totals)
     report(job, name, running.totals, options, was_stopped=stopping.is_asked)
     return 0
 
@@ -128,15 +138,19 @@ def report(job: str, name: str, totals: Totals, options: QueryOptions, *, was_st
         told += f", {totals.rows / totals.seconds:,.0f} rows/s"
     if totals.late:
         told += f", {totals.late:,} late"
+    if totals.corrupt:
+        told += f", {totals.corrupt:,} unusable"
     click.echo(f"{'stopped' if was_stopped else 'done'}: {told if totals.batches else 'nothing new to read'}")
 
 
 class Running:
     """What is known of the query while it runs. One thread shows it all; Spark's events wait in a queue for that."""
 
-    def __init__(self, view: View, written: Written, commits: GroupCommits | None) -> None:
+    def __init__(
+        self, view: View, written: Written, commits: GroupCommits | None, beside: Beside | None = None
+    ) -> None:
         self.totals = Totals()
-        self._view, self._written, self._commits = view, written, commits
+        self._view, self._written, self._commits, self._beside = view, written, commits, beside
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._run_id = ""
 
@@ -185,6 +199,8 @@ class Running:
         self._written.write(batch)
         if self._commits is not None:
             self._commits.tell(batch.end)
+        if self._beside is not None:
+            self._beside.batch(batch, self._view.say)
 
     def close(self, checkpoint: Checkpoint) -> None:
         """The last offsets are the checkpoint's: it knows of a batch whose progress nobody heard."""

@@ -1,6 +1,5 @@
 """The words that jobs share. Each decorator adds its options to a command, and hands them over as one value."""
 
-import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.output import bootstrap_option, output_option
+from ottla.pipeline.jobs.gathering import gathering
 from ottla.pipeline.jobs.places import EARLIEST, LATEST, Place, place_of
 
 AVAILABLE_NOW = "available-now"
@@ -112,7 +112,7 @@ def input_words(command: Command) -> Command:
             "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the source; again for more."
         ),
     ]
-    return _gathering(command, options, "input", _input_of)
+    return gathering(command, options, "input", _input_of)
 
 
 def stream_words(command: Command) -> Command:
@@ -145,7 +145,7 @@ def stream_words(command: Command) -> Command:
             help="Seconds for the batch at work when the job is told to stop.",
         ),
     ]
-    return _gathering(command, options, "stream", _stream_of)
+    return gathering(command, options, "stream", _stream_of)
 
 
 def session_words(command: Command) -> Command:
@@ -159,30 +159,13 @@ def session_words(command: Command) -> Command:
         click.option("--spark-log", type=click.Path(dir_okay=False), help="Keep what Spark logs in this file."),
         output_option,
     ]
-    return _gathering(command, options, "session", _session_of)
+    return gathering(command, options, "session", _session_of)
 
 
 _PLACE_HELP = (
     'Where a new job begins: earliest, latest, offsets {"flights":{"0":5}}, a time 2026-11-21T20:15. '
     "A job that has a checkpoint goes on where it was."
 )
-
-
-def _gathering(
-    command: Command, options: list[Callable[[Any], Any]], name: str, make: Callable[[dict[str, Any]], object]
-) -> Command:
-    """What the options say goes to ``make``, and what that returns to the command as ``name``."""
-    before = {each.name for each in getattr(command, "__click_params__", [])}
-
-    @functools.wraps(command)
-    def gathered(**words: Any) -> Any:
-        mine = {each: words.pop(each) for each in own}
-        return command(**words, **{name: make(mine)})
-
-    for option in reversed(options):
-        option(gathered)
-    own = [each.name for each in gathered.__click_params__ if each.name not in before]  # type: ignore[attr-defined]
-    return gathered  # type: ignore[return-value]
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

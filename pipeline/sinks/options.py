@@ -23,6 +23,7 @@ class TableOptions:
     batch_column: str
     dead_path: str
     dead_column: str
+    dead_only: tuple[str, ...]
     app_id: str
     app_version: int
     info: str
@@ -49,6 +50,7 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         batch_column=said.get("batchcolumn", ""),
         dead_path=dead[0],
         dead_column=dead[1],
+        dead_only=_list(said.get("deadletteronly", "")) if dead[1] else (),
         app_id=app_id,
         app_version=app_version,
         info=said.get("commitinfo", ""),
@@ -71,7 +73,10 @@ def table_schema(options: TableOptions, rows: Schema) -> Schema:
     schema: Schema = nullable(rows)
     if options.dead_column:
         _there(options.dead_column, schema, "deadLetterColumn")
-        schema["fields"] = [field for field in schema["fields"] if field["name"] != options.dead_column]
+        for name in options.dead_only:
+            _there(name, schema, "deadLetterOnly")
+        left_out = {options.dead_column, *options.dead_only}
+        schema["fields"] = [field for field in schema["fields"] if field["name"] not in left_out]
     if options.batch_column:
         if options.batch_column in names(schema):
             raise OptionRefused(f"batchColumn={options.batch_column}: the rows have a column of that name")

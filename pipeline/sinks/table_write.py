@@ -96,12 +96,12 @@ class TableWrite:
         if not name:
             yield rows, main
             return
-        reasons = rows[name]
+        reasons, left_out = rows[name], [name, *self._options.dead_only]
         if reasons.null_count == len(reasons):
-            yield rows.drop_columns([name]), main
+            yield rows.drop_columns(left_out), main
             return
         parsed = pc.is_null(reasons)
-        yield rows.filter(parsed).drop_columns([name]), main
+        yield rows.filter(parsed).drop_columns(left_out), main
         yield rows.filter(pc.invert(parsed)), dead
 
     def _with_batch(self, rows: pa.RecordBatch, batch: int) -> pa.RecordBatch:

@@ -213,6 +213,18 @@ def test_rows_that_do_not_parse_go_to_a_table_of_their_own(form: str, tmp_path: 
     assert FUNCTIONS[form].commits(str(dead))[0].offsets == {"t": {"0": [1, 1, 1]}}
 
 
+def test_the_bytes_that_do_not_parse_are_in_the_dead_letters_only(form: str, tmp_path: Path) -> None:
+    schema = ARROW.append(pa.field("_corrupt", pa.string()))
+    rows_ = ONE.append_column("_corrupt", pa.array([None, "no JSON"]))
+    main, dead = str(tmp_path / "main"), str(tmp_path / "dead")
+    more = {"deadLetterPath": dead, "deadLetterColumn": "_corrupt", "deadLetterOnly": "value"}
+    query = Query(form, main, schema=schema, **more)
+    assert query.batch(0, rows_)
+    assert query.batch(1, rows_.slice(0, 1))
+    assert ["value" in row for row in rows(form, main)] == [False, False]
+    assert [row["value"] for row in rows(form, dead)] == ["b"]
+
+
 def test_a_kill_between_the_two_tables_is_made_up_by_the_replay(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +307,10 @@ def test_a_writer_travels_to_the_tasks(form: str, tmp_path: Path) -> None:
         ({"mergeSchema": "yes"}, "it is true or false"),
         ({"targetFileBytes": "0"}, "a number above 0"),
         ({"deadLetterPath": "x"}, "go together"),
+        (
+            {"deadLetterPath": "x", "deadLetterColumn": "value", "deadLetterOnly": "z"},
+            "deadLetterOnly=z: the rows have no such",
+        ),
         ({"txnAppId": "x"}, "go together"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "it is a number"),
         ({"batchColumn": "value"}, "have a column of that name"),

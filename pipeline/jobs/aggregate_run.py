@@ -1,0 +1,117 @@
+"""Windows of event time: what the query is. Late records are taken out, and counted, before Spark would drop them uncounted."""
+
+from typing import TYPE_CHECKING
+
+from ottla.cli.failures import CommandError
+from ottla.pipeline.jobs import tables
+from ottla.pipeline.jobs.aggregate import AggregateOptions
+from ottla.pipeline.jobs.job_record import JobRecord
+from ottla.pipeline.jobs.parsing import parsed
+from ottla.pipeline.jobs.streaming import run_query
+from ottla.pipeline.jobs.values import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OBSERVED, LATE, CORRUPTED, UNTIMED = "records", "late", "corrupt", "untimed"
+WINDOW, TIME = "_window", "_time"
+
+
+def run(spark: "SparkSession", options: AggregateOptions) -> int:
+    """Raises CommandError."""
+    checkpoint = options.checkpoint
+    assert checkpoint is not None
+    rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False)
+    windows = windowed(spark, rows, options, checkpoint)
+    record = JobRecord(
+        "aggregate", options.target, options.table_format, [], options.value.options(), query_of(options)
+    )
+    record.keep(checkpoint, may_change_schema=True)
+    writer = _to_table(windows, options) if options.table else _to_topic(windows, options)
+    beside = None
+    if options.table:
+        beside = tables.compacting(options.table, options.table_format, options.target_bytes, options.compact_every)
+    return run_query(spark, "aggregate", writer, options, checkpoint, target=options.target, beside=beside)
+
+
+def query_of(options: AggregateOptions) -> dict[str, str]:
+    """What the state in a checkpoint is of: it cannot go on with another."""
+    return {
+        "window": options.window,
+        "slide": options.slide or options.window,
+        "time": options.time_column,
+        "by": ", ".join(each.sql for each in options.keys),
+        "measures": ", ".join(f"{each.sql} as {each.name}" for each in options.measures),
+    }
+
+
+def windowed(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions, checkpoint: str) -> "DataFrame":
+    """A row a window and group. Raises CommandError for SQL that does not fit the columns."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return _windowed(spark, rows, options, checkpoint)
+    except (AnalysisException, ParseException) as error:
+        told = " ".join((error.getMessage() or str(error)).split())
+        raise CommandError(f"{told} The records' columns are {', '.join(rows.columns)}") from error
+
+
+def _windowed(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions, checkpoint: str) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    if options.where is not None:
+        rows = rows.where(f"({options.where}){f' OR {CORRUPT} IS NOT NULL' if CORRUPT in rows.columns else ''}")
+    rows = rows.withColumn(TIME, F.expr(options.time_column).cast("timestamp")).withWatermark(TIME, options.watermark)
+    grouped = in_time(spark, _observed_first(rows), options, checkpoint).groupBy(
+        WINDOW, *(F.expr(each.sql).alias(each.name) for each in options.keys)
+    )
+    return grouped.agg(*(F.expr(each.sql).alias(each.name) for each in options.measures)).select(
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *(each.name for each in (*options.keys, *options.measures)),
+    )
+
+
+def _observed_first(rows: "DataFrame") -> "DataFrame":
+    """Records that do not parse, or have no time, are in no window: they are counted, and left out."""
+    from pyspark.sql import functions as F
+
+    is_corrupt = F.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else F.lit(False)
+    observed = rows.observe(
+        OBSERVED,
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(is_corrupt).alias(CORRUPTED),
+        F.count_if(F.col(TIME).isNull() & ~is_corrupt).alias(UNTIMED),
+    )
+    return observed.where(~is_corrupt & F.col(TIME).isNotNull())
+
+
+def in_time(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions, checkpoint: str) -> "DataFrame":
+    """Each record in its windows, without those that were closed before its batch: Spark's own rule, by Spark's own watermark."""
+    from pyspark.sql import functions as F
+
+    from ottla.pipeline.jobs import watermarks
+
+    spark.dataSource.register(watermarks.Watermark)
+    watermark = spark.read.format(watermarks.NAME).option("checkpoint", checkpoint).load()
+    windows = rows.withColumn(WINDOW, F.window(TIME, options.window, options.slide))
+    is_late = F.col(f"{WINDOW}.end") <= watermark.scalar()
+    marked = windows.withColumn("_is_late", is_late).observe(LATE, F.count_if("_is_late").alias(LATE))
+    return marked.where(~F.col("_is_late"))
+
+
+def _to_table(windows: "DataFrame", options: AggregateOptions) -> "DataStreamWriter":
+    writer = windows.writeStream.format(tables.FORMATS[options.table_format]).outputMode("append")
+    return writer.options(path=options.table, offsetColumns="")
+
+
+def _to_topic(windows: "DataFrame", options: AggregateOptions) -> "DataStreamWriter":
+    """The key is the group, as JSON, so that a group's windows keep their order; the value the whole row."""
+    from pyspark.sql import functions as F
+
+    key = F.to_json(F.struct(*(each.name for each in options.keys))) if options.keys else F.lit(None).cast("string")
+    rows = windows.select(key.alias("key"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
+    bootstrap = options.to_bootstrap or options.input.bootstrap
+    writer = rows.writeStream.format("ottla").outputMode("append")
+    return writer.options(**{"kafka.bootstrap.servers": bootstrap, "topic": options.to_topic or ""})

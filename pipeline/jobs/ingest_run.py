@@ -1,0 +1,55 @@
+"""Landing topics in a table: what the query is, and what is done beside it."""
+
+from typing import TYPE_CHECKING
+
+from ottla.pipeline.jobs import tables
+from ottla.pipeline.jobs.ingest import IngestOptions
+from ottla.pipeline.jobs.job_record import JobRecord
+from ottla.pipeline.jobs.parsing import parsed
+from ottla.pipeline.jobs.streaming import run_query
+from ottla.pipeline.jobs.values import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_COLUMN = "_ingest_batch"
+DATE_COLUMN = "date"
+
+
+def run(spark: "SparkSession", options: IngestOptions) -> int:
+    """Raises CommandError."""
+    rows = landed(spark, options)
+    record = JobRecord(
+        "ingest", options.table, options.table_format, list(options.partition_by), options.value.options()
+    )
+    record.keep(options.checkpoint, may_change_schema=options.merge_schema)
+    writer = rows.writeStream.format(tables.FORMATS[options.table_format]).options(**sink_options(options))
+    beside = tables.compacting(options.table, options.table_format, options.target_bytes, options.compact_every)
+    return run_query(spark, "ingest", writer, options, options.checkpoint, target=options.table, beside=beside)
+
+
+def landed(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
+    """The rows as the table has them, but for what the sink adds."""
+    from pyspark.sql import functions
+
+    rows = parsed(spark, options.input, options.stream, options.value)
+    if DATE_COLUMN in rows.columns:
+        return rows
+    return rows.withColumn(DATE_COLUMN, functions.to_date("timestamp"))
+
+
+def sink_options(options: IngestOptions) -> dict[str, str]:
+    chosen = {
+        "path": options.table,
+        "partitionBy": ",".join(options.partition_by),
+        "batchColumn": BATCH_COLUMN,
+        "targetFileBytes": str(options.target_bytes),
+        "mergeSchema": str(options.merge_schema).lower(),
+    }
+    if options.dead_letter_table is not None:
+        chosen |= {
+            "deadLetterPath": options.dead_letter_table,
+            "deadLetterColumn": CORRUPT,
+            "deadLetterOnly": "value",
+        }
+    return chosen
