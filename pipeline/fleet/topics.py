@@ -20,12 +20,20 @@ def prepare(
     """Sees to it that the topics are there and what is sent will stay. Raises CommandError."""
     with Cluster(client_settings({"bootstrap.servers": bootstrap})) as cluster:
         wanted = list(names)
-        found = cluster.topics(wanted)
-        for topic in found.values():
-            _look_at(cluster, topic, start_ms, append=append)
-        missing = [name for name in wanted if name not in found]
-        if missing:
-            _create(cluster, missing, partitions, replicas)
+        missing = [name for name in wanted if name not in cluster.topics(wanted)]
+        made = _create(cluster, missing, partitions, replicas) if missing else set()
+        for topic in _seen(cluster, wanted):
+            if topic.name not in made:
+                _look_at(cluster, topic, start_ms, append=append)
+
+
+def _seen(cluster: Cluster, names: list[str]) -> list[Topic]:
+    """The topics, once the broker that is asked knows them all: it may be a little behind the controller."""
+    for _ in cluster.attempts():
+        found = cluster.topics(names)
+        if len(found) == len(names):
+            return list(found.values())
+    raise CommandError(f"topics {', '.join(sorted(set(names) - set(found)))} were made, and brokers do not show them")
 
 
 def _look_at(cluster: Cluster, topic: Topic, start_ms: int, *, append: bool) -> None:
@@ -59,8 +67,9 @@ def _retention_ms(cluster: Cluster, topic: str) -> int:
     return int(settings["retention.ms"]) if "delete" in settings["cleanup.policy"] else -1
 
 
-def _create(cluster: Cluster, names: list[str], partitions: int, replicas: int | None) -> None:
-    """Kept for ever: the records' times are those of the fleet's story, which may lie long back."""
+def _create(cluster: Cluster, names: list[str], partitions: int, replicas: int | None) -> set[str]:
+    """Those that were made; others were there after all. Kept for ever: the records' times are those of the fleet's story, which may lie
+    long back."""
     topics = [
         {
             "name": name,
@@ -75,3 +84,4 @@ def _create(cluster: Cluster, names: list[str], partitions: int, replicas: int |
         if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             said = f": {each.error_message}" if each.error_message else ""
             raise CommandError(f"topic {each.name} cannot be created: {ErrorCode(each.error_code).name}{said}")
+    return {each.name for each in answer.topics if each.error_code == ErrorCode.NONE}

@@ -17,6 +17,11 @@ JOBS = {
         "generate",
         "Make a vehicle fleet's telemetry, the same for the same seed.",
     ),
+    "check": (
+        "ottla.pipeline.jobs.check",
+        "check",
+        "Judge what became of a fleet's records: lost, doubled, reordered.",
+    ),
     "lag": ("ottla.pipeline.jobs.lag", "lag", "How far a job is behind, from its checkpoint; it may be dead."),
     "package": ("ottla.pipeline.jobs.package", "package", "Write ottla.zip and ottla_job.py for spark-submit."),
 }
