@@ -17,6 +17,12 @@ COMMANDS = {
     "server": ("ottla.cli.server", "server", "Run one node from its server.properties."),
     "storage": ("ottla.cli.storage", "storage", "Format and inspect a node's directories."),
     "topics": ("ottla.cli.topics", "topics", "Create, list, describe and delete topics."),
+    "reassign": (
+        "ottla.cli.reassign",
+        "reassign",
+        "Move replicas to other brokers, by plans that Kafka's tool reads too.",
+    ),
+    "brokers": ("ottla.cli.brokers", "brokers", "List and describe brokers, drain them, take them out for good."),
     "groups": (
         "ottla.cli.groups",
         "groups",
