@@ -68,7 +68,9 @@ class TableWrite:
         if not files and not self._overwrite:
             return False
         partition_by, merge = self._options.partition_by, self._options.merge
-        batch = Batch(app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite, self._options.info)
+        batch = Batch(
+            app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite, self._options.info
+        )
         if not (done := self._log().commit(batch)):
             self._remove(self._store, files)
         return done
