@@ -18,3 +18,11 @@ def shared(settings: ClientSettings) -> Cluster:
     if found is None:
         found = _clusters[key] = Cluster(settings)
     return found
+
+
+def close_all() -> None:
+    """Ends the process's connections; they are opened anew when they are needed."""
+    for (process, _), cluster in _clusters.items():
+        if process == os.getpid():
+            cluster.close()
+    _clusters.clear()

@@ -177,7 +177,7 @@ class Cluster:
         return self.connection(node_id).ask(api, body, version)
 
     def ask_leaders(
-        self, api: str, partitions: Iterable[TopicPartition], make: Make, take: Take
+        self, api: str, partitions: Iterable[TopicPartition], make: Make, take: Take, *, most_version: int = 1 << 15
     ) -> dict[TopicPartition, ErrorCode]:
         """Asks each leader about its partitions, all leaders at once, and those again whose error may pass.
 
@@ -188,7 +188,7 @@ class Cluster:
         ended: dict[TopicPartition, ErrorCode] = {}
         for _ in self.attempts():
             for node, owned in self._by_leader(waiting).items():
-                self._send_to(node, api, owned, make, waiting)
+                self._send_to(node, (api, most_version), owned, make, waiting)
             for connection in [link for link in self._connections.values() if link.outstanding]:
                 self._take_from(connection, take, waiting, ended)
             if not waiting:
@@ -268,12 +268,16 @@ class Cluster:
         return owned
 
     def _send_to(
-        self, node: int, api: str, owned: list[TopicPartition], make: Make, waiting: dict[TopicPartition, str]
+        self,
+        node: int,
+        api: tuple[str, int],
+        owned: list[TopicPartition],
+        make: Make,
+        waiting: dict[TopicPartition, str],
     ) -> None:
         try:
             connection = self.connection(node)
-            body = make(connection, owned)
-            connection.send(api, body)
+            connection.send(api[0], make(connection, owned), connection.version(*api))
         except BrokerError as error:
             waiting |= dict.fromkeys(owned, str(error))
 

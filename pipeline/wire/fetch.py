@@ -128,14 +128,18 @@ class Fetcher:
         return node
 
     def _asked_node(self, reading: Reading) -> int:
-        return reading.node if reading.node >= 0 else self._cluster.leader(*reading.range[:2])
+        return reading.node if reading.node >= 0 else self._cluster.leader(*reading.range.which)
 
     def _check_topic(self, reading: Reading) -> None:
         """Raises TopicChangedError when the topic is gone, or is not the one that was planned."""
         planned = reading.range.topic_id
         found = self._topic_id(reading)
-        if ZERO_ID not in (planned, found) and planned != found:
-            raise TopicChangedError(*reading.range[:2], id_to_text(planned), id_to_text(found))
+        if ZERO_ID in (planned, found) or planned == found:
+            return
+        self._cluster.forget(reading.range.topic)  # a worker may have known the old one since an earlier task
+        found = self._topic_id(reading)
+        if planned != found:
+            raise TopicChangedError(*reading.range.which, id_to_text(planned), id_to_text(found))
 
     def _topic_id(self, reading: Reading) -> bytes:
         """Raises TopicChangedError for a topic that was deleted, once brokers agree on it."""
@@ -147,7 +151,7 @@ class Fetcher:
             self._without_topic += 1
             if self._without_topic < TRIES_WITHOUT_TOPIC:
                 raise BrokerError("every", "Metadata", str(error)) from None
-            raise TopicChangedError(*reading.range[:2], id_to_text(reading.range.topic_id), "") from None
+            raise TopicChangedError(*reading.range.which, id_to_text(reading.range.topic_id), "") from None
         self._without_topic = 0
         return found
 
@@ -166,7 +170,7 @@ class Fetcher:
         """Each partition once; of those that wait for their turn, the ones that have nothing in the inbox yet."""
         found: dict[tuple[str, int], Reading] = {}
         for reading in self._pending:
-            which = reading.range[:2]
+            which = reading.range.which
             if reading.is_done or which in found or (reading.inbox and reading is not self._pending[0]):
                 continue
             with suppress(UnknownTopicError, PartitionError):
@@ -233,7 +237,7 @@ class Fetcher:
         for reading, offset in zip(asked.readings, asked.offsets, strict=True):
             if reading.next_offset != offset:
                 continue  # another node was asked meanwhile, and was first
-            part = parts.get(reading.range[:2])
+            part = parts.get(reading.range.which)
             if part is None:
                 raise BrokerError(connection.name, "Fetch", f"it says nothing of {_name(reading)}")
             step = self._step(connection, reading, part, alone)
@@ -264,7 +268,7 @@ class Fetcher:
 
     def _out_of_range(self, connection: Connection, reading: Reading) -> None:
         """The offsets are gone: retention was faster, or the log was cut."""
-        which = reading.range[:2]
+        which = reading.range.which
         begins = list_offsets(self._cluster, {which: EARLIEST})[which].offset
         ends = list_offsets(self._cluster, {which: LATEST}, isolation=0)[which].offset
         if begins <= reading.next_offset <= ends:
@@ -288,12 +292,12 @@ class Fetcher:
         if now_s - self._stuck_since_s >= self._settings.api_timeout_s:
             said = f"no progress for {self._settings.api_timeout_s:g} s; last: {reason}"
             code = reading.code or ErrorCode.REQUEST_TIMED_OUT
-            raise PartitionError(*reading.range[:2], code, reading.next_offset, said=said)
+            raise PartitionError(*reading.range.which, code, reading.next_offset, said=said)
         time.sleep(backoff_s(self._tries, self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms))
         self._tries += 1
 
     def _error(self, connection: Connection, reading: Reading, code: ErrorCode, said: str = "") -> PartitionError:
-        return PartitionError(*reading.range[:2], code, reading.next_offset, connection.name, said)
+        return PartitionError(*reading.range.which, code, reading.next_offset, connection.name, said)
 
 
 _NOTHING = _Asked([], [], {})

@@ -1,5 +1,6 @@
 """How far a range of a partition is read, and what an answer to Fetch means for it. Values only."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from struct import Struct
@@ -27,6 +28,10 @@ class Range(NamedTuple):
     end: int
     topic_id: bytes = ZERO_ID
     bytes: int = 0
+
+    @property
+    def which(self) -> tuple[str, int]:
+        return self.topic, self.partition
 
 
 class Fetched(NamedTuple):
@@ -124,10 +129,21 @@ def walk(records: memoryview, next_offset: int, end: int) -> tuple[int, int]:
         base, length, magic, delta = _HEADER.unpack_from(records, position)
         if magic != MAGIC or length < _HEADER_BYTES - _BEFORE_LENGTH_ENDS:
             raise OldFormatError(f"a batch of format {magic}, {length} bytes long")
-        if position + _BEFORE_LENGTH_ENDS + length > limit or base >= end:
+        if base >= end:
+            return end, position  # the next record that there is lies beyond
+        if position + _BEFORE_LENGTH_ENDS + length > limit:
             break
         position += _BEFORE_LENGTH_ENDS + length
         next_offset = max(next_offset, base + delta + 1)
-    if next_offset < end and position + _HEADER_BYTES <= limit and _HEADER.unpack_from(records, position)[0] >= end:
-        next_offset = end  # the next record there is lies beyond
     return next_offset, position
+
+
+def batches(records: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Base offset, last offset and size of each batch; the last may be cut off."""
+    position = 0
+    while position + _HEADER_BYTES <= len(records):
+        base, length, magic, delta = _HEADER.unpack_from(records, position)
+        if magic != MAGIC or length < _HEADER_BYTES - _BEFORE_LENGTH_ENDS:
+            raise OldFormatError(f"a batch of format {magic}, {length} bytes long")
+        yield base, base + delta, _BEFORE_LENGTH_ENDS + length
+        position += _BEFORE_LENGTH_ENDS + length

@@ -1,0 +1,60 @@
+"""How far one trigger goes. Values only."""
+
+from collections.abc import Mapping
+from math import floor
+
+from ottla.pipeline.wire.metadata import TopicPartition
+
+Positions = Mapping[TopicPartition, int]
+
+
+def available(start: Positions, end: Positions) -> dict[TopicPartition, int]:
+    """Offsets to read by partition, without those that have none."""
+    sizes = {which: last - start.get(which, last) for which, last in end.items()}
+    return {which: size for which, size in sizes.items() if size > 0}
+
+
+def at_most_offsets(start: Positions, end: Positions, most: int) -> dict[TopicPartition, int]:
+    """Ends with ``most`` offsets in all, each partition its share of what it has."""
+    sizes = available(start, end)
+    return _cut(start, end, shared(sizes, most))
+
+
+def at_most_bytes(
+    start: Positions, end: Positions, most: int, bytes_each: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, int]:
+    """Ends with about ``most`` bytes in all, by what an offset of each partition takes; at least one offset in all."""
+    sizes = available(start, end)
+    weights = {which: size * bytes_each[which] for which, size in sizes.items()}
+    total = sum(weights.values())
+    if total <= most:
+        return dict(end)
+    shares = {which: floor(size * most / total) for which, size in sizes.items()}
+    if not any(shares.values()):
+        shares[max(sizes, key=lambda which: (sizes[which], which))] = 1
+    return _cut(start, end, shares)
+
+
+def shared(sizes: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
+    """``most`` in proportion to the sizes, whole numbers, none more than its size; what is left goes to the largest rests."""
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(sizes)
+    shares = {which: size * most // total for which, size in sizes.items()}
+    rest = most - sum(shares.values())
+    by_rest = sorted(sizes, key=lambda which: (-(sizes[which] * most % total), which))
+    for which in by_rest[:rest]:
+        shares[which] += 1
+    return shares
+
+
+def _cut(start: Positions, end: Positions, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {which: start[which] + shares[which] if which in shares else last for which, last in end.items()}
+
+
+def is_enough(count: int, least: int | None, waited_ms: float, delay_ms: int, *, ends: bool) -> bool:
+    """Whether a trigger goes ahead with ``count`` new offsets, or waits for ``least`` of them a while longer.
+
+    ``ends``: nothing that comes later belongs to this run, so that waiting would be for ever.
+    """
+    return least is None or count >= least or waited_ms >= delay_ms or ends
