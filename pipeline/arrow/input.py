@@ -101,6 +101,10 @@ class Input:
         return f"{header['records_count']} records of offsets {self.bases[index]} to {self.lasts[index]}, {before}"
 
     def _wrong_crc(self, first: int, last: int) -> tuple[int, str] | None:
+        return next(self.wrong_crcs(first, last), None)
+
+    def wrong_crcs(self, first: int, last: int) -> Iterator[tuple[int, str]]:
+        """The batches of [first, last) whose bytes are not those that were sealed."""
         view = self.view
         starts = (self.positions[first:last] + CRC_START).tolist()
         ends = (self.positions[first:last] + self.sizes[first:last]).tolist()
@@ -108,8 +112,7 @@ class Input:
         for index, start in enumerate(starts):
             found = crc32c(view[start : ends[index]], 0)
             if found != told[index]:
-                return first + index, f"CRC is {found:08x}, its header says {told[index]:08x}"
-        return None
+                yield first + index, f"CRC is {found:08x}, its header says {told[index]:08x}"
 
     def is_abort(self, index: int) -> bool:
         """Whether the control batch marks the end of an aborted transaction."""

@@ -147,3 +147,14 @@ def _batch_at(segment: Segment, position: int, relative_offset: int) -> tuple[in
     if header["magic"] != MAGIC or base + int(header["last_offset_delta"]) != segment.base_offset + relative_offset:
         return None
     return position, base
+
+
+def next_cut(segment: Segment, position: int) -> int | None:
+    """Where the first batch behind ``position`` begins that the index knows and that is there; None when it knows none."""
+    entries = _index_of(segment)
+    behind = entries[int(np.searchsorted(entries["position"], position, side="right")) :]
+    for entry_offset, entry_position in behind.tolist():
+        cut = _batch_at(segment, entry_position, entry_offset)
+        if cut is not None:
+            return cut[0]
+    return None

@@ -32,9 +32,10 @@ SEGMENTS = """
 from ottla.pipeline.segments.reading import read_stretch
 from ottla.pipeline.segments.tasks import plan
 """
+AUDIT = "from ottla.pipeline.audit.audit import audit"
 
 
-@pytest.mark.parametrize("script", [CODEC, SEGMENTS])
+@pytest.mark.parametrize("script", [CODEC, SEGMENTS, AUDIT])
 def test_codec_and_segments_need_and_pyarrow_alone(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED + script], capture_output=True, text=True, timeout=60, check=False

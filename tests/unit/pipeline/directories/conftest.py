@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.log.compaction.cleaner import clean
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
@@ -53,6 +56,16 @@ class Node:
         """Moves the high watermark to the offset, or the end."""
         log = log or self.log()
         log.set_high_watermark(log.log_end_offset if offset is None else offset)
+
+    def compact(self) -> None:
+        log = self.log()
+        log.flush()
+        self.manager.checkpoints.save_points()
+        cleaner = LogCleaner(RealDisk(), CleanerSettings(), self.manager.checkpoints.cleaned)
+        task = cleaner.next_task([log], NOW_MS)
+        assert task is not None
+        assert cleaner.install(task, Outcome(result=clean(RealDisk(), task.job)))
+        cleaner.record(task)
 
     def follow(self, leader: "Node", topic: str = "flights", partition: int = 0) -> None:
         """Copies the leader's log batch for batch."""
