@@ -18,6 +18,7 @@ DATE_COLUMN = "date"
 
 def run(spark: "SparkSession", options: IngestOptions) -> int:
     """Raises CommandError."""
+    tables.register(spark)
     rows = landed(spark, options)
     record = JobRecord(
         "ingest", options.table, options.table_format, list(options.partition_by), options.value.options()

@@ -22,6 +22,8 @@ def launch(job: str, target: str, options: Any) -> None:
         missing.require_java()
     module, _, name = target.partition(":")
     run = getattr(importlib.import_module(module), name)
+    if sys.stderr.isatty():
+        click.echo("starting Spark ...", err=True)
     session = _started(Session, job, words)
     code, error = 1, None
     try:

@@ -14,7 +14,7 @@ from ottla.pipeline.jobs.causes import cause
 from ottla.pipeline.jobs.checkpoint import Checkpoint
 from ottla.pipeline.jobs.group_commits import Commit, GroupCommits, wire_commit
 from ottla.pipeline.jobs.stopping import Stopping
-from ottla.pipeline.jobs.watching import Tasks, View, Written, view_of
+from ottla.pipeline.jobs.watching import View, Work, Written, view_of
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
 
 if TYPE_CHECKING:
@@ -161,7 +161,8 @@ class Running:
         try:
             while not query.awaitTermination(POLL_S):  # type: ignore[arg-type]
                 self._take()
-                self._view.tick(_tasks(spark))
+                if self._view.is_live:
+                    self._view.tick(_work(spark, query))
                 if stopping.is_asked:
                     self._stop(query, stopping, stop_timeout_s)
         finally:
@@ -215,12 +216,12 @@ class Running:
             self._commits.close()
 
 
-def _tasks(spark: "SparkSession") -> Tasks | None:
-    """Of the stages at work."""
+def _work(spark: "SparkSession", query: "StreamingQuery") -> Work:
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
     known = [each for each in stages if each is not None]
-    return Tasks(sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)) if known else None
+    done, total = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
+    return Work(bool(query.status["isTriggerActive"]), done, total)
 
 
 def _listener(events: "queue.SimpleQueue[str]", run_id: str) -> Any:

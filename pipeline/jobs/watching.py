@@ -15,11 +15,19 @@ TOPICS_SHOWN = 20
 REFRESHES_A_SECOND = 4
 
 
-class Tasks(NamedTuple):
-    """Of the batch at work."""
+class Work(NamedTuple):
+    """What the query is at."""
 
-    done: int
-    total: int
+    is_busy: bool
+    done: int = 0
+    total: int = 0
+    """Tasks of the batch, as far as Spark has planned them."""
+
+    @property
+    def words(self) -> str:
+        if not self.is_busy:
+            return "waiting for records"
+        return f"at work: {self.done} of {self.total} tasks done" if self.total else "at work"
 
 
 class View(Protocol):
@@ -27,7 +35,12 @@ class View(Protocol):
 
     def batch(self, batch: Batch, totals: Totals) -> None: ...
 
-    def tick(self, tasks: Tasks | None) -> None:
+    @property
+    def is_live(self) -> bool:
+        """Whether it wants to be told what the query is at."""
+        ...
+
+    def tick(self, work: Work) -> None:
         """Some tenths of a second have passed."""
 
     def say(self, text: str) -> None: ...
@@ -54,7 +67,9 @@ class LineView:
     def batch(self, batch: Batch, totals: Totals) -> None:
         self.say(line(batch, totals.rate))
 
-    def tick(self, tasks: Tasks | None) -> None:
+    is_live = False
+
+    def tick(self, work: Work) -> None:
         """Nothing moves in a log."""
 
     def say(self, text: str) -> None:
@@ -73,25 +88,26 @@ class LiveView:
 
         self._title, self._since = title, time.monotonic()
         self._totals: Totals | None = None
-        self._tasks: Tasks | None = None
+        self._work = "starting the first batch"
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(self._drawn(), console=self._console, refresh_per_second=REFRESHES_A_SECOND)
         self._live.start()
 
     def batch(self, batch: Batch, totals: Totals) -> None:
         self._totals = totals
-        self._tasks = None
         self._live.update(self._drawn())
 
-    def tick(self, tasks: Tasks | None) -> None:
-        self._tasks = tasks
+    is_live = True
+
+    def tick(self, work: Work) -> None:
+        if self._totals is not None:
+            self._work = work.words
         self._live.update(self._drawn())
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
 
     def close(self) -> None:
-        self._tasks = None
         self._live.update(self._drawn(is_over=True), refresh=True)
         self._live.stop()
 
@@ -104,14 +120,8 @@ class LiveView:
         if totals is not None and totals.last is not None:
             parts += [_table(totals.last, totals), *_bar(totals), Text(line(totals.last, totals.rate), style="dim")]
         if not is_over:
-            parts.append(Text(_at_work(totals, self._tasks), style="dim"))
+            parts.append(Text(self._work, style="dim"))
         return Group(*parts)
-
-
-def _at_work(totals: Totals | None, tasks: Tasks | None) -> str:
-    if tasks is not None:
-        return f"at work: {tasks.done} of {tasks.total} tasks done"
-    return "waiting for records" if totals is not None else "starting the first batch"
 
 
 def _table(batch: Batch, totals: Totals) -> Any:
