@@ -1,6 +1,7 @@
 """`format("ottla-delta")`: a Delta table, exactly once, with nothing but PyPI's deltalake on the driver."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -175,7 +176,7 @@ def vacuum(
 ) -> list[str]:
     """Removes what no version of that age needs: compacted files, and what killed attempts left."""
     return open_table(path, storage).vacuum(
-        retention_hours=int(older_than_hours), dry_run=dry_run, enforce_retention_duration=False, full=True
+        retention_hours=math.ceil(older_than_hours), dry_run=dry_run, enforce_retention_duration=False, full=True
     )
 
 
