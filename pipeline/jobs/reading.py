@@ -17,7 +17,7 @@ OWN_OPTIONS = ("columns", "maxBytesPerTrigger", "endingOffsets", "endingTimestam
 def batch(spark: "SparkSession", words: InputWords, **more: str) -> "DataFrame":
     """All records from ``words.start`` to ``words.until``."""
     options = words.read_options(streaming=False) | more
-    return _registered(spark, words).read.format(FORMATS[words.source]).options(**options).load()
+    return _registered(spark).read.format(FORMATS[words.source]).options(**options).load()
 
 
 def stream(spark: "SparkSession", words: InputWords, stream: StreamWords, **more: str) -> "DataFrame":
@@ -25,7 +25,7 @@ def stream(spark: "SparkSession", words: InputWords, stream: StreamWords, **more
     options = words.read_options(streaming=True) | stream.limit_options() | more
     if words.source == "jvm":
         options = for_jvm(options)
-    return _registered(spark, words).readStream.format(FORMATS[words.source]).options(**options).load()
+    return _registered(spark).readStream.format(FORMATS[words.source]).options(**options).load()
 
 
 def for_jvm(options: dict[str, str]) -> dict[str, str]:
@@ -36,7 +36,7 @@ def for_jvm(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _registered(spark: "SparkSession", words: InputWords) -> "SparkSession":
-    if words.source == "ottla":
-        importlib.import_module("ottla.pipeline").register(spark)
+def _registered(spark: "SparkSession") -> "SparkSession":
+    """Whatever the source: what is written goes through our sinks."""
+    importlib.import_module("ottla.pipeline").register(spark)
     return spark

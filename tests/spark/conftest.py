@@ -1,5 +1,7 @@
 """One Spark session and one node for all tests here; a cluster of three for those that ask. Each test takes topics of its own."""
 
+import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from itertools import count
@@ -8,12 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.testing.ports import free_port_block
 from ottla.testing.processes import ProcessCluster
 from tests.spark.session import start
 
+KAFKA = str(Path(__file__).parents[1] / "peers" / "kafka" / "kafka")
 _numbers = count(1)
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "200",
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
 }
@@ -43,6 +48,17 @@ def node() -> Iterator[ProcessCluster]:
 def bootstrap(node: ProcessCluster) -> str:
     """Where the one node is reached."""
     return node.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where one node of Apache Kafka is reached."""
+    home = str(tmp_path_factory.mktemp("kafka") / "node")
+    port = free_port_block(1, (0, 101))  # for clients, and for the controller
+    heap = {"KAFKA_HEAP": "-Xms256m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}  # it lives for a minute
+    subprocess.run([KAFKA, "up", home, "1", str(port)], env=os.environ | heap, check=True, timeout=300)
+    yield f"127.0.0.1:{port}"
+    subprocess.run([KAFKA, "kill", home, "1"], check=True)
 
 
 @pytest.fixture

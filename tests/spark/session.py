@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
+HOME = Path(pyspark.__file__).parent
 CONNECTOR = Path(__file__).parents[1] / "peers" / "spark" / "connector"
 
 LOGGING = """
@@ -31,6 +33,16 @@ def quiet_logging(directory: Path) -> str:
     file = directory / "log4j2.properties"
     file.write_text(LOGGING)
     return f"-Dlog4j2.configurationFile={file}"
+
+
+def spark_home(directory: Path) -> Path:
+    """Links to the installed Spark: the workers of local-cluster write into SPARK_HOME, whatever one says."""
+    home = directory / "home"
+    if not home.exists():
+        home.mkdir()
+        for entry in HOME.iterdir():
+            (home / entry.name).symlink_to(entry)
+    return home
 
 
 def settings(directory: Path) -> dict[str, str]:

@@ -1,0 +1,142 @@
+"""Spark's own cluster manager from the pip package: a master and workers on loopback, and spark-submit to it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.testing.ports import free_ports
+from ottla.testing.processes import wait_for
+from tests.spark import bare_python
+from tests.spark.session import HOME, connector_jars, settings, spark_home
+
+DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
+def bare_environment(directory: Path) -> dict[str, str]:
+    """For processes of Spark that know nothing of this checkout: no PYTHONPATH, and what they leave stays in ``directory``."""
+    kept = {
+        name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG", "PATH", "PEERS_HOME") if name in os.environ
+    }
+    return kept | {
+        "SPARK_HOME": str(spark_home(directory)),
+        "SPARK_LOCAL_DIRS": str(directory / "local"),
+        "SPARK_WORKER_DIR": str(directory / "work"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    }
+
+
+class Standalone:
+    """``with Standalone(directory) as cluster``: one master, and workers of one core each."""
+
+    def __init__(self, directory: Path, workers: int = 2) -> None:
+        self._directory = directory
+        self._port, self._page_port = free_ports(2)
+        self._workers = workers
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master(self) -> str:
+        return f"spark://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start("master", "master.Master", "--port", str(self._port), "--webui-port", str(self._page_port))
+            for number in range(1, self._workers + 1):
+                self._start(
+                    f"worker-{number}",
+                    "worker.Worker",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--webui-port",
+                    "0",
+                    self.master,
+                )
+            wait_for(lambda: self.alive_workers() == self._workers, f"{self._workers} workers to register", 90)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def alive_workers(self) -> int:
+        """As the master tells."""
+        page = f"http://127.0.0.1:{self._page_port}/json/"
+        with suppress(OSError, ValueError), urllib.request.urlopen(page, timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+        return 0
+
+    def _start(self, name: str, kind: str, *words: str) -> None:
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *words]
+        with (self._directory / f"{name}.log").open("ab") as log:
+            environment = bare_environment(self._directory)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        self._processes.append(process)
+
+    def _end(self) -> None:
+        """Workers end their executors; what does not listen is killed with its children."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in self._processes:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            for process in self._processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What `ottla spark package` wrote, and the Pythons that run it."""
+
+    directory: Path
+    driver: Path
+    executor: Path
+
+    @classmethod
+    def prepare(cls, directory: Path) -> Self:
+        driver = bare_python.make(directory / "driver", bare_python.DRIVER)
+        executor = bare_python.make(directory / "executor")
+        package = [sys.executable, "-m", "ottla.cli.main", "spark", "package", "--out", str(directory)]
+        subprocess.run(package, check=True, capture_output=True)
+        return cls(directory, driver, executor)
+
+    def submit(self, master: str, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+        """spark-submit in client mode, from a process that knows nothing of this checkout."""
+        chosen = settings(self.directory) | {
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": DAEMON_OPTIONS,
+            "spark.pyspark.driver.python": str(self.driver),
+            "spark.pyspark.python": str(self.executor),
+        }
+        if jars := connector_jars():
+            chosen["spark.jars"] = jars
+        confs = [word for name, text in chosen.items() for word in ("--conf", f"{name}={text}")]
+        files = ["--py-files", str(self.directory / "ottla.zip"), str(self.directory / "ottla_job.py")]
+        return subprocess.run(
+            [str(HOME / "bin" / "spark-submit"), "--master", master, *confs, *files, *words],
+            env=bare_environment(self.directory),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=self.directory,
+        )
