@@ -94,3 +94,27 @@ def remove_controller(bootstrap: str, node_id: int, directory: str, timeout_ms: 
 
     row = remove(bootstrap, node_id, None if directory == "-" else directory_id(directory), timeout_ms)
     show([row], row, output)
+
+
+@quorum.command()
+@click.option(
+    "--config", "-c", "properties", type=click.Path(path_type=Path), required=True, help="The node's server.properties."
+)
+@click.option("--execute", is_flag=True, help="Go on with this node as the only voter; without, only look.")
+@output_option
+def recover(properties: Path, execute: bool, output: str) -> None:
+    """A way out when most voters are lost for good: look at a stopped node's metadata, then go on with it alone.
+
+    Metadata that only the lost voters had is lost. docs/quorum.md has the whole walk.
+    """
+    from ottla.cli import quorum_recovery
+
+    if not execute:
+        show([quorum_recovery.describe(properties)], quorum_recovery.COLUMNS, output)
+        click.echo(quorum_recovery.CHOICE, err=True)
+        return
+    row = quorum_recovery.execute(properties)
+    show([row], (*quorum_recovery.COLUMNS, "no longer voters"), output)
+    click.echo(
+        "Start this node; it is the whole quorum. Then format the others anew (-N), start and add them.", err=True
+    )
