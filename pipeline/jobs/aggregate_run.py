@@ -22,7 +22,6 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
     """Raises CommandError."""
     checkpoint = options.checkpoint
     assert checkpoint is not None
-    tables.register(spark)
     rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False)
     windows = windowed(spark, rows, options, checkpoint)
     record = JobRecord(

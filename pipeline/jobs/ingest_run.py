@@ -1,5 +1,6 @@
 """Landing topics in a table: what the query is, and what is done beside it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.jobs import tables
@@ -18,13 +19,14 @@ DATE_COLUMN = "date"
 
 def run(spark: "SparkSession", options: IngestOptions) -> int:
     """Raises CommandError."""
-    tables.register(spark)
     rows = landed(spark, options)
     record = JobRecord(
         "ingest", options.table, options.table_format, list(options.partition_by), options.value.options()
     )
     record.keep(options.checkpoint, may_change_schema=options.merge_schema)
-    writer = rows.writeStream.format(tables.FORMATS[options.table_format]).options(**sink_options(options))
+    writer = rows.writeStream.format(tables.FORMATS[options.table_format]).options(
+        **sink_options(options, rows.columns)
+    )
     beside = tables.compacting(options.table, options.table_format, options.target_bytes, options.compact_every)
     return run_query(spark, "ingest", writer, options, options.checkpoint, target=options.table, beside=beside)
 
@@ -39,7 +41,7 @@ def landed(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
     return rows.withColumn(DATE_COLUMN, functions.to_date("timestamp"))
 
 
-def sink_options(options: IngestOptions) -> dict[str, str]:
+def sink_options(options: IngestOptions, columns: Sequence[str]) -> dict[str, str]:
     chosen = {
         "path": options.table,
         "partitionBy": ",".join(options.partition_by),
@@ -48,9 +50,6 @@ def sink_options(options: IngestOptions) -> dict[str, str]:
         "mergeSchema": str(options.merge_schema).lower(),
     }
     if options.dead_letter_table is not None:
-        chosen |= {
-            "deadLetterPath": options.dead_letter_table,
-            "deadLetterColumn": CORRUPT,
-            "deadLetterOnly": "value",
-        }
+        chosen |= {"deadLetterPath": options.dead_letter_table, "deadLetterColumn": CORRUPT}
+        chosen |= {"deadLetterOnly": "value"} if "value" in columns else {}
     return chosen

@@ -9,6 +9,7 @@ import click
 
 from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs import missing
+from ottla.pipeline.jobs.stopping import Stopping
 from ottla.pipeline.jobs.words import SessionWords
 
 
@@ -24,7 +25,12 @@ def launch(job: str, target: str, options: Any) -> None:
     run = getattr(importlib.import_module(module), name)
     if sys.stderr.isatty():
         click.echo("starting Spark ...", err=True)
-    session = _started(Session, job, words)
+    with Stopping() as stopping:
+        session = _started(Session, job, words)
+    if stopping.is_asked:
+        session.stop(is_good=True)
+        click.echo("stopped before it began", err=True)
+        raise click.exceptions.Exit(0)
     code, error = 1, None
     try:
         code = run(session.spark, options) or 0

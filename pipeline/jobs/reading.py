@@ -1,6 +1,5 @@
 """The records of a job as a DataFrame: through our source, or through Spark's own Kafka connector with the same options."""
 
-import importlib
 from typing import TYPE_CHECKING
 
 from ottla.cli.failures import CommandError
@@ -38,5 +37,7 @@ def for_jvm(options: dict[str, str]) -> dict[str, str]:
 
 def _registered(spark: "SparkSession") -> "SparkSession":
     """Whatever the source: what is written goes through our sinks."""
-    importlib.import_module("ottla.pipeline").register(spark)
+    from ottla.pipeline import register
+
+    register(spark)
     return spark

@@ -1,9 +1,10 @@
-"""SIGTERM and SIGINT: the first asks a job to end after the batch at work, the second at once."""
+"""SIGTERM and SIGINT: the first asks a job to end after the batch at work, the second at once, the third does not ask."""
 
 import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+ASKED_MAX = 2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -26,6 +27,8 @@ class Stopping:
 
     def _count(self, _signal: int, _frame: FrameType | None) -> None:
         self.asked += 1
+        if self.asked > ASKED_MAX:
+            raise KeyboardInterrupt
 
     @property
     def is_asked(self) -> bool:

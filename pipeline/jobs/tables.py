@@ -1,14 +1,11 @@
 """Tables that jobs write: their formats, and what is done to them beside the writing."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ottla.pipeline.jobs.compacting import Compacting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DELTA, PARQUET = "delta", "parquet"
 FORMATS = {DELTA: "ottla-delta", PARQUET: "ottla-parquet"}
@@ -25,15 +22,6 @@ def functions(table_format: str) -> Any:
 
 def compacting(table: str, table_format: str, target_bytes: int, every: int) -> Compacting:
     return Compacting(table, target_bytes, every, functions(table_format).compact)
-
-
-def register(spark: "SparkSession") -> None:
-    """The formats, for a session that reads by another source than ours."""
-    from ottla.pipeline.sinks.delta import DeltaSink
-    from ottla.pipeline.sinks.parquet import ParquetSink
-
-    for sink in (DeltaSink, ParquetSink):
-        spark.dataSource.register(sink)
 
 
 def needed(table_format: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.pipeline.arrow.schema import schema as kafka_schema
 from ottla.pipeline.source.errors import OptionError
@@ -39,6 +40,8 @@ class Layout:
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         if values is not None:
             columns, faults = values.decode(arrays["value"])
+            if self.format is not None and self.format.keeps_faulty:
+                arrays["value"] = pc.if_else(faults.is_valid(), arrays["value"], None)
             arrays = {**arrays, **dict(zip(self.decoded, columns, strict=True)), CORRUPT: faults}
         found = [arrays[name] for name in self.columns]
         fitting = [
@@ -58,7 +61,7 @@ def layout_of(options: SourceOptions, decoder: ValueDecoder | None) -> tuple[Lay
         _check_names(decoded)
         types |= dict(zip(decoded, decoder.schema.types, strict=True)) | {CORRUPT: pa.string()}
         behind = [name for name in _BEHIND if name in usual]
-        usual = [*_BEFORE, *decoded, CORRUPT, *behind]
+        usual = [*_BEFORE, *decoded, CORRUPT, *["value"] * options.format.keeps_faulty, *behind]
     columns = tuple(usual) if options.columns is None else _chosen(options.columns, list(types))
     needs_values = any(name in decoded or name == CORRUPT for name in columns)
     fetched = [name for name in KAFKA_COLUMNS if name in columns or (needs_values and name == "value")]

@@ -13,6 +13,7 @@ from ottla.pipeline.wire.settings import ClientSettings, client_settings
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 FORMATS = ("json", "avro", "protobuf")
+RAW_OF_FAULTY = "corrupt"
 BYTES_PER_TASK = 128 << 20
 TRIGGER_DELAY_MS = 15 * 60_000
 
@@ -61,6 +62,8 @@ class ValueFormat:
     schema: bytes
     message: str = ""
     prefix: str = ""
+    keeps_faulty: bool = False
+    """The column ``value`` is there, with the bytes of values that could not be decoded, null for the others."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ _OTHERS = (
     "value.schema.file",
     "value.message",
     "value.prefix",
+    "value.raw",
 )
 NAMES = (
     *SIMPLE,
@@ -254,7 +258,7 @@ def _begins_late(given: Mapping[str, str]) -> bool:
 def _format(given: Mapping[str, str], read: Callable[[str], bytes]) -> ValueFormat | None:
     name = given.get("value.format", "").lower()
     if not name:
-        for option in ("value.schema", "value.schema.file", "value.message", "value.prefix"):
+        for option in ("value.schema", "value.schema.file", "value.message", "value.prefix", "value.raw"):
             if option in given:
                 raise OptionError(f"option {option} needs value.format, one of {', '.join(FORMATS)}")
         return None
@@ -265,7 +269,11 @@ def _format(given: Mapping[str, str], read: Callable[[str], bytes]) -> ValueForm
     schema = given["value.schema"].encode() if "value.schema" in given else read(given["value.schema.file"])
     if name == "protobuf" and not given.get("value.message"):
         raise OptionError("option value.format=protobuf needs value.message, the name of a message in the schema")
-    return ValueFormat(name, schema, given.get("value.message", ""), given.get("value.prefix", ""))
+    if given.get("value.raw", RAW_OF_FAULTY) != RAW_OF_FAULTY:
+        raise OptionError(f"option value.raw={given['value.raw']} must be {RAW_OF_FAULTY}")
+    return ValueFormat(
+        name, schema, given.get("value.message", ""), given.get("value.prefix", ""), "value.raw" in given
+    )
 
 
 def _read_file(path: str) -> bytes:

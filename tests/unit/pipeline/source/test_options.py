@@ -103,6 +103,8 @@ def test_a_schema_is_read_from_a_file_on_the_driver(tmp_path: Path) -> None:
         ({"value__format": "xml"}, "value.format=xml must be one of json, avro, protobuf"),
         ({"value__format": "json"}, "needs value.schema, or value.schema.file"),
         ({"value__schema": "a int"}, "value.schema needs value.format"),
+        ({"value__raw": "corrupt"}, "value.raw needs value.format"),
+        ({"value__format": "json", "value__schema": "a int", "value__raw": "all"}, "value.raw=all must be corrupt"),
         ({"value__format": "protobuf", "value__schema": "x"}, "needs value.message"),
         ({"value__format": "json", "value__schema__file": "/nowhere"}, "cannot be read on the driver: No such file"),
     ],
