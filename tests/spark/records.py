@@ -27,11 +27,10 @@ class Written:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
     """Replicated as the cluster does by default."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    config = {name.replace("_", "."): text for name, text in config.items()}
-    made = admin.create_topics([NewTopic(topic, partitions, config={"retention.ms": "-1"} | config)])
+    made = admin.create_topics([NewTopic(topic, partitions, config={"retention.ms": "-1"} | (config or {}))])
     made[topic].result(30)
 
 

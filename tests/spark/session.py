@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 HOME = Path(pyspark.__file__).parent
 CONNECTOR = Path(__file__).parents[1] / "peers" / "spark" / "connector"
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options of a JVM that lives for a minute, and gains nothing from the second compiler."""
 
 LOGGING = """
 rootLogger.level = error
@@ -51,8 +53,7 @@ def settings(directory: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        # What lives for a minute gains nothing from the second compiler.
-        "spark.driver.extraJavaOptions": f"{quiet_logging(directory)} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"{quiet_logging(directory)} {SHORT_LIVED}",
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",

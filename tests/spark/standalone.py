@@ -15,9 +15,7 @@ from typing import Self
 from ottla.testing.ports import free_ports
 from ottla.testing.processes import wait_for
 from tests.spark import bare_python
-from tests.spark.session import HOME, connector_jars, settings, spark_home
-
-DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+from tests.spark.session import HOME, SHORT_LIVED, connector_jars, settings, spark_home
 
 
 def bare_environment(directory: Path) -> dict[str, str]:
@@ -31,7 +29,7 @@ def bare_environment(directory: Path) -> dict[str, str]:
         "SPARK_WORKER_DIR": str(directory / "work"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }
 
@@ -123,7 +121,7 @@ class Submission:
         chosen = settings(self.directory) | {
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": DAEMON_OPTIONS,
+            "spark.executor.extraJavaOptions": SHORT_LIVED,
             "spark.pyspark.driver.python": str(self.driver),
             "spark.pyspark.python": str(self.executor),
         }

@@ -130,8 +130,8 @@ def test_both_say_what_is_gone_or_go_on_behind_it(session: SparkSession, broker:
 
 
 def test_both_read_across_what_compaction_removed(session: SparkSession, bootstrap: str, topic: str) -> None:
-    quick = {"segment_bytes": str(1 << 20), "min_cleanable_dirty_ratio": "0.01", "max_compaction_lag_ms": "100"}
-    create(bootstrap, topic, cleanup_policy="compact", **quick)
+    quick = {"segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100"}
+    create(bootstrap, topic, config=quick | {"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.num.messages": 10})
     for number in range(3000):
         producer.produce(topic, b"x" * 1000, str(number % 50 if number % 100 else number))

@@ -38,7 +38,7 @@ def test_the_connector_sees_what_is_not_committed_unless_it_asks_not_to(
 
 
 def test_the_connector_sees_the_time_of_the_broker(spark: SparkSession, bootstrap: str, topic: str) -> None:
-    create(bootstrap, topic, message_timestamp_type="LogAppendTime")
+    create(bootstrap, topic, config={"message.timestamp.type": "LogAppendTime"})
     began = datetime.now(UTC).replace(microsecond=0)
     count_up(bootstrap, topic, 10)
     rows = rows_of(read(spark, bootstrap, topic))

@@ -19,9 +19,8 @@ from tests.spark.kills.course import VICTIMS, Course
 from tests.spark.kills.feeder import Feeder
 from tests.spark.kills.job import Job
 from tests.spark.records import create
-from tests.spark.session import connector_jars, spark_home
+from tests.spark.session import SHORT_LIVED, spark_home
 
-SOURCE = "ottla"
 PARTITIONS = 4
 PER_SECOND = 1_000
 EVERYTHING = "local-cluster[2,1,1024]"
@@ -46,7 +45,7 @@ class Place:
         words = ["-b", self.bootstrap, "--topics", "numbers", "--table", table, "--compact-every", "7"]
         words += ["--trigger", "200 milliseconds", "--max-offsets-per-trigger", "20000", "--master", master]
         words += ["--checkpoint", str(self.directory / "checkpoint"), "--spark-log", str(self.directory / "spark.log")]
-        words += ["--source", SOURCE, "--conf", f"spark.jars={connector_jars()}"]
+        words += ["--conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
         return self._job("ottla.cli.main", "spark", "ingest", *words)
 
     def copying(self, master: str, to_topic: str) -> Job:
@@ -71,7 +70,7 @@ def survive(
     place: Place, job: Job, course: Course, moments: int, rows: Callable[[], int]
 ) -> dict[tuple[int, int], int]:
     """What the topic has in the end: the number at each partition and offset. By then ``rows`` of it have arrived, at least."""
-    create(place.bootstrap, "numbers", PARTITIONS, min_insync_replicas="2")
+    create(place.bootstrap, "numbers", PARTITIONS, {"min.insync.replicas": "2"})
     try:
         with Feeder(place.bootstrap, "numbers", PARTITIONS, PER_SECOND) as feeder:
             course.run(moments)
@@ -114,7 +113,7 @@ def check_table(place: Place, master: str, seed: int, moments: int, victims: tup
 
 
 def check_topic(place: Place, master: str, seed: int, moments: int, victims: tuple[str, ...]) -> None:
-    create(place.bootstrap, "copy", PARTITIONS, min_insync_replicas="2")
+    create(place.bootstrap, "copy", PARTITIONS, {"min.insync.replicas": "2"})
     job = place.copying(master, "copy")
     with Committed(place.bootstrap, "copy") as copy:
         written = survive(place, job, Course(place.cluster, job, seed, victims), moments, copy.count)

@@ -109,7 +109,7 @@ def _command_line(pid: int) -> bytes:
     return b""
 
 
-def moment(job: Job, random: Random, timeout_s: float = 120) -> None:
+def moment(job: Job, random: Random, timeout_s: float = 300) -> None:
     """Until a random moment: mostly while batches are being made, at times while the job is still starting."""
     if random.random() >= KILLED_EARLY:
         began, before = time.monotonic(), job.batches()
