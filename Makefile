@@ -69,6 +69,7 @@ generated: setup ## generated code equals a fresh generation
 	tools/generate-proto --check
 	$(BIN)/python tools/state-diagram --check
 	$(BIN)/python tools/metrics-table --check
+	$(BIN)/python tools/settings-table --check
 
 unit: setup-spark
 	pytest -q -n auto tests/unit

@@ -25,17 +25,20 @@ from ottla.broker.wire.messages.describe_configs_response import (
 )
 from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.documentation import words_or_none
 
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: DescribeConfigsRequest) -> None:
-        results = [_describe(broker, resource, body.include_synonyms) for resource in body.resources]
+        results = [_describe(broker, resource, body) for resource in body.resources]
         request.respond_message(DescribeConfigsResponse(results=results))
 
     return [route("DescribeConfigs", DescribeConfigsRequest, answer)]
 
 
-def _describe(broker: BrokerContext, resource: DescribeConfigsResource, with_synonyms: bool) -> DescribeConfigsResult:
+def _describe(
+    broker: BrokerContext, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
         keys = resource.configuration_keys
@@ -45,7 +48,7 @@ def _describe(broker: BrokerContext, resource: DescribeConfigsResource, with_syn
     except KafkaError as error:
         return DescribeConfigsResult(error.code, str(error), kind, name)
     wanted = [entry for entry in entries if not keys or entry.name in keys]
-    return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, [_told(entry, with_synonyms) for entry in wanted])
+    return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, [_told(entry, body) for entry in wanted])
 
 
 def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
@@ -79,8 +82,8 @@ def _broker(broker: BrokerContext, name: str) -> list[ConfigEntry]:
     return broker_entries(broker)
 
 
-def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:
-    synonyms = entry.synonyms if with_synonyms else ()
+def _told(entry: ConfigEntry, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if body.include_synonyms else ()
     return DescribeConfigsResourceResult(
         entry.name,
         entry.shown_value,
@@ -92,5 +95,5 @@ def _told(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceRes
             for name, value, source in synonyms
         ],
         entry.type,
-        None,
+        words_or_none(entry.name) if body.include_documentation else None,
     )

@@ -288,3 +288,11 @@ def test_a_resource_or_a_setting_that_comes_twice_is_refused_and_the_others_go_o
         (TOPIC, "a", ErrorCode.INVALID_REQUEST),
         (TOPIC, "b", ErrorCode.INVALID_REQUEST),
     ]
+
+
+def test_what_a_setting_does_is_told_when_it_is_asked_for(with_topic: Site) -> None:
+    resources = [DescribeConfigsResource(TOPIC, "flights", ["retention.ms"])]
+    asked = [DescribeConfigsRequest(resources, include_documentation=wanted) for wanted in (True, False)]
+    told, silent = (with_topic.ask(each, 4).results[0].configs[0].documentation for each in asked)
+    assert told.startswith("How long records are kept")
+    assert silent is None
