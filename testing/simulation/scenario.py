@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from ottla.runtime.simulation.faults import Fault
 from ottla.runtime.simulation.loop import DeadlockError, LivelockError, SimulationLoop, TimeLimitError
-from ottla.runtime.simulation.run import run_on
+from ottla.runtime.simulation.run import collected_afterwards, run_on
 from ottla.testing.simulation.course import NODES, Run
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_of, made
@@ -105,6 +105,17 @@ def run_seed(
 ) -> RunResult:
     """``faults``, ``dimensions``: others than the seed's own. ``on_loop`` gets the loop before it runs. Raises
     SimulationFailure."""
+    with collected_afterwards():
+        return _run_seed(seed, faults, dimensions, on_loop, length)
+
+
+def _run_seed(
+    seed: int,
+    faults: Sequence[Fault] | None,
+    dimensions: Iterable[str] | None,
+    on_loop: Callable[[SimulationLoop], None] | None,
+    length: Length,
+) -> RunResult:
     having = made(seed, drawn(seed, length) if dimensions is None else dimensions, length)
     names = tuple(each.name for each in having)
     own = _draw(seed, having, length)  # also when others are wanted: a dimension may draw more, later
