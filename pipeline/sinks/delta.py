@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib import parse as urls
 
 from ottla.pipeline.sinks.changes import Batch, Commit, Compaction, Log
-from ottla.pipeline.sinks.errors import SinkError, WriteConflict
+from ottla.pipeline.sinks.errors import SinkError, WriteConflict, space_is_named
 from ottla.pipeline.sinks.options import TableOptions
 from ottla.pipeline.sinks.part_files import PartFile
 from ottla.pipeline.sinks.schemas import Change, Schema, fit, nullable, same_partitions
@@ -54,7 +54,8 @@ class DeltaLog:
             if table is not None and _came(table, batch):
                 return False
             try:
-                self._create(batch) if table is None else self._append(table, batch)
+                with space_is_named(self._store.uri):
+                    self._create(batch) if table is None else self._append(table, batch)
                 return True
             except CommitFailedError as error:
                 self._explain(batch, error)

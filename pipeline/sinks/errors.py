@@ -1,10 +1,12 @@
 """What a sink refuses, and why. One line each: Spark shows the last line of a task's traceback."""
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TOLD = re.compile(r"No space left on device|Disk quota exceeded|os error (28|122)\b")
 
 
 class SinkError(Exception):
@@ -40,8 +42,8 @@ def space_is_named(path: str) -> Iterator[None]:
     """Turn the system's word for a full disk into a sentence."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in FULL and not any(f"[errno {code}]" in str(error).lower() for code in FULL):
+    except Exception as error:  # delta-rs and pyarrow have errors of their own, with the system's word inside
+        if not (isinstance(error, OSError) and error.errno in FULL) and not _FULL_TOLD.search(str(error)):
             raise
         raise NoSpace(
             f"No space left for {path}: what this attempt wrote is removed; free some, and start again."

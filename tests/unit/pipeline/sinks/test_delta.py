@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 from pyarrow import parquet
 
 from ottla.pipeline.sinks.delta import DeltaLog
-from ottla.pipeline.sinks.errors import SinkError, WriteConflict
+from ottla.pipeline.sinks.errors import NoSpace, SinkError, WriteConflict
 from ottla.pipeline.sinks.statistics import statistics
 from tests.unit.pipeline.sinks.tables import Query, batch, values
 
@@ -74,6 +75,20 @@ def test_two_that_make_the_table_both_find_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(DeltaLog, "_create", create)
     assert Query("delta", str(tmp_path)).batch(0, ONE)
     assert values("delta", str(tmp_path)) == ["a", "b"]
+
+
+def test_a_disk_that_is_full_when_the_batch_is_committed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise DeltaError("Failed to write: No space left on device (os error 28)")
+
+    query = Query("delta", str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaLog, "_create", full)
+        with pytest.raises(NoSpace, match="No space left for"):
+            query.batch(0, ONE)
+    assert query.batch(0, ONE)
 
 
 def test_a_folder_that_is_no_table_says_so(tmp_path: Path) -> None:

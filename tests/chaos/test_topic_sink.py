@@ -1,0 +1,80 @@
+"""A topic sink's tasks while brokers are killed, attempts break off anywhere, and batches come again."""
+
+import contextlib
+import itertools
+import random
+import threading
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.wire.connection import Connection, Request
+from ottla.testing.processes import ProcessCluster
+from tests.integration.topic_tasks import PARTITIONS, TopicTasks, connect, make
+
+TASKS, BATCHES, ROWS = 3, 25, 40
+
+
+class KilledError(BaseException):
+    """As SIGKILL: nothing that cleans up may catch it as an error of its own."""
+
+
+class Breaking:
+    """Connections whose threads may be killed before a request leaves, and behind it."""
+
+    def __init__(self) -> None:
+        self._chance = threading.local()
+        self._send = Connection.send
+
+    def draw(self, seed: int) -> random.Random:
+        drawn = self._chance.random = random.Random(seed)
+        return drawn
+
+    def send(self, connection: Connection, api: str, *told: Any) -> Request:
+        breaks = self._chance.random.random()
+        if breaks < 0.02:
+            raise KilledError
+        sent = self._send(connection, api, *told)
+        if breaks < 0.04:
+            raise KilledError
+        return sent
+
+
+def write_all(bootstrap: str, task: int, draw: random.Random) -> None:
+    """Each batch until an attempt lives to its end; some once more."""
+    for batch in range(BATCHES):
+        left = 2 if draw.random() < 0.3 else 1
+        while left:
+            with contextlib.suppress(KilledError), connect(bootstrap) as wire:
+                TopicTasks(bootstrap, "t", wire, **{"kafka.batch.size": "200"}).write(
+                    batch, *rows(task, batch), task=task
+                )
+                left -= 1
+
+
+def rows(task: int, batch: int) -> list[str]:
+    return [f"{task}-{batch}-{row}" for row in range(ROWS)]
+
+
+def test_each_row_is_there_once_whatever_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking = Breaking()
+    with ProcessCluster(nodes=3, settings={"min.insync.replicas": "2"}) as cluster:
+        make(cluster.bootstrap_servers, "t", 3)
+        cluster.wait_for_topic("t", PARTITIONS)
+        monkeypatch.setattr(Connection, "send", lambda *told: breaking.send(*told))
+        threads = [
+            threading.Thread(
+                target=lambda task: write_all(cluster.bootstrap_servers, task, breaking.draw(task)), args=(task,)
+            )
+            for task in range(TASKS)
+        ]
+        for thread in threads:
+            thread.start()
+        for node in itertools.cycle((1, 2, 3)):
+            cluster.kill(node)
+            cluster.start(node)
+            if not any(thread.is_alive() for thread in threads):
+                break
+        with connect(cluster.bootstrap_servers) as wire:
+            found = TopicTasks(cluster.bootstrap_servers, "t", wire).read(TASKS * BATCHES * ROWS)
+    assert found == sorted(value for task in range(TASKS) for batch in range(BATCHES) for value in rows(task, batch))

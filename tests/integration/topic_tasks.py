@@ -1,0 +1,48 @@
+"""A task's attempts at writing batches of one query to a topic, and what readers see of them."""
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.pipeline.sinks.attempts import Attempt
+from ottla.pipeline.sinks.topic_options import topic_options
+from ottla.pipeline.sinks.topic_write import Sent, TopicWrite
+from ottla.pipeline.wire.cluster import Cluster
+from ottla.pipeline.wire.settings import client_settings
+
+PARTITIONS = 3
+
+
+def make(bootstrap: str, topic: str, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, PARTITIONS, replicas, config={"max.message.bytes": "20000"})
+    admin.create_topics([new])[topic].result(30)
+
+
+def connect(bootstrap: str) -> Cluster:
+    return Cluster(client_settings({"bootstrap.servers": bootstrap}))
+
+
+class TopicTasks:
+    def __init__(self, bootstrap: str, topic: str, wire: Cluster, **options: str) -> None:
+        self.bootstrap, self.topic, self.wire, self.more = bootstrap, topic, wire, options
+
+    def write(self, number: int, *values: str, task: int = 0) -> Sent:
+        options = topic_options({"kafka.bootstrap.servers": self.bootstrap, "topic": self.topic, **self.more})
+        rows = pa.record_batch({"key": list(values), "value": list(values)})
+        return TopicWrite(options).write([rows], Attempt(self.topic, number, task, 0), self.wire)
+
+    def read(self, count: int) -> list[str]:
+        """What is committed, up to the end that such readers see."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
+        )
+        consumer.assign([TopicPartition(self.topic, index, 0) for index in range(PARTITIONS)])
+        found: list[str] = []
+        while len(found) < count:
+            (message,) = consumer.consume(1, 30)
+            assert message.error() is None, message.error()
+            found.append((message.value() or b"").decode())
+        assert consumer.poll(0.2) is None
+        consumer.close()
+        return sorted(found)
