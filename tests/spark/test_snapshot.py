@@ -49,7 +49,7 @@ def rows(spark: SparkSession, table: Path) -> dict[str, tuple[str, int, int]]:
 def test_a_snapshot_goes_on_from_the_one_before_and_is_as_if_taken_at_once(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
-    create(bootstrap, topic, 2, cleanup_policy="compact")
+    create(bootstrap, topic, 2, {"cleanup.policy": "compact"})
     write(bootstrap, topic, [("a", "1", 0), ("b", "1", 0), ("c", "1", 1), ("a", "2", 0), ("d", "1", 1)])
     table, whole, early = tmp_path / "snapshot", tmp_path / "whole", tmp_path / "early"
     run(spark, options(bootstrap, topic, table))
