@@ -282,3 +282,20 @@ def test_sparks_schema_is_that_of_the_batches(new_node: NewNode) -> None:
     assert {to_arrow_schema(schema, timezone="UTC").equals(batch.schema) for batch in batches} == {True}
     assert tuple(schema.names) == COLUMNS
     assert sum(batch.num_rows for batch in batches) == 180
+
+
+def test_what_compaction_left_comes(new_node: NewNode) -> None:
+    node = new_node()
+    node.log(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, **SEGMENT)
+    for number in range(60):
+        node.append(3 + number % 2)
+    node.commit()
+    node.compact()
+    node.stop()
+
+    found = offsets(node.path)
+
+    assert len(found) < 60
+    assert found == sorted(set(found))
+    assert found[-1] == 209
+    assert {bytes(key) for key in table(node.path)["key"].to_pylist()} == {b"k0", b"k1", b"k2", b"k3"}
