@@ -134,6 +134,8 @@ def plain_partition(partition: PartitionView) -> Row:
         "leader_epoch": partition.leader_epoch,
         "partition_epoch": partition.partition_epoch,
         "leader_recovery_state": partition.leader_recovery_state,
+        "eligible_leader_replicas": list(partition.elr),
+        "last_known_elr": list(partition.last_known_elr),
         "adding": list(partition.adding),
         "removing": list(partition.removing),
         "directories": [id_to_text(each) for each in partition.directories],

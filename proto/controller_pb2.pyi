@@ -818,12 +818,15 @@ class AlterPartitionResponse(_message.Message):
         ISR_FIELD_NUMBER: _builtins.int
         LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
         PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+        MIN_IN_SYNC_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         error_code: _builtins.int
         leader_id: _builtins.int
         leader_epoch: _builtins.int
         leader_recovery_state: _builtins.int
         partition_epoch: _builtins.int
+        min_in_sync: _builtins.int
+        """min.insync.replicas as the controller goes by it, if it keeps eligible leaders; else 0"""
         @_builtins.property
         def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
@@ -836,10 +839,11 @@ class AlterPartitionResponse(_message.Message):
             isr: _abc.Iterable[_builtins.int] | None = ...,
             leader_recovery_state: _builtins.int = ...,
             partition_epoch: _builtins.int = ...,
+            min_in_sync: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "isr", b"isr", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_index", b"partition_index"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "isr", b"isr", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "leader_recovery_state", b"leader_recovery_state", "min_in_sync", b"min_in_sync", "partition_epoch", b"partition_epoch", "partition_index", b"partition_index"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aottla/proto/metadata.proto\x12\x0eottla.metadata\"\xac\x07\n\x0eMetadataRecord\x12\x39\n\x0fregister_broker\x18\x02 \x01(\x0b\x32\x1e.ottla.metadata.RegisterBrokerH\x00\x12=\n\x11unregister_broker\x18\x03 \x01(\x0b\x32 .ottla.metadata.UnregisterBrokerH\x00\x12&\n\x05topic\x18\x04 \x01(\x0b\x32\x15.ottla.metadata.TopicH\x00\x12.\n\tpartition\x18\x05 \x01(\x0b\x32\x19.ottla.metadata.PartitionH\x00\x12;\n\x10partition_change\x18\x06 \x01(\x0b\x32\x1f.ottla.metadata.PartitionChangeH\x00\x12(\n\x06\x63onfig\x18\x07 \x01(\x0b\x32\x16.ottla.metadata.ConfigH\x00\x12N\n\x1a\x62roker_registration_change\x18\x08 \x01(\x0b\x32(.ottla.metadata.BrokerRegistrationChangeH\x00\x12\x33\n\x0cremove_topic\x18\t \x01(\x0b\x32\x1b.ottla.metadata.RemoveTopicH\x00\x12\x35\n\rfeature_level\x18\n \x01(\x0b\x32\x1c.ottla.metadata.FeatureLevelH\x00\x12\x33\n\x0cproducer_ids\x18\x0b \x01(\x0b\x32\x1b.ottla.metadata.ProducerIdsH\x00\x12%\n\x05no_op\x18\x0c \x01(\x0b\x32\x14.ottla.metadata.NoOpH\x00\x12\x41\n\x13register_controller\x18\r \x01(\x0b\x32\".ottla.metadata.RegisterControllerH\x00\x12=\n\x11\x62\x65gin_transaction\x18\x0e \x01(\x0b\x32 .ottla.metadata.BeginTransactionH\x00\x12\x39\n\x0f\x65nd_transaction\x18\x0f \x01(\x0b\x32\x1e.ottla.metadata.EndTransactionH\x00\x12=\n\x11\x61\x62ort_transaction\x18\x10 \x01(\x0b\x32 .ottla.metadata.AbortTransactionH\x00\x12\x45\n\x15unregister_controller\x18\x11 \x01(\x0b\x32$.ottla.metadata.UnregisterControllerH\x00\x42\x06\n\x04\x62ody\"O\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"F\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bmin_version\x18\x02 \x01(\x05\x12\x13\n\x0bmax_version\x18\x03 \x01(\x05\"\x8f\x02\n\x0eRegisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12+\n\tendpoints\x18\x04 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x08 \x01(\x08\x12\x13\n\x0b\x64irectories\x18\t \x03(\x0c\x42\x07\n\x05_rack\";\n\x10UnregisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\'\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xf9\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x05 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x13\n\x0b\x64irectories\x18\x0b \x03(\x0c\"\x17\n\x08Replicas\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x1a\n\x0b\x44irectories\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\x84\x03\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12%\n\x03isr\x18\x03 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12*\n\x08replicas\x18\x05 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x33\n\x11removing_replicas\x18\x06 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x31\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\"\n\x15leader_recovery_state\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x30\n\x0b\x64irectories\x18\t \x01(\x0b\x32\x1b.ottla.metadata.DirectoriesB\t\n\x07_leaderB\x18\n\x16_leader_recovery_state\"b\n\x06\x43onfig\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xd5\x01\n\x18\x42rokerRegistrationChange\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x30\n\x0b\x64irectories\x18\x05 \x01(\x0b\x32\x1b.ottla.metadata.DirectoriesB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"\x1f\n\x0bRemoveTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"P\n\x0bProducerIds\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x06\n\x04NoOp\"\xbc\x01\n\x12RegisterController\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12+\n\tendpoints\x18\x03 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_rack\"-\n\x14UnregisterController\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\" \n\x10\x42\x65ginTransaction\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x10\n\x0e\x45ndTransaction\"\"\n\x10\x41\x62ortTransaction\x12\x0e\n\x06reason\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aottla/proto/metadata.proto\x12\x0eottla.metadata\"\xdb\x07\n\x0eMetadataRecord\x12\x39\n\x0fregister_broker\x18\x02 \x01(\x0b\x32\x1e.ottla.metadata.RegisterBrokerH\x00\x12=\n\x11unregister_broker\x18\x03 \x01(\x0b\x32 .ottla.metadata.UnregisterBrokerH\x00\x12&\n\x05topic\x18\x04 \x01(\x0b\x32\x15.ottla.metadata.TopicH\x00\x12.\n\tpartition\x18\x05 \x01(\x0b\x32\x19.ottla.metadata.PartitionH\x00\x12;\n\x10partition_change\x18\x06 \x01(\x0b\x32\x1f.ottla.metadata.PartitionChangeH\x00\x12(\n\x06\x63onfig\x18\x07 \x01(\x0b\x32\x16.ottla.metadata.ConfigH\x00\x12N\n\x1a\x62roker_registration_change\x18\x08 \x01(\x0b\x32(.ottla.metadata.BrokerRegistrationChangeH\x00\x12\x33\n\x0cremove_topic\x18\t \x01(\x0b\x32\x1b.ottla.metadata.RemoveTopicH\x00\x12\x35\n\rfeature_level\x18\n \x01(\x0b\x32\x1c.ottla.metadata.FeatureLevelH\x00\x12\x33\n\x0cproducer_ids\x18\x0b \x01(\x0b\x32\x1b.ottla.metadata.ProducerIdsH\x00\x12%\n\x05no_op\x18\x0c \x01(\x0b\x32\x14.ottla.metadata.NoOpH\x00\x12\x41\n\x13register_controller\x18\r \x01(\x0b\x32\".ottla.metadata.RegisterControllerH\x00\x12=\n\x11\x62\x65gin_transaction\x18\x0e \x01(\x0b\x32 .ottla.metadata.BeginTransactionH\x00\x12\x39\n\x0f\x65nd_transaction\x18\x0f \x01(\x0b\x32\x1e.ottla.metadata.EndTransactionH\x00\x12=\n\x11\x61\x62ort_transaction\x18\x10 \x01(\x0b\x32 .ottla.metadata.AbortTransactionH\x00\x12\x45\n\x15unregister_controller\x18\x11 \x01(\x0b\x32$.ottla.metadata.UnregisterControllerH\x00\x12-\n\tclear_elr\x18\x12 \x01(\x0b\x32\x18.ottla.metadata.ClearElrH\x00\x42\x06\n\x04\x62ody\"O\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"F\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bmin_version\x18\x02 \x01(\x05\x12\x13\n\x0bmax_version\x18\x03 \x01(\x05\"\x8f\x02\n\x0eRegisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12+\n\tendpoints\x18\x04 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x08 \x01(\x08\x12\x13\n\x0b\x64irectories\x18\t \x03(\x0c\x42\x07\n\x05_rack\";\n\x10UnregisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\'\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xb3\x02\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x05 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x13\n\x0b\x64irectories\x18\x0b \x03(\x0c\x12 \n\x18\x65ligible_leader_replicas\x18\x0c \x03(\x05\x12\x16\n\x0elast_known_elr\x18\r \x03(\x05\"\x17\n\x08Replicas\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x1a\n\x0b\x44irectories\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\xf2\x03\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12%\n\x03isr\x18\x03 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12*\n\x08replicas\x18\x05 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x33\n\x11removing_replicas\x18\x06 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x31\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\"\n\x15leader_recovery_state\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x30\n\x0b\x64irectories\x18\t \x01(\x0b\x32\x1b.ottla.metadata.Directories\x12:\n\x18\x65ligible_leader_replicas\x18\n \x01(\x0b\x32\x18.ottla.metadata.Replicas\x12\x30\n\x0elast_known_elr\x18\x0b \x01(\x0b\x32\x18.ottla.metadata.ReplicasB\t\n\x07_leaderB\x18\n\x16_leader_recovery_state\"b\n\x06\x43onfig\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xd5\x01\n\x18\x42rokerRegistrationChange\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x30\n\x0b\x64irectories\x18\x05 \x01(\x0b\x32\x1b.ottla.metadata.DirectoriesB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"\x1f\n\x0bRemoveTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"P\n\x0bProducerIds\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x06\n\x04NoOp\"\xbc\x01\n\x12RegisterController\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12+\n\tendpoints\x18\x03 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_rack\"\x1e\n\x08\x43learElr\x12\x12\n\ntopic_name\x18\x01 \x01(\t\"-\n\x14UnregisterController\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\" \n\x10\x42\x65ginTransaction\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x10\n\x0e\x45ndTransaction\"\"\n\x10\x41\x62ortTransaction\x12\x0e\n\x06reason\x18\x01 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,45 +32,47 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ottla.proto.metadata_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_METADATARECORD']._serialized_start=47
-  _globals['_METADATARECORD']._serialized_end=987
-  _globals['_ENDPOINT']._serialized_start=989
-  _globals['_ENDPOINT']._serialized_end=1068
-  _globals['_FEATURERANGE']._serialized_start=1070
-  _globals['_FEATURERANGE']._serialized_end=1140
-  _globals['_REGISTERBROKER']._serialized_start=1143
-  _globals['_REGISTERBROKER']._serialized_end=1414
-  _globals['_UNREGISTERBROKER']._serialized_start=1416
-  _globals['_UNREGISTERBROKER']._serialized_end=1475
-  _globals['_TOPIC']._serialized_start=1477
-  _globals['_TOPIC']._serialized_end=1516
-  _globals['_PARTITION']._serialized_start=1519
-  _globals['_PARTITION']._serialized_end=1768
-  _globals['_REPLICAS']._serialized_start=1770
-  _globals['_REPLICAS']._serialized_end=1793
-  _globals['_DIRECTORIES']._serialized_start=1795
-  _globals['_DIRECTORIES']._serialized_end=1821
-  _globals['_PARTITIONCHANGE']._serialized_start=1824
-  _globals['_PARTITIONCHANGE']._serialized_end=2212
-  _globals['_CONFIG']._serialized_start=2214
-  _globals['_CONFIG']._serialized_end=2312
-  _globals['_BROKERREGISTRATIONCHANGE']._serialized_start=2315
-  _globals['_BROKERREGISTRATIONCHANGE']._serialized_end=2528
-  _globals['_REMOVETOPIC']._serialized_start=2530
-  _globals['_REMOVETOPIC']._serialized_end=2561
-  _globals['_FEATURELEVEL']._serialized_start=2563
-  _globals['_FEATURELEVEL']._serialized_end=2606
-  _globals['_PRODUCERIDS']._serialized_start=2608
-  _globals['_PRODUCERIDS']._serialized_end=2688
-  _globals['_NOOP']._serialized_start=2690
-  _globals['_NOOP']._serialized_end=2696
-  _globals['_REGISTERCONTROLLER']._serialized_start=2699
-  _globals['_REGISTERCONTROLLER']._serialized_end=2887
-  _globals['_UNREGISTERCONTROLLER']._serialized_start=2889
-  _globals['_UNREGISTERCONTROLLER']._serialized_end=2934
-  _globals['_BEGINTRANSACTION']._serialized_start=2936
-  _globals['_BEGINTRANSACTION']._serialized_end=2968
-  _globals['_ENDTRANSACTION']._serialized_start=2970
-  _globals['_ENDTRANSACTION']._serialized_end=2986
-  _globals['_ABORTTRANSACTION']._serialized_start=2988
-  _globals['_ABORTTRANSACTION']._serialized_end=3022
+  _globals['_METADATARECORD']._serialized_end=1034
+  _globals['_ENDPOINT']._serialized_start=1036
+  _globals['_ENDPOINT']._serialized_end=1115
+  _globals['_FEATURERANGE']._serialized_start=1117
+  _globals['_FEATURERANGE']._serialized_end=1187
+  _globals['_REGISTERBROKER']._serialized_start=1190
+  _globals['_REGISTERBROKER']._serialized_end=1461
+  _globals['_UNREGISTERBROKER']._serialized_start=1463
+  _globals['_UNREGISTERBROKER']._serialized_end=1522
+  _globals['_TOPIC']._serialized_start=1524
+  _globals['_TOPIC']._serialized_end=1563
+  _globals['_PARTITION']._serialized_start=1566
+  _globals['_PARTITION']._serialized_end=1873
+  _globals['_REPLICAS']._serialized_start=1875
+  _globals['_REPLICAS']._serialized_end=1898
+  _globals['_DIRECTORIES']._serialized_start=1900
+  _globals['_DIRECTORIES']._serialized_end=1926
+  _globals['_PARTITIONCHANGE']._serialized_start=1929
+  _globals['_PARTITIONCHANGE']._serialized_end=2427
+  _globals['_CONFIG']._serialized_start=2429
+  _globals['_CONFIG']._serialized_end=2527
+  _globals['_BROKERREGISTRATIONCHANGE']._serialized_start=2530
+  _globals['_BROKERREGISTRATIONCHANGE']._serialized_end=2743
+  _globals['_REMOVETOPIC']._serialized_start=2745
+  _globals['_REMOVETOPIC']._serialized_end=2776
+  _globals['_FEATURELEVEL']._serialized_start=2778
+  _globals['_FEATURELEVEL']._serialized_end=2821
+  _globals['_PRODUCERIDS']._serialized_start=2823
+  _globals['_PRODUCERIDS']._serialized_end=2903
+  _globals['_NOOP']._serialized_start=2905
+  _globals['_NOOP']._serialized_end=2911
+  _globals['_REGISTERCONTROLLER']._serialized_start=2914
+  _globals['_REGISTERCONTROLLER']._serialized_end=3102
+  _globals['_CLEARELR']._serialized_start=3104
+  _globals['_CLEARELR']._serialized_end=3134
+  _globals['_UNREGISTERCONTROLLER']._serialized_start=3136
+  _globals['_UNREGISTERCONTROLLER']._serialized_end=3181
+  _globals['_BEGINTRANSACTION']._serialized_start=3183
+  _globals['_BEGINTRANSACTION']._serialized_end=3215
+  _globals['_ENDTRANSACTION']._serialized_start=3217
+  _globals['_ENDTRANSACTION']._serialized_end=3233
+  _globals['_ABORTTRANSACTION']._serialized_start=3235
+  _globals['_ABORTTRANSACTION']._serialized_end=3269
 # @@protoc_insertion_point(module_scope)

@@ -42,6 +42,7 @@ class MetadataRecord(_message.Message):
     END_TRANSACTION_FIELD_NUMBER: _builtins.int
     ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
     UNREGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    CLEAR_ELR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register_broker(self) -> Global___RegisterBroker: ...
     @_builtins.property
@@ -74,6 +75,8 @@ class MetadataRecord(_message.Message):
     def abort_transaction(self) -> Global___AbortTransaction: ...
     @_builtins.property
     def unregister_controller(self) -> Global___UnregisterController: ...
+    @_builtins.property
+    def clear_elr(self) -> Global___ClearElr: ...
     def __init__(
         self,
         *,
@@ -93,12 +96,13 @@ class MetadataRecord(_message.Message):
         end_transaction: Global___EndTransaction | None = ...,
         abort_transaction: Global___AbortTransaction | None = ...,
         unregister_controller: Global___UnregisterController | None = ...,
+        clear_elr: Global___ClearElr | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "begin_transaction", b"begin_transaction", "body", b"body", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "register_broker", b"register_broker", "register_controller", b"register_controller", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "unregister_controller", b"unregister_controller"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "partition_change", "config", "broker_registration_change", "remove_topic", "feature_level", "producer_ids", "no_op", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "unregister_controller"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "partition_change", "config", "broker_registration_change", "remove_topic", "feature_level", "producer_ids", "no_op", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "unregister_controller", "clear_elr"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -268,6 +272,8 @@ class Partition(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     DIRECTORIES_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
@@ -288,6 +294,12 @@ class Partition(_message.Message):
     def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """one for each replica, in the order of `replicas`; 15 zero bytes and 1: unassigned"""
 
+    @_builtins.property
+    def eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """KIP-966; with eligible.leader.replicas.version 1 only, as the next"""
+
+    @_builtins.property
+    def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -302,10 +314,12 @@ class Partition(_message.Message):
         leader_epoch: _builtins.int = ...,
         partition_epoch: _builtins.int = ...,
         directories: _abc.Iterable[_builtins.bytes] | None = ...,
+        eligible_leader_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,6 +382,8 @@ class PartitionChange(_message.Message):
     ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
     DIRECTORIES_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
@@ -383,6 +399,12 @@ class PartitionChange(_message.Message):
     def adding_replicas(self) -> Global___Replicas: ...
     @_builtins.property
     def directories(self) -> Global___Directories: ...
+    @_builtins.property
+    def eligible_leader_replicas(self) -> Global___Replicas:
+        """with eligible.leader.replicas.version 1 only, as the next"""
+
+    @_builtins.property
+    def last_known_elr(self) -> Global___Replicas: ...
     def __init__(
         self,
         *,
@@ -395,10 +417,12 @@ class PartitionChange(_message.Message):
         adding_replicas: Global___Replicas | None = ...,
         leader_recovery_state: _builtins.int | None = ...,
         directories: Global___Directories | None = ...,
+        eligible_leader_replicas: Global___Replicas | None = ...,
+        last_known_elr: Global___Replicas | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "isr", b"isr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "isr", b"isr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
     _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015
@@ -603,6 +627,29 @@ class RegisterController(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
 
 Global___RegisterController: _TypeAlias = RegisterController  # noqa: Y015
+
+@_typing.final
+class ClearElr(_message.Message):
+    """min.insync.replicas is another: who was eligible by the one before is so no more. Of one topic, or of all (an empty name).
+    Each partition that had any changes its epoch. Where nobody leads, nothing is committed, and all stays as it is.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_NAME_FIELD_NUMBER: _builtins.int
+    topic_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_name", b"topic_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearElr: _TypeAlias = ClearElr  # noqa: Y015
 
 @_typing.final
 class UnregisterController(_message.Message):

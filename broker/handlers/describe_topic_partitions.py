@@ -90,5 +90,13 @@ class _Describer:
         state = partition_state(partition, self._reachable, self._image.brokers, lost=self._lost)
         error, leader, replicas, isr, offline = state
         return DescribeTopicPartitionsResponsePartition(
-            error, index, leader, partition.leader_epoch, replicas, isr, [], [], offline
+            error,
+            index,
+            leader,
+            partition.leader_epoch,
+            replicas,
+            isr,
+            list(partition.elr),
+            list(partition.last_known_elr),
+            offline,
         )

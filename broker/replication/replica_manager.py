@@ -188,9 +188,11 @@ class ReplicaManager:
         for topic in delta.deleted_topics.values():
             for index in topic.partitions:
                 self._drop(topic.id, index)
-        self._take_on(self._sort(delta, image))
-        if delta.configs:
+        if (
+            delta.configs
+        ):  # first: a smaller ISR may come with more replicas that have to be in sync, not the other way round
             self._apply_configs(delta, image)
+        self._take_on(self._sort(delta, image))
 
     def _take_on(self, replicas: list[Replica]) -> None:
         """Hosts replicas at once, unless they are many; one that waits goes on waiting, and is then what the image says."""
@@ -250,7 +252,9 @@ class ReplicaManager:
         view = topic.partitions.get(index) if topic is not None else None
         if topic is None or view is None or self.node_id not in view.replicas:
             return None
-        is_new = view.partition_epoch == 0 or self.node_id not in view.isr
+        # Who is trusted with records has them: if no log of it is found, that lies in a directory that is lost.
+        is_trusted = self.node_id in view.isr or self.node_id in view.elr or self.node_id in view.last_known_elr
+        is_new = view.partition_epoch == 0 or not is_trusted
         return Replica(topic.name, index, topic_id, view, is_new)
 
     def _drop(self, topic_id: bytes, index: int) -> None:

@@ -49,7 +49,7 @@ class Upkeep:
                 f"controller {node_id} takes over: a transaction was left unfinished",
             )
         if METADATA_VERSION not in leadership.state.image.features:
-            leadership.append_own(features.bootstrap_records(), "bootstrap")
+            leadership.append_own(features.first_records(leadership.state), "bootstrap")
 
     def fence_expired(self) -> None:
         """Piece by piece, for a broker may have a hundred thousand partitions: the first of them have other leaders before

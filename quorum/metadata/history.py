@@ -111,6 +111,8 @@ def _changes(before: PartitionView, after: PartitionView) -> Iterator[str]:
         yield f"replicas {_ids(before.replicas)} -> {_ids(after.replicas)}"
     if (before.adding or before.removing) and not (after.adding or after.removing):
         yield "reassignment over"
+    if before.elr != after.elr:
+        yield f"eligible to lead: {_ids(after.elr) or 'nobody else'}"
     if before.leader_recovery_state != after.leader_recovery_state:
         yield "unclean election: records may be lost" if after.leader_recovery_state else "recovered"
 

@@ -10,6 +10,7 @@ from ottla.quorum.metadata.families.settings import CONFIGS
 from ottla.quorum.metadata.families.table import FAMILIES, KINDS
 from ottla.quorum.metadata.views import (
     NEXT_PRODUCER_ID,
+    NO_LEADER,
     TOPIC_RESOURCE,
     BrokerView,
     ConfigKey,
@@ -182,6 +183,8 @@ class MetadataImage:
             adding=tuple(record.adding_replicas),
             removing=tuple(record.removing_replicas),
             directories=self.intern(tuple(record.directories)),
+            elr=tuple(record.eligible_leader_replicas),
+            last_known_elr=tuple(record.last_known_elr),
         )
 
     def _partition_change(self, record: pb.PartitionChange, delta: MetadataDelta) -> None:
@@ -191,6 +194,18 @@ class MetadataImage:
             raise UnreadableRecordError(f"a change of {topic.name}-{index}, which does not exist")
         delta.partitions.setdefault((topic.id, index), before)
         topic.partitions[index] = changed_partition(before, record, self.intern)
+
+    def _clear_elr(self, record: pb.ClearElr, delta: MetadataDelta) -> None:
+        """Of every partition, if need be: a look at each, as seldom as somebody sets min.insync.replicas."""
+        named = self.topics_by_name.get(record.topic_name)
+        if record.topic_name and named is None:
+            raise UnreadableRecordError(f"eligible leaders of {record.topic_name}, which does not exist")
+        for topic in [named] if named is not None else list(self.topics_by_id.values()):
+            for index, before in list(topic.partitions.items()):
+                if before.elr and before.leader != NO_LEADER:
+                    change = pb.PartitionChange(topic_id=topic.id, partition_id=index)
+                    change.eligible_leader_replicas.SetInParent()
+                    self._partition_change(change, delta)
 
 
 def changed_partition(
@@ -210,6 +225,8 @@ def changed_partition(
         tuple(record.adding_replicas.ids) if has("adding_replicas") else before.adding,
         tuple(record.removing_replicas.ids) if has("removing_replicas") else before.removing,
         intern(tuple(record.directories.ids)) if has("directories") else before.directories,
+        tuple(record.eligible_leader_replicas.ids) if has("eligible_leader_replicas") else before.elr,
+        tuple(record.last_known_elr.ids) if has("last_known_elr") else before.last_known_elr,
     )
 
 
@@ -218,6 +235,7 @@ _TOPIC_CHANGES: dict[str, Callable[[MetadataImage, Any, MetadataDelta], None]] =
     "remove_topic": MetadataImage._remove_topic,
     "partition": MetadataImage._partition,
     "partition_change": MetadataImage._partition_change,
+    "clear_elr": MetadataImage._clear_elr,
 }
 
 _CHANGES_NOTHING = ("no_op", "begin_transaction", "end_transaction", "abort_transaction")

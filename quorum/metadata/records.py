@@ -35,5 +35,7 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionView) -> p
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             directories=partition.directories,
+            eligible_leader_replicas=partition.elr,
+            last_known_elr=partition.last_known_elr,
         )
     )

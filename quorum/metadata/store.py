@@ -173,6 +173,8 @@ class _PartitionDecoder:
             read.adding,
             read.removing,
             same if directories == same else self._intern(directories),
+            read.elr,
+            read.last_known_elr,
         )
 
 

@@ -112,6 +112,10 @@ class PartitionView(msgspec.Struct, frozen=True, gc=False, array_like=True):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    """Eligible leaders (KIP-966): out of the ISR, with all that is committed."""
+    last_known_elr: tuple[int, ...] = ()
+    """Of a partition without leader, ISR and eligible leaders: who led it last."""
 
     @property
     def target(self) -> tuple[int, ...]:

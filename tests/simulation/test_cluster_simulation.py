@@ -51,6 +51,7 @@ LEAST_A_SEED = {
     "failed operations": 0.15,
     "ended for their disks": 0.05,
     "stopped": 0.05,
+    "came to be eligible": 0.3,
     "moves ended": 0.3,
     "moves given up": 0.02,
     "fetches of all that was hoarded": 3,

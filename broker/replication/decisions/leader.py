@@ -42,6 +42,8 @@ class Answer(msgspec.Struct, frozen=True):
     leader_epoch: int = -1
     partition_epoch: int = -1
     isr: tuple[int, ...] = ()
+    min_in_sync: int = 0
+    """min.insync.replicas as the controller goes by it; 0: it did not say."""
 
 
 class PartitionLeader:
@@ -49,6 +51,7 @@ class PartitionLeader:
 
     __slots__ = (
         "_maximal",
+        "_min_told",
         "brokers",
         "epoch",
         "epoch_start_offset",
@@ -75,6 +78,7 @@ class PartitionLeader:
         self.stable_end_offset = 0  # how far our own log counts: all of it, unless it must be synced first
         self.high_watermark = 0
         self.required_in_sync = 1
+        self._min_told = 0
         self.replicas: dict[int, ReplicaState] = {}
         self.isr: IsrState = Committed(())
         self._maximal: tuple[int, ...] = ()
@@ -102,7 +106,8 @@ class PartitionLeader:
         followers = [replica for replica in replicas if replica != self.node_id]
         self.replicas = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
         self.partition_epoch = partition_epoch
-        self.required_in_sync = min(min_insync_replicas, len(followers) + 1)
+        self._min_told = 0  # the settings are as new as this
+        self.set_min_insync_replicas(min_insync_replicas)
         self.log_end_offset = log_end_offset
         self.stable_end_offset = stable_end_offset
         self.high_watermark = high_watermark if first_term else self.high_watermark
@@ -127,7 +132,7 @@ class PartitionLeader:
             replica.log_start_offset = UNKNOWN_OFFSET
 
     def set_min_insync_replicas(self, value: int) -> None:
-        self.required_in_sync = min(value, len(self.replicas) + 1)
+        self.required_in_sync = min(max(value, self._min_told), len(self.replicas) + 1)
 
     @property
     def committed_isr(self) -> tuple[int, ...]:
@@ -287,6 +292,9 @@ class PartitionLeader:
                 return Outcome.AWAIT_METADATA
             self.partition_epoch = answer.partition_epoch
             self._set_isr(Committed(answer.isr))
+            # It is granted by that number, which the metadata here may not say yet: who left may lead, and must lack nothing.
+            self._min_told = answer.min_in_sync
+            self.set_min_insync_replicas(max(self.required_in_sync, answer.min_in_sync))
         elif outcome is Outcome.REVERT:
             self._set_isr(Committed(proposal.state.committed))
         return outcome

@@ -83,7 +83,7 @@ class AlterPartitionQueue(ControllerErrand):
         if told is None:
             answer = Answer(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            answer = Answer(told.error_code, told.leader_epoch, told.partition_epoch, tuple(told.isr))
+            answer = Answer(told.error_code, told.leader_epoch, told.partition_epoch, tuple(told.isr), told.min_in_sync)
         now_ms = self._timers.now_ms()
         outcome = leader.answered(proposal, answer, now_ms)
         if outcome is Outcome.ADOPT:

@@ -2,6 +2,7 @@
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.elr import min_in_sync
 from ottla.quorum.controller.decisions.partitions import change_builder
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.image import changed_partition
@@ -52,6 +53,7 @@ def _alter(state: ControllerState, sender: int, topic_id: bytes, asked: _Partiti
         isr=partition.isr,
         leader_recovery_state=partition.leader_recovery_state,
         partition_epoch=partition.partition_epoch,
+        min_in_sync=min_in_sync(state, topic_id) or 0,
     )
 
 

@@ -8,7 +8,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Decision, R, Record
 from ottla.quorum.controller.decisions.features import check_ranges
-from ottla.quorum.controller.decisions.partitions import bring_back, lose_directories, take_out
+from ottla.quorum.controller.decisions.partitions import bring_back, lose_directories, take_out, write_off
 from ottla.quorum.controller.decisions.sessions import NEVER
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Step
@@ -52,13 +52,20 @@ def register_broker(
     check_ranges(state, request.features, f"broker {request.broker_id}")
     records: list[Record] = []
     if known is not None and is_new:
-        records, is_last = take_out(state, known.id)
+        records, is_last = (take_out if _stopped_in_order(request, known) else write_off)(state, known.id)
         if not is_last:
             return Decision(rpc.RegisterBrokerResponse(), records, atomic=False, is_last=False)
     # The registration comes last: a controller that fails in between leaves a broker that simply registers again.
     epoch = next_offset + len(records) if known is None or is_new else known.epoch
     records.append(_registration(request, epoch, None if is_new else known))
     return Decision(rpc.RegisterBrokerResponse(broker_epoch=epoch), records, atomic=False)
+
+
+def _stopped_in_order(request: rpc.RegisterBrokerRequest, known: BrokerView) -> bool:
+    """Whether the incarnation before wrote down all that it had, and it is all still there."""
+    return request.previous_broker_epoch == known.epoch and all(
+        each in request.directories for each in known.directories
+    )
 
 
 def _holds_directories_of(request: rpc.RegisterBrokerRequest, known: BrokerView) -> bool:
@@ -107,7 +114,7 @@ def unregister_broker(
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
     gone = pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
-    return _decision(rpc.UnregisterBrokerResponse(), take_out(state, broker.id), Record(unregister_broker=gone))
+    return _decision(rpc.UnregisterBrokerResponse(), write_off(state, broker.id), Record(unregister_broker=gone))
 
 
 def _decision(response: R, step: Step, conclusion: Record) -> Decision[R]:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
+from ottla.quorum.controller.decisions.elr import ELR_VERSION, MIN_IN_SYNC, uses_elr
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.families.settings import config_record
 from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -60,13 +62,33 @@ def _alter(state: ControllerState, asked: _Resource, *, replace_all: bool) -> li
         else:
             after[change.name] = value
     check_values(state, asked.resource_type, asked.resource_name, after)
+    cleared = _check_min_in_sync(state, asked.resource_type, asked.resource_name, before, after)
     # A broker reloads what its settings point to (key stores) whenever it sees a record, so those are always written.
     always = names if asked.resource_type == BROKER_RESOURCE else ()
-    return [
+    return cleared + [
         config_record(asked.resource_type, asked.resource_name, name, after.get(name))
         for name in dict.fromkeys([*before, *names])
         if before.get(name) != after.get(name) or (name in always and name in after)
     ]
+
+
+def _check_min_in_sync(
+    state: ControllerState, kind: int, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[Record]:
+    """With eligible leaders it is one for all brokers, and who was eligible by the one before is so no more. Raises KafkaError."""
+    if not uses_elr(state.image) or before.get(MIN_IN_SYNC) == after.get(MIN_IN_SYNC):
+        return []
+    if kind == BROKER_RESOURCE and name and MIN_IN_SYNC in after:
+        what = (
+            f"{MIN_IN_SYNC} of one broker cannot be set while {ELR_VERSION} is in use: set that of all, or of a topic"
+        )
+        raise KafkaError(ErrorCode.INVALID_CONFIG, what)
+    if kind == BROKER_RESOURCE and not name and MIN_IN_SYNC not in after:
+        what = f"{MIN_IN_SYNC} of all brokers cannot be removed while {ELR_VERSION} is in use: set another"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, what)
+    if kind not in (BROKER_RESOURCE, TOPIC_RESOURCE):
+        return []
+    return [Record(clear_elr=pb.ClearElr(topic_name=name if kind == TOPIC_RESOURCE else ""))]
 
 
 def _check_resource(state: ControllerState, resource_type: int, name: str) -> None:

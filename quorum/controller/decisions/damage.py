@@ -54,6 +54,6 @@ def _without(state: ControllerState, key: PartitionKey, partition: PartitionView
     # Never an unclean election: it would take a replica that lacks records over one that has all but the damaged ones.
     builder = change_builder(state, key, partition, leaving=sender, election=Election.ONLINE)
     builder.isr = tuple(each for each in partition.isr if each != sender)
-    builder.begins_epoch = True
+    builder.begins_epoch, builder.loser = True, sender
     record = builder.build() if builder.isr else None
     return record if record is not None and record.partition_change.leader != NO_LEADER else None

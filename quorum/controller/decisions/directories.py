@@ -57,7 +57,10 @@ def _move(
         return None
     moved = structs.replace(partition, directories=directories)
     builder = change_builder(state, key, moved)
+    if not broker.has_directory(partition.directory_of(broker.id)):
+        builder.loser = broker.id  # what it had was in a directory that is gone
     if not broker.has_directory(directory):
+        builder.loser = broker.id
         # It failed before its broker could tell what was in it: the replica is lost, as others of that directory are.
         builder.isr = tuple(each for each in partition.isr if each != broker.id)
     record = builder.build() or Record(partition_change=pb.PartitionChange(topic_id=key[0], partition_id=key[1]))

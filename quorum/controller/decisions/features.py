@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Decision, Record
+from ottla.quorum.controller.decisions.elr import ELR_VERSION, records_to_begin, records_to_end, uses_elr
 from ottla.quorum.controller.decisions.record_levels import METADATA_VERSION, written_above
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.image import MetadataImage
@@ -32,6 +33,8 @@ SUPPORTED: Mapping[str, Levels] = {
     KRAFT_VERSION: Levels(STATIC_VOTERS, VOTERS_IN_LOG, STATIC_VOTERS),
     # 1: records of transactions with tagged fields. 2: each end of a transaction bumps its producer's epoch (KIP-890).
     TRANSACTION_VERSION: Levels(0, 2, 2),
+    # 1: who is out of the ISR and has all that is committed may lead (KIP-966).
+    ELR_VERSION: Levels(0, 1, 0),
     # 1: the coordinator of groups serves the consumer protocol (KIP-848), and writes its records.
     GROUP_VERSION: Levels(0, 1, 1),
 }
@@ -50,8 +53,14 @@ def supported_ranges() -> list[pb.FeatureRange]:
     ]
 
 
+def first_records(state: ControllerState) -> list[Record]:
+    """The first records of a new cluster, with what its levels ask for."""
+    levels = SUPPORTED.get(ELR_VERSION)
+    return [*bootstrap_records(), *(records_to_begin(state) if levels is not None and levels.initial else [])]
+
+
 def bootstrap_records() -> list[Record]:
-    """The first records of a new cluster."""
+    """The levels that a new cluster begins with."""
     return [
         Record(feature_level=pb.FeatureLevel(name=name, level=levels.initial))
         for name, levels in SUPPORTED.items()
@@ -119,9 +128,16 @@ def update_features(state: ControllerState, request: rpc.UpdateFeaturesRequest) 
             upgrades_quorum = update.max_version_level > members.kraft_version or not members.is_committed
             continue
         level = pb.FeatureLevel(name=update.name, level=update.max_version_level)
-        records.append(Record(feature_level=level))
+        records += [*_before_level(state, update), Record(feature_level=level)]
     records = [] if request.validate_only else records
     return Decision(rpc.UpdateFeaturesResponse(), records, upgrades_quorum=upgrades_quorum)
+
+
+def _before_level(state: ControllerState, update: rpc.UpdateFeaturesRequest.Update) -> list[Record]:
+    """What has to be so when the level takes effect."""
+    if update.name != ELR_VERSION or bool(update.max_version_level) == uses_elr(state.image):
+        return []
+    return records_to_begin(state) if update.max_version_level else records_to_end(state)
 
 
 def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Update) -> None:

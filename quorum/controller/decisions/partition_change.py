@@ -1,12 +1,15 @@
-"""How a partition changes: the one place where leaders are chosen and reassignments completed (kraft.md 2.5, without ELR)."""
+"""How a partition changes: the one place where leaders are chosen and reassignments completed (kraft.md 2.5)."""
 
 from collections.abc import Callable
 from enum import Enum
 
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.decision import Record
+from ottla.quorum.controller.decisions.elr import eligible, last_known, out_of_sync
 from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import NO_LEADER, RECOVERING, PartitionView
+
+NOBODY = -1
 
 
 class Election(Enum):
@@ -27,14 +30,19 @@ class PartitionChangeBuilder:
         can_lead: Callable[[int], bool],
         directory_for_new_replica: Callable[[int], bytes],
         election: Election = Election.ONLINE,
+        min_in_sync: int | None = None,
     ) -> None:
-        """``can_lead``: whether a broker is fit to lead this partition, apart from being in sync."""
+        """``can_lead``: whether a broker is fit to lead this partition, apart from being in sync. ``min_in_sync``: its topic's
+        min.insync.replicas, if eligible leaders are kept (`elr`)."""
         self._key = key
         self._before = partition
         self._can_lead = can_lead
         self._directory_for_new_replica = directory_for_new_replica
         self._election = election
+        self._min_in_sync = min_in_sync
         self.isr = partition.isr
+        self.elr, self.last_known_elr = partition.elr, partition.last_known_elr
+        self.loser = NOBODY  # a broker that lost what it had
         self.replicas = partition.replicas
         self.adding = partition.adding
         self.removing = partition.removing
@@ -44,7 +52,12 @@ class PartitionChangeBuilder:
     def build(self) -> Record | None:
         """The record with the fields that change; None when nothing does."""
         self._complete_reassignment()
+        if self._min_in_sync is not None:
+            self.elr = out_of_sync(self._before, self.replicas, self.isr, self.loser)
         leader = self._elect()
+        if self._min_in_sync is not None:
+            self.elr = eligible(self.elr, self.replicas, self.isr, self._min_in_sync)
+            self.last_known_elr = last_known(self._before, self.isr, self._before.leader if leader is None else leader)
         if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
@@ -68,15 +81,25 @@ class PartitionChangeBuilder:
         self.replicas, self.isr, self.adding, self.removing = target, staying, (), ()
 
     def _elect(self) -> int | None:
-        """The new leader, NO_LEADER for none; None when the leader stays. An unclean one changes the ISR."""
+        """The new leader, NO_LEADER for none; None when the leader stays. One that was out of the ISR is alone in it."""
         leader = next((each for each in self._candidates() if self._is_valid(each)), NO_LEADER)
-        if leader == NO_LEADER and self._election is Election.UNCLEAN:
-            leader = next((each for each in self.replicas if self._can_lead(each)), NO_LEADER)
+        if leader == NO_LEADER:
+            leader = next((each for each in self._uncertain() if self._can_lead(each)), NO_LEADER)
             if leader != NO_LEADER:
                 # Its log is the truth from now on; nobody else's may be ahead of it.
-                self.isr = (leader,)
+                self.isr, self.elr = (leader,), ()
                 self.leader_recovery_state = RECOVERING
+        elif leader not in self.isr:
+            self.isr, self.elr = (leader,), tuple(each for each in self.elr if each != leader)
         return None if leader == self._before.leader else leader
+
+    def _uncertain(self) -> tuple[int, ...]:
+        """Who may lead though records may be lost: any replica where that is allowed; and who led last, if nobody is left who has
+        all for sure. It has as much as anybody, and else the partition would wait for ever for a broker that lost power."""
+        nobody_is_trusted = self._min_in_sync is not None and not self.isr and not self.elr
+        known = self._before.last_known_elr if nobody_is_trusted else ()
+        led_last = tuple(each for each in known if each in self.replicas)
+        return (*led_last, *self.replicas) if self._election is Election.UNCLEAN else led_last
 
     def _candidates(self) -> tuple[int, ...]:
         if self._election is Election.PREFERRED:
@@ -84,15 +107,24 @@ class PartitionChangeBuilder:
         return (self._before.leader, *self.replicas)
 
     def _is_valid(self, broker_id: int) -> bool:
-        return broker_id in self.replicas and broker_id in self.isr and self._can_lead(broker_id)
+        trusted = self.isr or self.elr
+        return broker_id in self.replicas and broker_id in trusted and self._can_lead(broker_id)
 
     def _removes_a_replica(self) -> bool:
         return any(each not in self.replicas for each in self._before.replicas)
 
     def _put_lists(self, change: pb.PartitionChange) -> None:
         before = self._before
-        if self.isr and self.isr != before.isr:  # the last member stays: it has what was acknowledged
+        # Without eligible leaders the last member stays: it has what was acknowledged.
+        if self.isr != before.isr and (self.isr or self._min_in_sync is not None):
+            change.isr.SetInParent()
             change.isr.ids.extend(self.isr)
+        if self.elr != before.elr:
+            change.eligible_leader_replicas.SetInParent()
+            change.eligible_leader_replicas.ids.extend(self.elr)
+        if self.last_known_elr != before.last_known_elr:
+            change.last_known_elr.SetInParent()
+            change.last_known_elr.ids.extend(self.last_known_elr)
         if self.replicas != before.replicas:
             change.replicas.ids.extend(self.replicas)
             change.directories.ids.extend(self._directories())

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Hashable, Iterable
 
 from ottla.quorum.controller.decisions.decision import Record
-from ottla.quorum.controller.decisions.partition_change import Election, PartitionChangeBuilder
+from ottla.quorum.controller.decisions.elr import min_in_sync, uses_elr
+from ottla.quorum.controller.decisions.partition_change import NOBODY, Election, PartitionChangeBuilder
 from ottla.quorum.controller.decisions.state import LEADERLESS_SWEEP, ControllerState
 from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Change, Concerns, Step
 from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
-
-NOBODY = -1
 
 
 def change_builder(
@@ -30,7 +29,8 @@ def change_builder(
 
     if election is None:
         election = Election.UNCLEAN if state.allows_unclean_election(key[0]) else Election.ONLINE
-    return PartitionChangeBuilder(key, partition, can_lead, state.directory_for_new_replica, election)
+    minimum = min_in_sync(state, key[0])
+    return PartitionChangeBuilder(key, partition, can_lead, state.directory_for_new_replica, election, minimum)
 
 
 def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_MAX) -> Step:
@@ -46,13 +46,25 @@ def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_
     return step
 
 
+def write_off(state: ControllerState, broker_id: int) -> Step:
+    """`take_out` of a broker that lost what it had, or may have: it did not stop in order, or will not come back. It is no
+    eligible leader any more either, though it was fenced long ago."""
+    if not uses_elr(state.image):
+        return take_out(state, broker_id)
+    step = _leave(state, broker_id, ("write off", broker_id), lambda _: True, CHANGES_MAX, loses=True)
+    broker = state.image.brokers.get(broker_id)
+    if not step.is_last and broker is not None and not broker.fenced:
+        state.half_out.add(broker_id)
+    return step
+
+
 def lose_directories(state: ControllerState, broker_id: int, lost: tuple[bytes, ...]) -> Step:
     """Takes a broker out of the partitions whose replica is in a directory that it cannot read any more."""
 
     def is_lost(partition: PartitionView) -> bool:
         return partition.directory_of(broker_id) in lost
 
-    return _leave(state, broker_id, ("lose directories", broker_id, lost), is_lost, CHANGES_MAX)
+    return _leave(state, broker_id, ("lose directories", broker_id, lost), is_lost, CHANGES_MAX, loses=True)
 
 
 def _leave(
@@ -61,12 +73,18 @@ def _leave(
     name: Hashable,
     is_meant: Callable[[PartitionView], bool],
     changes_max: int,
+    *,
+    loses: bool = False,
 ) -> Step:
+    """``loses``: also what makes it eligible to lead again."""
+
     def concerns(partition: PartitionView) -> bool:
-        return (broker_id in partition.isr or broker_id == partition.leader) and is_meant(partition)
+        is_there = broker_id in partition.isr or broker_id == partition.leader
+        return (is_there or (loses and broker_id in partition.elr)) and is_meant(partition)
 
     def change(key: PartitionKey, partition: PartitionView) -> Record | None:
         builder = change_builder(state, key, partition, leaving=broker_id)
+        builder.loser = broker_id if loses else NOBODY
         builder.isr = tuple(each for each in partition.isr if each != broker_id)
         return builder.build()
 

@@ -18,8 +18,10 @@ METADATA_VERSION = "metadata.version"
 _BESIDE_FAMILIES: Mapping[str, RecordLevel] = {
     "topic": RecordLevel(25, 2),
     "remove_topic": RecordLevel(25, 1),
-    "partition": RecordLevel(25, 11),
-    "partition_change": RecordLevel(25, 9),
+    # Their last two fields, and clear_elr: with eligible.leader.replicas.version 1, which who does not know them does not read.
+    "partition": RecordLevel(25, 13),
+    "partition_change": RecordLevel(25, 11),
+    "clear_elr": RecordLevel(25, 1),
     "no_op": RecordLevel(25, 0),
     "begin_transaction": RecordLevel(25, 1),
     "end_transaction": RecordLevel(25, 0),

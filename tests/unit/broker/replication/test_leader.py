@@ -221,6 +221,21 @@ def test_a_granted_proposal_is_adopted() -> None:
     assert leader.partition_epoch == 9
 
 
+def test_a_grant_says_how_many_must_be_in_sync_until_the_metadata_does() -> None:
+    """Who leaves may lead by that number (KIP-966): nothing may be committed that it lacks."""
+    leader = make_leader(isr=(1, 2))
+    fetch(leader, 2, 100)
+    leader.appended(101, 2_000)
+    proposal = leader.propose_shrink(2_000 + LAG_MS + 1)
+    assert proposal is not None
+    leader.answered(proposal, Answer(0, 5, 9, (1,), min_in_sync=2), 2_000)
+    assert (leader.advance(2_000), leader.required_in_sync) == (False, 2)
+    leader.set_min_insync_replicas(1)
+    assert leader.required_in_sync == 2, "another setting of the topic changed, and this is old"
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
+    assert leader.required_in_sync == 1
+
+
 def test_a_grant_of_an_older_partition_epoch_is_not_adopted() -> None:
     leader = make_leader(isr=(1,))
     fetch(leader, 2, 100)

@@ -62,7 +62,15 @@ def story(seed: int, length: int) -> list[Record]:
             number = rng.choice(list(topics))
             isr = pb.Replicas(ids=rng.sample([1, 2, 3], rng.randint(1, 3)))
             leader = rng.choice([None, -1, 1, 2])
-            records.append(change(number, rng.randrange(topics[number]), isr=isr, leader=leader))
+            some = [
+                pb.Replicas(ids=rng.sample([1, 2, 3], rng.randint(0, 2))) if rng.random() < 0.5 else None for _ in "ab"
+            ]
+            index = rng.randrange(topics[number])
+            eligible = {"eligible_leader_replicas": some[0], "last_known_elr": some[1]}
+            records.append(change(number, index, isr=isr, leader=leader, **eligible))
+        elif kind == 7 and topics and rng.random() < 0.3:
+            name = rng.choice(["", f"topic-{rng.choice(list(topics))}"])
+            records.append(Record(clear_elr=pb.ClearElr(topic_name=name)))
         elif kind == 7:
             value = rng.choice([None, "1", "2"])
             number = rng.choice(list(topics)) if topics else 0
