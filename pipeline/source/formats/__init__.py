@@ -3,7 +3,6 @@
 from functools import cache
 
 from ottla.pipeline.source.columns import ValueDecoder
-from ottla.pipeline.source.errors import OptionError
 from ottla.pipeline.source.options import ValueFormat
 
 
@@ -14,4 +13,10 @@ def decoder_of(wanted: ValueFormat) -> ValueDecoder:
         from ottla.pipeline.source.formats.json_values import JsonValues
 
         return JsonValues(wanted.schema)
-    raise OptionError(f"option value.format={wanted.name} is not read yet")
+    if wanted.name == "avro":
+        from ottla.pipeline.source.formats.avro_values import AvroValues
+
+        return AvroValues(wanted.schema)
+    from ottla.pipeline.source.formats.protobuf_values import ProtobufValues
+
+    return ProtobufValues(wanted.schema, wanted.message)
