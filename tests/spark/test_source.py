@@ -58,3 +58,26 @@ def test_a_checkpoint_moves_between_sparks_connector_and_ours(
     offsets = json.loads(newest.read_text().splitlines()[2])
     assert offsets[topic] == {"0": 150, "1": 150}
     assert [each for name, each in offsets.items() if name.startswith(f"{topic}:")] == [{}]
+
+
+def test_filters_and_columns_are_narrowed_inside_the_source(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic, 2)
+    count_up(bootstrap, topic, 200, partitions=2)
+    options = {
+        "pushdown": "true",
+        "value.format": "json",
+        "value.schema": "a int",
+        "columns": "partition,offset,_corrupt",
+    }
+    found = read(spark, bootstrap, topic, **options).where("partition = 1 and offset >= 90 and offset < 95")
+
+    assert [(row.partition, row.offset) for row in found.orderBy("offset").collect()] == [(1, n) for n in range(90, 95)]
+    assert found.rdd.getNumPartitions() == 1
+    assert found.where("_corrupt is null").count() == 0  # numbers are no objects
+
+
+def test_what_is_wrong_is_said_in_one_line(spark: SparkSession, bootstrap: str, topic: str) -> None:
+    with pytest.raises(Exception, match="there is no option startingoffset; is startingOffsets meant"):
+        read(spark, bootstrap, topic, startingOffset="earliest")
+    with pytest.raises(Exception, match=f"there is no topic {topic}"):
+        read(spark, bootstrap, topic).count()
