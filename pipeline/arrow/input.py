@@ -16,7 +16,7 @@ from ottla.pipeline.arrow.batches import (
     walk,
 )
 from ottla.pipeline.arrow.compression import Scratch
-from ottla.pipeline.arrow.crc import crc32c
+from ottla.pipeline.arrow.crc import crcs
 from ottla.pipeline.arrow.records import Blocks, Mask, find_fields, find_records
 
 _OFFSET_MAX = 2**62
@@ -105,12 +105,10 @@ class Input:
 
     def wrong_crcs(self, first: int, last: int) -> Iterator[tuple[int, str]]:
         """The batches of [first, last) whose bytes are not those that were sealed."""
-        view = self.view
         starts = (self.positions[first:last] + CRC_START).tolist()
         ends = (self.positions[first:last] + self.sizes[first:last]).tolist()
         told = self.headers["crc"][first:last].tolist()
-        for index, start in enumerate(starts):
-            found = crc32c(view[start : ends[index]], 0)
+        for index, found in enumerate(crcs(self.view, starts, ends)):
             if found != told[index]:
                 yield first + index, f"CRC is {found:08x}, its header says {told[index]:08x}"
 

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from itertools import accumulate, pairwise
+from random import Random
 
 import crc32c
 import pytest
@@ -54,3 +56,21 @@ def test_a_crc_by_numpy_of_megabytes_is_the_librarys() -> None:
     data = bytes(range(251)) * 10_000
 
     assert crc_by_numpy.crc32c(data) == crc32c.crc32c(data)
+
+
+@given(st.lists(st.integers(4, 9000), max_size=40), st.integers(0, 1 << 30))
+def test_crcs_by_numpy_of_many_pieces_are_the_librarys(sizes: list[int], seed: int) -> None:
+    data = memoryview(Random(seed).randbytes(sum(sizes) + 7))
+    ends = list(accumulate(sizes, initial=7))
+    pieces = list(pairwise(ends))
+
+    found = crc_by_numpy.crcs(data, ends[:-1], ends[1:])
+
+    assert found == [crc32c.crc32c(data[start:end]) for start, end in pieces]
+
+
+def test_crcs_by_numpy_of_small_and_huge_pieces_are_the_librarys() -> None:
+    data = memoryview(Random(1).randbytes(5_000_000))
+    ends = [0, 100, 3_000_000, 3_000_004, 3_040_000, 5_000_000]
+
+    assert crc_by_numpy.crcs(data, ends[:-1], ends[1:]) == [crc32c.crc32c(data[a:b]) for a, b in pairwise(ends)]
