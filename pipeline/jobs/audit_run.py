@@ -19,6 +19,9 @@ from ottla.pipeline.segments.errors import SegmentsError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SPAWN_BYTES = 256 << 20
+"""Less is audited sooner than other processes start."""
+
 FINDING_COLUMNS = ("severity", "kind", "topic", "partition", "node", "offset", "path", "position", "message")
 REPLICA_COLUMNS = (
     "topic",
@@ -38,8 +41,13 @@ def run_here(options: AuditOptions) -> int:
     """In processes of this machine; the exit code. Raises CommandError."""
     units, found = _units(options)
     began = time.monotonic()
-    with click.progressbar(length=sum(map(size_bytes, units)), label="auditing", file=sys.stderr) as bar:
-        reports = run(units, options.processes, lambda report: bar.update(report.bytes))
+    total = sum(map(size_bytes, units))
+    processes = options.processes if total >= SPAWN_BYTES else 1
+    if not sys.stderr.isatty():
+        reports = run(units, processes)
+    else:
+        with click.progressbar(length=total, label="auditing", file=sys.stderr) as bar:
+            reports = run(units, processes, lambda report: bar.update(report.bytes))
     return _tell(options, joined([found, *reports]), time.monotonic() - began)
 
 
