@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs import tables
 from ottla.pipeline.jobs.aggregate import AggregateOptions
+from ottla.pipeline.jobs.causes import cause_in
 from ottla.pipeline.jobs.job_record import JobRecord
 from ottla.pipeline.jobs.parsing import parsed
 from ottla.pipeline.jobs.streaming import run_query
@@ -22,6 +23,8 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
     """Raises CommandError."""
     checkpoint = options.checkpoint
     assert checkpoint is not None
+    if options.to_topic is not None:
+        require_topic(options.to_topic, options.to_bootstrap or options.input.bootstrap)
     rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False)
     windows = windowed(spark, rows, options, checkpoint)
     record = JobRecord(
@@ -33,6 +36,21 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
     if options.table:
         beside = tables.compacting(options.table, options.table_format, options.target_bytes, options.compact_every)
     return run_query(spark, "aggregate", writer, options, checkpoint, target=options.target, beside=beside)
+
+
+def require_topic(topic: str, bootstrap: str) -> None:
+    """Before a batch finds out. Raises CommandError."""
+    from ottla.pipeline.wire.cluster import Cluster
+    from ottla.pipeline.wire.errors import ClientError
+    from ottla.pipeline.wire.settings import client_settings
+
+    try:
+        with Cluster(client_settings({"bootstrap.servers": bootstrap})) as cluster:
+            is_there = topic in cluster.topics([topic])
+    except ClientError as error:
+        raise CommandError(str(error)) from error
+    if not is_there:
+        raise CommandError(f"there is no topic {topic} to write to: ottla topics create {topic} -b {bootstrap}")
 
 
 def query_of(options: AggregateOptions) -> dict[str, str]:
@@ -53,8 +71,9 @@ def windowed(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions
     try:
         return _windowed(spark, rows, options, checkpoint)
     except (AnalysisException, ParseException) as error:
-        told = " ".join((error.getMessage() or str(error)).split())
-        raise CommandError(f"{told} The records' columns are {', '.join(rows.columns)}") from error
+        raise CommandError(
+            f"{cause_in(error.getMessage()).rstrip('.;')}. The records' columns are {', '.join(rows.columns)}"
+        ) from error
 
 
 def _windowed(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions, checkpoint: str) -> "DataFrame":

@@ -28,7 +28,7 @@ def cause(error: BaseException) -> str:
     text = _innermost(error) if is_sparks(error) else f"{type(error).__name__}: {error}"
     told = cause_in(text)
     hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
-    return f"{told}: {hint}" if hint else told
+    return f"{told.rstrip('.;')}: {hint}" if hint else told
 
 
 def _innermost(error: BaseException) -> str:

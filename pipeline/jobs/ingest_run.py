@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs import tables
 from ottla.pipeline.jobs.ingest import IngestOptions
 from ottla.pipeline.jobs.job_record import JobRecord
@@ -20,6 +21,7 @@ DATE_COLUMN = "date"
 def run(spark: "SparkSession", options: IngestOptions) -> int:
     """Raises CommandError."""
     rows = landed(spark, options)
+    require_columns(rows.columns, options)
     record = JobRecord(
         "ingest", options.table, options.table_format, list(options.partition_by), options.value.options()
     )
@@ -39,6 +41,13 @@ def landed(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
     if DATE_COLUMN in rows.columns:
         return rows
     return rows.withColumn(DATE_COLUMN, functions.to_date("timestamp"))
+
+
+def require_columns(columns: Sequence[str], options: IngestOptions) -> None:
+    """Before a batch is planned. Raises CommandError."""
+    absent = [each for each in options.partition_by if each not in (*columns, BATCH_COLUMN)]
+    if absent:
+        raise CommandError(f"--partition-by {','.join(absent)}: the columns are {', '.join(columns)}")
 
 
 def sink_options(options: IngestOptions, columns: Sequence[str]) -> dict[str, str]:

@@ -29,6 +29,8 @@ LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+PYTHON_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""They print what is raised as well, as JSON with a stack of Java's."""
 LOGGING = """
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -76,8 +78,11 @@ class Session:
 
     def _start(self, job: str, words: SessionWords) -> "SparkSession":
         from pyspark import SparkConf
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
+        for name in PYTHON_LOGGERS:
+            PySparkLogger.getLogger(name).disabled = True
         if self.log is None:
             builder = SparkSession.builder.appName(f"ottla {job}")
             known = dict(SparkConf().getAll())
