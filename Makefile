@@ -7,11 +7,17 @@ TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
   spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
+
+spark-example: setup-spark ## a year of flights through topics, tables and aggregates on Spark, to a picture; ends by itself
+	@$(BIN)/python -m examples.spark_flights
+
+spark-fleet: setup-spark ## ten million records of a fleet through a topic into a table, each found there once; RECORDS=1000000
+	@$(BIN)/python -m examples.spark_fleet --records $(or $(RECORDS),10000000)
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first setup-spark \

@@ -80,7 +80,7 @@ class Acknowledgements:
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def produce(bootstrap: str, records: list[tuple[bytes, bytes]]) -> tuple[float, Acknowledgements]:
+def produce(bootstrap: str, records: list[tuple[bytes, bytes]], topic: str = TOPIC) -> tuple[float, Acknowledgements]:
     """Seconds until the last record was acknowledged by every in-sync replica."""
     acknowledged = Acknowledgements()
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
@@ -88,7 +88,7 @@ def produce(bootstrap: str, records: list[tuple[bytes, bytes]]) -> tuple[float, 
     for key, value in track(records, description="producing", transient=True, disable=not sys.stdout.isatty()):
         while True:
             try:
-                producer.produce(TOPIC, value, key, on_delivery=acknowledged.delivered)
+                producer.produce(topic, value, key, on_delivery=acknowledged.delivered)
                 break
             except BufferError:
                 producer.poll(0.05)
