@@ -1,4 +1,4 @@
-"""Pythons that have what an executor, or a driver, is promised to need, and nothing else."""
+"""A Python that has what an executor is promised to need and nothing else; on the driver, what that needs besides."""
 
 import subprocess
 import sys
@@ -7,24 +7,33 @@ from importlib import metadata
 from pathlib import Path
 
 EXECUTOR = ("numpy", "pyarrow")
-DRIVER = (*EXECUTOR, "deltalake", "arro3-core", "deprecated", "wrapt")
+DRIVER = ("deltalake", "arro3-core", "deprecated", "typing-extensions", "wrapt")
 """deltalake, and what it needs itself; Spark brings its own package along."""
 
+SITE = """import os, sys
+if "/work/app-" not in os.getcwd():
+    sys.path.append({driver!r})
+"""
+"""Spark runs one interpreter by name on all machines. Here they are one machine, on which executors are told by the directory that they run in."""
 
-def make(directory: Path, packages: tuple[str, ...] = EXECUTOR) -> Path:
+
+def make(directory: Path) -> Path:
     """Its interpreter. The packages are links to this environment's own, which takes no download and no space."""
     venv.create(directory, symlinks=True, with_pip=False)
     [libraries] = directory.glob("lib/python3*/site-packages")
-    for package in packages:
-        for top in _top_level(package):
-            (libraries / top.name).symlink_to(top)
+    driver = directory / "driver"
+    driver.mkdir()
+    for packages, place in ((EXECUTOR, libraries), (DRIVER, driver)):
+        for top in set().union(*map(_top_level, packages)):
+            (place / top.name).symlink_to(top)
+    (libraries / "sitecustomize.py").write_text(SITE.format(driver=str(driver)))
     return directory / "bin" / "python"
 
 
-def imports(interpreter: Path, module: str) -> bool:
-    """Whether it can."""
+def imports(interpreter: Path, module: str, directory: Path) -> bool:
+    """Whether it can, when it runs there."""
     command = [str(interpreter), "-I", "-c", f"import {module}"]
-    return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+    return subprocess.run(command, stderr=subprocess.DEVNULL, cwd=directory).returncode == 0
 
 
 def _top_level(package: str) -> set[Path]:

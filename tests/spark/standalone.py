@@ -102,19 +102,17 @@ class Standalone:
 
 @dataclass(frozen=True)
 class Submission:
-    """What `ottla spark package` wrote, and the Pythons that run it."""
+    """What `ottla spark package` wrote, and the Python that runs it."""
 
     directory: Path
-    driver: Path
-    executor: Path
+    interpreter: Path
 
     @classmethod
     def prepare(cls, directory: Path) -> Self:
-        driver = bare_python.make(directory / "driver", bare_python.DRIVER)
-        executor = bare_python.make(directory / "executor")
+        interpreter = bare_python.make(directory / "python")
         package = [sys.executable, "-m", "ottla.cli.main", "spark", "package", "--out", str(directory)]
         subprocess.run(package, check=True, capture_output=True)
-        return cls(directory, driver, executor)
+        return cls(directory, interpreter)
 
     def submit(self, master: str, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         """spark-submit in client mode, from a process that knows nothing of this checkout."""
@@ -122,8 +120,7 @@ class Submission:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": SHORT_LIVED,
-            "spark.pyspark.driver.python": str(self.driver),
-            "spark.pyspark.python": str(self.executor),
+            "spark.pyspark.python": str(self.interpreter),
         }
         if jars := connector_jars():
             chosen["spark.jars"] = jars

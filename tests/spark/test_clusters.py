@@ -15,6 +15,7 @@ from tests.spark import bare_python
 from tests.spark.records import BEGAN, EVERY, create
 from tests.spark.standalone import Standalone, Submission
 
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 RECORDS = 1_200
 CARRIERS = ("AA", "DL", "UA")
 SCHEMA = "carrier string, delay double"
@@ -50,23 +51,27 @@ def send(producer: Producer, topic: str, partition: int, second: int, value: dic
     producer.produce(topic, json.dumps(value), partition=partition % 4, timestamp=at_ms)
 
 
-def ingest_and_aggregate(submission: Submission, master: str, bootstrap: str, topic: str, table: str) -> None:
-    """What is landed is all that was written; the windows count it."""
-    fill(bootstrap, topic)
-    common = ("--topics", topic, "-b", bootstrap, "--trigger", "available-now", "--from", "earliest")
-    value = ("--value-format", "json", "--value-schema", SCHEMA)
-    run(submission, master, "ingest", *common, *value, "--table", table, "--max-offsets-per-trigger", "500")
+def read_words(bootstrap: str, topic: str) -> tuple[str, ...]:
+    read = ("--topics", topic, "-b", bootstrap, "--trigger", "available-now", "--from", "earliest")
+    return (*read, "--value-format", "json", "--value-schema", SCHEMA)
+
+
+def ingest(submission: Submission, master: str, bootstrap: str, topic: str, table: str) -> None:
+    """What is landed is all that was written."""
+    words = ("--table", table, "--max-offsets-per-trigger", "700")
+    run(submission, master, "ingest", *read_words(bootstrap, topic), *words)
     found = deltalake.DeltaTable(table).to_pyarrow_table(columns=["carrier", "partition", "offset"]).to_pylist()
     assert Counter(row["carrier"] for row in found) == dict.fromkeys(CARRIERS, RECORDS // 3) | {"-": 4}
     assert len({(row["partition"], row["offset"]) for row in found}) == RECORDS + 4
+
+
+def aggregate(submission: Submission, master: str, bootstrap: str, topic: str, table: str) -> None:
+    """Two windows of each carrier count what was written."""
     words = ("--window", "10 minutes", "--watermark", "1 minute", "--by", "carrier", "--measure", "count(*) as count")
-    run(submission, master, "aggregate", *common, *value, *words, "--table", f"{table}-windows")
-    windows = deltalake.DeltaTable(f"{table}-windows").to_pyarrow_table().to_pylist()
-    assert [(row["carrier"], row["count"]) for row in windows if row["carrier"] != "-"] != []
-    assert {(row["carrier"], row["count"]) for row in windows if row["carrier"] != "-"} == {
-        (each, 200) for each in CARRIERS
-    }
-    assert len(windows) == 2 * len(CARRIERS)
+    run(submission, master, "aggregate", *read_words(bootstrap, topic), *words, "--table", table)
+    windows = deltalake.DeltaTable(table).to_pyarrow_table().to_pylist()
+    counts = Counter((row["carrier"], row["count"]) for row in windows)
+    assert counts == {(carrier, 200): 2 for carrier in CARRIERS}
 
 
 def run(submission: Submission, master: str, *words: str) -> None:
@@ -74,20 +79,31 @@ def run(submission: Submission, master: str, *words: str) -> None:
     assert ended.returncode == 0, f"{ended.stdout[-2000:]}\n{ended.stderr[-6000:]}"
 
 
-def test_executors_have_numpy_and_pyarrow_and_nothing_else(submission: Submission) -> None:
+def test_executors_have_numpy_and_pyarrow_and_nothing_else(submission: Submission, tmp_path: Path) -> None:
+    executor = tmp_path / "work" / "app-1"
+    executor.mkdir(parents=True)
     modules = ("numpy", "pyarrow", "pyarrow.parquet", "pandas", "msgspec", "ottla", "pyspark", "deltalake", "click")
-    assert [name for name in modules if bare_python.imports(submission.executor, name)] == list(modules[:3])
+    has = [name for name in modules if bare_python.imports(submission.interpreter, name, executor)]
+    assert has == list(modules[:3])
+    assert bare_python.imports(submission.interpreter, "deltalake", tmp_path)
 
 
-def test_local_cluster_runs_ingest_and_aggregate(
-    submission: Submission, bootstrap: str, topic: str, table: str
-) -> None:
-    ingest_and_aggregate(submission, "local-cluster[2,1,1024]", bootstrap, topic, table)
+def test_local_cluster_runs_ingest(submission: Submission, bootstrap: str, topic: str, table: str) -> None:
+    fill(bootstrap, topic)
+    ingest(submission, LOCAL_CLUSTER, bootstrap, topic, table)
+
+
+@pytest.mark.long
+def test_local_cluster_runs_aggregate(submission: Submission, bootstrap: str, topic: str, table: str) -> None:
+    fill(bootstrap, topic)
+    aggregate(submission, LOCAL_CLUSTER, bootstrap, topic, table)
 
 
 @pytest.mark.long
 def test_a_standalone_master_with_two_workers_runs_ingest_and_aggregate(
     submission: Submission, bootstrap: str, topic: str, table: str
 ) -> None:
+    fill(bootstrap, topic)
     with Standalone(submission.directory) as cluster:
-        ingest_and_aggregate(submission, cluster.master, bootstrap, topic, table)
+        ingest(submission, cluster.master, bootstrap, topic, table)
+        aggregate(submission, cluster.master, bootstrap, topic, f"{table}-windows")
