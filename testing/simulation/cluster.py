@@ -62,6 +62,7 @@ class SimulatedCluster:
         self.nodes: dict[int, SimulatedNode] = {
             number: loop.create_node(f"node-{number}") for number in range(1, nodes + plain_brokers + 1)
         }
+        self._numbers = {node: number for number, node in self.nodes.items()}
         self.voters = tuple(self.nodes)[: nodes - joining]
         self.joining = tuple(self.nodes)[nodes - joining : nodes]
         self.servers: dict[int, Server] = {}
@@ -134,4 +135,4 @@ class SimulatedCluster:
 
     def number_of(self, node: SimulatedNode) -> int:
         """The broker id of a machine."""
-        return int(node.name.removeprefix("node-"))
+        return self._numbers[node]
