@@ -6,13 +6,11 @@ What a transaction wrote counts from its marker on; what was aborted hides nothi
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from ottla.broker.replication.partition import Partition
-from ottla.log.batch import headers
 from ottla.log.records import decode_records, read_end_marker
-
-READ_BYTES = 4 << 20
+from ottla.testing.simulation.pieces import batches_of
 
 
 class Seen(NamedTuple):
@@ -46,14 +44,13 @@ class CommittedRecords:
     def commit(self, records: Iterable[Seen], end: int, transactions: Iterable[InTransaction] = ()) -> None:
         """Takes in those at or above ``end`` so far."""
         begun = self.end
-        for record in records:
-            if begun <= record.offset < end:
-                self._by_offset[record.offset] = record
+        new = {record.offset: record for record in records if begun <= record.offset < end}
+        self._by_offset.update(new)
         news = [each for each in transactions if begun <= each.offset < end]
         written = {
             offset for each in news if each.committed is None for offset in range(each.offset, each.last_offset + 1)
         }
-        self._decide({offset for offset in self._by_offset if offset >= begun} - written)
+        self._decide(new.keys() - written if written else new)
         for each in news:
             if each.committed is None:
                 self._open.setdefault(each.producer_id, set()).update(range(each.offset, each.last_offset + 1))
@@ -70,7 +67,9 @@ class CommittedRecords:
                 self._latest[record.key] = max(offset, self._latest.get(record.key, -1))
 
     def _hides(self, offset: int) -> bool:
-        return offset not in self._aborted and all(offset not in each for each in self._open.values())
+        if offset in self._aborted:
+            return False
+        return not self._open or all(offset not in each for each in self._open.values())
 
     def fault(self, held: Iterable[Seen], start: int, end: int, *, alone: bool) -> str:
         """What is wrong with what a replica holds of [start, end); "" if nothing is. ``alone``: it must hold itself what hides others."""
@@ -93,30 +92,33 @@ class CommittedRecords:
         return ""
 
 
-def records(partition: Partition, start: int, end: int) -> Iterator[Seen]:
-    """The records of a replica's log from ``start`` up to ``end``, read as a consumer would: what it cannot pass, ends it."""
-    while start < end:
-        begun = start
-        data = partition.log.read(start, READ_BYTES, end, minimum_one=True).data
-        for position, header in headers(data):
-            for offset, _, key, value, _ in decode_records(data, header, position=position):
-                if start <= offset < end and not header.is_control:
-                    yield Seen(offset, key, value)
-            start = max(start, header.next_offset)
-        if start == begun:
-            return
+def records(given: Iterable[bytes], start: int, end: int) -> Iterator[Seen]:
+    """The records from ``start`` up to ``end`` in pieces of a replica's log."""
+    for data in given:
+        for each in _decoded(data):
+            if isinstance(each, Seen) and start <= each.offset < end:
+                yield each
 
 
-def transactions(partition: Partition, start: int, end: int) -> Iterator[InTransaction]:
-    """What transactions wrote into a replica's log from ``start`` up to ``end``, and their markers."""
-    while start < end:
-        begun = start
-        data = partition.log.read(start, READ_BYTES, end, minimum_one=True).data
-        for position, header in headers(data):
-            marker = read_end_marker(data, header, position) if header.is_control else None
-            if marker is not None or (header.is_transactional and not header.is_control):
-                committed = None if marker is None else marker.committed
-                yield InTransaction(header.base_offset, header.last_offset, header.producer_id, committed)
-            start = max(start, header.next_offset)
-        if start == begun:
-            return
+def transactions(given: Iterable[bytes]) -> Iterator[InTransaction]:
+    """What transactions wrote, and their markers, in pieces of a replica's log."""
+    for data in given:
+        for each in _decoded(data):
+            if isinstance(each, InTransaction):
+                yield each
+
+
+@lru_cache(128)
+def _decoded(data: bytes) -> tuple[Seen | InTransaction, ...]:
+    """As they stand there. Every replica has the same."""
+    found: list[Seen | InTransaction] = []
+    for position, header in batches_of(data):
+        marker = read_end_marker(data, header, position) if header.is_control else None
+        if marker is not None or (header.is_transactional and not header.is_control):
+            committed = None if marker is None else marker.committed
+            found.append(InTransaction(header.base_offset, header.last_offset, header.producer_id, committed))
+        if not header.is_control:
+            found += [
+                Seen(offset, key, value) for offset, _, key, value, _ in decode_records(data, header, position=position)
+            ]
+    return tuple(found)

@@ -5,12 +5,11 @@ work is proportional to what changed. Nothing is raised inside a node, where the
 violation is kept, and ends the run.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
-from ottla.log.batch import headers
 from ottla.log.compaction.worker import Outcome
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
@@ -27,9 +26,9 @@ from ottla.quorum.raft.roles.leader import Leader
 from ottla.quorum.raft.state import RaftState
 from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.compaction import CommittedRecords, Seen, records, transactions
+from ottla.testing.simulation.pieces import batches_of, pieces
 from ottla.testing.simulation.soundness import is_sound
 
-READ_BYTES = 4 << 20
 UNSEEN = "nothing fails unseen"
 
 
@@ -325,10 +324,10 @@ class Invariants:
     ) -> None:
         """Replicas equal up to the high watermark, or a consumer reads something else after a change of leaders."""
         committed = self._committed.setdefault(key, [])
-        compacted = partition.log.config.compacted
+        compacted, given = partition.log.config.compacted, pieces(partition, start, end)
         if compacted:
-            self._compare_compacted(place[0], partition, key, start, end)
-        for batch in batches(partition, start, end):
+            given = self._compare_compacted(place[0], partition, key, start, end)
+        for batch in batches(given, start):
             if committed and batch.base_offset <= committed[-1].last_offset:
                 if compacted:
                     continue
@@ -344,20 +343,24 @@ class Invariants:
         for heard in self.on_committed:
             heard(partition, end)
 
-    def _compare_compacted(self, node: int, partition: Partition, key: PartitionKey, start: int, end: int) -> None:
-        """Else a consumer reads another value of a key, or none, after a change of leaders."""
-        known, held = self._compacted.setdefault(key, CommittedRecords()), list(records(partition, start, end))
+    def _compare_compacted(
+        self, node: int, partition: Partition, key: PartitionKey, start: int, end: int
+    ) -> Iterator[bytes]:
+        """Else a consumer reads another value of a key, or none, after a change of leaders. Returns what was read."""
+        known, given = self._compacted.setdefault(key, CommittedRecords()), list(pieces(partition, start, end))
+        held = list(records(given, start, end))
         fault = known.fault(held, start, end, alone=False)
         if fault:
             self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
-        known.commit(held, end, transactions(partition, start, end))
+        known.commit(held, end, transactions(given))
+        return iter(given)
 
     def _check_compacted(self, node: int, partition: Partition, key: PartitionKey) -> None:
         """Who leads has by itself everything that counts: followers and consumers get it from nobody else."""
         known, log = self._compacted.get(key), partition.log
         if known is not None:
             start, end = log.log_start_offset, log.log_end_offset
-            fault = known.fault(records(partition, start, end), start, end, alone=True)
+            fault = known.fault(records(pieces(partition, start, end), start, end), start, end, alone=True)
             if fault:
                 self.violated("compaction keeps the last value of each key", f"{partition}: broker {node} {fault}")
 
@@ -431,7 +434,9 @@ class Invariants:
     def _has_all(self, replica: Partition, committed: list[Batch]) -> bool:
         """All that was committed and that nobody deleted."""
         start, end = replica.log.log_start_offset, replica.log.log_end_offset
-        return list(batches(replica, start, end)) == [batch for batch in committed if batch.last_offset >= start]
+        return list(batches(pieces(replica, start, end), start)) == [
+            batch for batch in committed if batch.last_offset >= start
+        ]
 
 
 def _key(partition: Partition) -> PartitionKey:
@@ -449,13 +454,9 @@ def _find(committed: list[Batch], base_offset: int) -> Batch | None:
     return committed[low] if low < len(committed) and committed[low].base_offset == base_offset else None
 
 
-def batches(partition: Partition, start: int, end: int) -> Iterator[Batch]:
-    """The batches of a replica's log from ``start`` up to ``end``."""
-    while start < end:
-        before = start
-        for _, header in headers(partition.log.read(start, READ_BYTES, end, minimum_one=True).data):
+def batches(given: Iterable[bytes], start: int) -> Iterator[Batch]:
+    """The batches from the one that holds ``start`` on, in pieces of a replica's log."""
+    for data in given:
+        for _, header in batches_of(data):
             if header.last_offset >= start:
                 yield Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
-                start = header.last_offset + 1
-        if start == before:
-            return
