@@ -12,6 +12,9 @@ from ottla.runtime.simulation.platter import Platter, os_error
 
 _ENOTEMPTY, _EISDIR, _ENOTDIR, _ENOENT = errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR, errno.ENOENT
 
+_VIEWED_BYTES = 16 << 10
+"""From where on a copy less is worth a view."""
+
 
 class SimulatedFile:
     """An open file. Every use after its process or machine died raises SimulatedCrash."""
@@ -31,30 +34,32 @@ class SimulatedFile:
 
     def write_at(self, buffers: Sequence[Buffer], offset: int) -> int:
         platter, data = self._platter(to_write=True), b"".join(buffers)
-        growth = offset + len(data) - len(self._inode.data)
-        missing = max(0, growth - (platter.capacity_bytes - platter.used_bytes)) if growth > 0 else 0
-        fitting = max(0, len(data) - missing)
-        platter.perform(
-            "write", self.path, lambda share: self._write(data[: int(fitting * share)], offset), offset, fitting
-        )
-        if missing:
+        size = fitting = len(data)
+        growth = offset + size - len(self._inode.data)
+        if growth > platter.capacity_bytes - platter.used_bytes and growth > 0:
+            fitting = max(0, size - (growth - (platter.capacity_bytes - platter.used_bytes)))
+
+        def write(share: float) -> None:
+            some = data if share == 1.0 and fitting == size else data[: int(fitting * share)]
+            if some:
+                inode = self._inode
+                before = len(inode.data)
+                inode.write(some, offset)
+                self._changed(platter, before)
+
+        platter.perform("write", self.path, write, offset, fitting)
+        if fitting < size:
             raise os_error(errno.ENOSPC, self.path)
-        return len(data)
+        return size
 
-    def _write(self, data: bytes, offset: int) -> None:
-        if data:
-            before = len(self._inode.data)
-            self._inode.write(data, offset)
-            self._changed(before)
-
-    def _changed(self, size_before: int) -> None:
-        platter = self._disk.platter()
+    def _changed(self, platter: Platter, size_before: int) -> None:
         platter.used_bytes += len(self._inode.data) - size_before
         self._inode.modified_ms = platter.now_ms()
 
     def read_at(self, length: int, offset: int) -> bytes:
         self._platter().check("read", self.path)
-        return bytes(memoryview(self._inode.data)[offset : offset + length])
+        data, end = self._inode.data, offset + length
+        return bytes(data[offset:end]) if length < _VIEWED_BYTES else bytes(memoryview(data)[offset:end])
 
     def is_cached(self, offset: int, length: int) -> bool:
         return not any(self.path.startswith(path) for path in self._platter().cold)
@@ -76,7 +81,7 @@ class SimulatedFile:
         if share > 0:
             before = len(self._inode.data)
             self._inode.truncate(size)
-            self._changed(before)
+            self._changed(self._disk.platter(), before)
 
     def allocate(self, offset: int, length: int) -> None:
         self._platter().check("allocate", self.path)

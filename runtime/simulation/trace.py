@@ -37,7 +37,8 @@ class Trace:
         """Something worth reading. ``detail`` is numbers, or hashed by its text, so it holds nothing that varies between runs."""
         self.count += 1
         self._recent.append((time_ns, node, kind, detail))
-        self.digest = hash((self.digest, time_ns, _sum(node), _sum(kind), *map(_number, detail)))
+        numbers = [each if type(each) is int else _number(each) for each in detail]
+        self.digest = hash((self.digest, time_ns, _sum(node), _sum(kind), *numbers))
 
     def latest(self) -> str:
         """The last event."""
@@ -54,7 +55,9 @@ def _sum(text: str) -> int:
 
 
 def _number(detail: object) -> int | float:
-    return detail if isinstance(detail, int | float) else _sum(str(detail))
+    return (
+        _sum(detail) if isinstance(detail, str) else detail if isinstance(detail, (int, float)) else _sum(str(detail))
+    )
 
 
 def _line(event: Event) -> str:
