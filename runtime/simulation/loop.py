@@ -9,12 +9,12 @@ timers due at the same instant, the seed decides: that is where races hide.
 """
 
 import asyncio
-import heapq
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
 
@@ -142,9 +142,10 @@ class SimulationLoop(asyncio.BaseEventLoop):
         if process.dead:
             process.remains.append(handle)
             return
-        if not process.ready and not process.paused:
+        ready = process.ready
+        if not ready and not process.paused:
             self._runnable.append(process)
-        process.ready.append(handle)
+        ready.append(handle)
 
     def _set_timer(self, when_ns: int, handle: SimulatedHandle) -> None:
         if handle.process.dead:
@@ -152,7 +153,8 @@ class SimulationLoop(asyncio.BaseEventLoop):
             return
         handle._scheduled = True
         self._timers_set += 1
-        heapq.heappush(self._timers, (max(when_ns, self.now_ns), self._draw(), self._timers_set, handle))
+        due_ns = when_ns if when_ns > self.now_ns else self.now_ns
+        heappush(self._timers, (due_ns, self._draw(), self._timers_set, handle))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if not handle._scheduled:  # type: ignore[attr-defined] # asyncio's own mark, not in its stub
@@ -160,7 +162,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._timers_cancelled += 1
         if self._timers_cancelled > max(_CANCELLED_TIMERS_MIN, len(self._timers) // 2):
             self._timers = [entry for entry in self._timers if not entry[_HANDLE]._cancelled]
-            heapq.heapify(self._timers)
+            heapify(self._timers)
             self._timers_cancelled = 0
 
     def create_task(
@@ -264,16 +266,17 @@ class SimulationLoop(asyncio.BaseEventLoop):
             if handle.local_ns is not None and handle.process.node is node:
                 when_ns = max(self.now_ns, node.clock.global_ns(handle.local_ns))
             moved.append((when_ns, draw, number, handle))
-        heapq.heapify(moved)
+        heapify(moved)
         self._timers = moved
 
     # --- running
 
     def _run_once(self) -> None:
         """Called by `run_forever` until `stop`: runs whole instants, to save the calls in between."""
+        runnable, step = self._runnable, self._step
         while not self._stopping:
-            if self._runnable:
-                self._step()
+            if runnable:
+                step()
             else:
                 self._pass_time()
 
@@ -312,14 +315,14 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._steps_this_instant = 0
         timers = self._timers
         while timers and (timers[0][_HANDLE]._cancelled or timers[0][_HANDLE].process.dead):
-            self._drop_timer(heapq.heappop(timers)[_HANDLE])
+            self._drop_timer(heappop(timers)[_HANDLE])
         if not timers:
             raise DeadlockError(f"nothing is due any more (seed {self.seed})\n{self.waiting()}")
         if self.limit_ns is not None and timers[0][0] > self.limit_ns:
             raise TimeLimitError(f"not over after {self.limit_ns / 1e9} s (seed {self.seed})\n{self.waiting()}")
-        self.now_ns = timers[0][0]
-        while timers and timers[0][0] == self.now_ns:
-            handle = heapq.heappop(timers)[_HANDLE]
+        self.now_ns = now_ns = timers[0][0]
+        while timers and timers[0][0] == now_ns:
+            handle = heappop(timers)[_HANDLE]
             handle._scheduled = False
             if handle._cancelled:
                 self._drop_timer(handle)

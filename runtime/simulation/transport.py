@@ -138,10 +138,12 @@ class SimulatedTransport(asyncio.Transport):
             count = min(len(buffer), len(what))
             if not count:
                 raise RuntimeError("get_buffer() returned an empty buffer")
-            buffer[:count] = what[:count]
-            buffer.release()
-            if count < len(what):
+            if count == len(what):
+                buffer[:count] = what
+            else:
+                buffer[:count] = what[:count]
                 self._received.appendleft(what[count:])
+            buffer.release()
             self.into.consumed(count)
             protocol.buffer_updated(count)
         else:
