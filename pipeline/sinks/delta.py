@@ -1,5 +1,6 @@
 """`format("ottla-delta")`: a Delta table, exactly once, with nothing but PyPI's deltalake on the driver."""
 
+import contextlib
 import json
 import math
 import time
@@ -40,6 +41,7 @@ class DeltaLog:
 
     def __init__(self, store: Store, storage: Mapping[str, str]) -> None:
         self._store, self._storage = store, dict(storage)
+        self._opened: DeltaTable | None = None
 
     def check(self, schema: Schema, partition_by: tuple[str, ...], merge: bool, overwrite: bool) -> None:
         if (table := self._table()) is not None:
@@ -73,13 +75,16 @@ class DeltaLog:
         )
 
     def _table(self) -> "DeltaTable | None":
+        """As it is now. To open it is to read its log, to look again is to read what came since."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        try:
-            return DeltaTable(_at(self._store), storage_options=self._storage or None)
-        except TableNotFoundError:
-            return None
+        if self._opened is not None:
+            self._opened.update_incremental()
+            return self._opened
+        with contextlib.suppress(TableNotFoundError):
+            self._opened = DeltaTable(_at(self._store), storage_options=self._storage or None)
+        return self._opened
 
     def _create(self, batch: Batch) -> None:
         from deltalake import Schema as DeltaSchema

@@ -50,8 +50,7 @@ def newest(store: Store) -> Table:
 
 
 def versions(store: Store) -> list[int]:
-    names = (found.path.rpartition("/")[2] for found in store.below(FOLDER))
-    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal())
+    return sorted(int(name[:-5]) for name in store.names(FOLDER) if name.endswith(".json") and name[:-5].isdecimal())
 
 
 def put(store: Store, table: Table, manifest: dict[str, Any]) -> bool:

@@ -79,6 +79,16 @@ class Store:
             raise FileExistsError(path)
         self.files.move(f"{self.root}/{name}", f"{self.root}/{path}")
 
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing where there is none."""
+        at = f"{self.root}/{folder}"
+        if self.is_local:
+            with contextlib.suppress(FileNotFoundError):
+                return os.listdir(at)
+            return []
+        found = self.files.get_file_info(fs.FileSelector(at, allow_not_found=True))
+        return [info.base_name for info in found]
+
     def below(self, folder: str = "") -> Iterator[Found]:
         """All files, also those that begin with a point."""
         at = f"{self.root}/{folder}".rstrip("/")

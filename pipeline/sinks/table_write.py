@@ -35,13 +35,14 @@ class TableWrite:
 
     def __init__(self, log_at: LogAt, options: TableOptions, rows: Schema, arrow: pa.Schema, overwrite: bool) -> None:
         self._log_at, self._options, self._arrow, self._overwrite = log_at, options, arrow, overwrite
+        self._logs: dict[str, Log] = {}
         self._store = Store(options.path)
         self._schema = table_schema(options, rows)
         self._dead_store = Store(options.dead_path) if options.dead_path else None
         self._dead_schema = dead_schema(options, rows)
-        self._log().check(self._schema, options.partition_by, options.merge, overwrite)
+        self._log(self._store).check(self._schema, options.partition_by, options.merge, overwrite)
         if self._dead_store:
-            log_at(self._dead_store, options).check(self._dead_schema, (), True, False)
+            self._log(self._dead_store).check(self._dead_schema, (), True, False)
 
     def write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt) -> Written:
         main = _Table(self._store, self._options, self._options.partition_by, attempt)
@@ -62,7 +63,7 @@ class TableWrite:
         files, offsets = together(each.dead for each in written)
         if self._dead_store and files:
             dead = Batch(app_id, version, self._dead_schema, (), files, offsets, merge=True)
-            if not self._log_at(self._dead_store, self._options).commit(dead):
+            if not self._log(self._dead_store).commit(dead):
                 self._remove(self._dead_store, files)
         files, offsets = together(each.main for each in written)
         if not files and not self._overwrite:
@@ -71,7 +72,7 @@ class TableWrite:
         batch = Batch(
             app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite, self._options.info
         )
-        if not (done := self._log().commit(batch)):
+        if not (done := self._log(self._store).commit(batch)):
             self._remove(self._store, files)
         return done
 
@@ -85,11 +86,17 @@ class TableWrite:
     def _remove(self, store: Store, files: Sequence[PartFile]) -> None:
         """Never what the table holds: a commit may fail behind its own success."""
         if paths := {file.path for file in files}:
-            for path in paths - self._log_at(store, self._options).holds(paths):
+            for path in paths - self._log(store).holds(paths):
                 store.delete(path)
 
-    def _log(self) -> Log:
-        return self._log_at(self._store, self._options)
+    def _log(self, store: Store) -> Log:
+        """Opened once, and looked at again each time."""
+        if store.uri not in self._logs:
+            self._logs[store.uri] = self._log_at(store, self._options)
+        return self._logs[store.uri]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_logs": {}}
 
     def _sorted(
         self, rows: pa.RecordBatch, main: "_Table", dead: "_Table"

@@ -11,12 +11,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
 
+from ottla.pipeline import register
 from ottla.pipeline.sinks import delta, parquet
-from ottla.pipeline.sinks.topic import TopicStreamWriter, TopicWriter
 from ottla.testing.processes import ProcessCluster
 
 SINKS: dict[str, Any] = {"ottla-delta": delta, "ottla-parquet": parquet}
@@ -24,7 +22,7 @@ SINKS: dict[str, Any] = {"ottla-delta": delta, "ottla-parquet": parquet}
 
 @pytest.fixture(params=SINKS)
 def form(request: pytest.FixtureRequest, spark: SparkSession) -> str:
-    spark.dataSource.register(delta.DeltaSink if request.param == "ottla-delta" else parquet.ParquetSink)
+    register(spark)
     return str(request.param)
 
 
@@ -153,27 +151,8 @@ def test_rows_that_do_not_parse_have_their_own_table(form: str, input_: Input, t
 
 
 @pytest.fixture
-def to_topics(spark: SparkSession) -> str:
-    class Topics(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "topics"
-
-        def schema(self) -> str:
-            return "value binary"
-
-        def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-            return TopicWriter(schema, dict(self.options), overwrite)
-
-        def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
-            return TopicStreamWriter(schema, dict(self.options), overwrite)
-
-    spark.dataSource.register(Topics)
-    return "topics"
-
-
-@pytest.fixture
-def made(node: ProcessCluster, topic: str) -> str:
+def made(node: ProcessCluster, topic: str, spark: SparkSession) -> str:
+    register(spark)
     admin = AdminClient({"bootstrap.servers": node.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
     node.wait_for_topic(topic, 3)
@@ -194,11 +173,11 @@ def committed(bootstrap: str, topic: str, count: int) -> list[str]:
 
 
 def test_a_topic_holds_each_row_once_though_a_batch_comes_again(
-    to_topics: str, bootstrap: str, made: str, input_: Input, tmp_path: Path
+    bootstrap: str, made: str, input_: Input, tmp_path: Path
 ) -> None:
     def send() -> None:
         rows = input_.stream().repartition(2, "partition").selectExpr("value AS key", "value")
-        writer = rows.writeStream.format(to_topics).option("kafka.bootstrap.servers", bootstrap).option("topic", made)
+        writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("topic", made)
         run(writer, tmp_path)
 
     input_.add()
@@ -211,12 +190,12 @@ def test_a_topic_holds_each_row_once_though_a_batch_comes_again(
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_write_to_a_topic(named: bool, to_topics: str, bootstrap: str, made: str, spark: SparkSession) -> None:
+def test_a_write_to_a_topic(named: bool, bootstrap: str, made: str, spark: SparkSession) -> None:
     rows = spark.range(0, 100, 1, 2).selectExpr(
         "CAST(id AS STRING) AS value", f"'{made}' AS topic", "CAST(id % 3 AS INT) AS partition"
     )
     for _ in range(2):
-        writer = rows.write.format(to_topics).option("kafka.bootstrap.servers", bootstrap)
+        writer = rows.write.format("ottla").option("kafka.bootstrap.servers", bootstrap)
         if named:
             writer = writer.option("txnAppId", made).option("txnVersion", 0)
         writer.mode("append").save()

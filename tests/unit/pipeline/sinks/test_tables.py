@@ -232,7 +232,7 @@ def test_a_kill_between_the_two_tables_is_made_up_by_the_replay(
     rows_ = ONE.append_column("_corrupt", pa.array([None, "no JSON"]))
     main, dead = str(tmp_path / "main"), str(tmp_path / "dead")
     query = Query(form, main, schema=schema, deadLetterPath=dead, deadLetterColumn="_corrupt")
-    log = type(query.writer()._log())
+    log = type(query.writer()._log(Store(main)))
     real = log.commit
 
     def commit(self: Any, batch: Batch) -> bool:
