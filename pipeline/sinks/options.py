@@ -38,6 +38,8 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
     dead = said.get("deadletterpath", ""), said.get("deadlettercolumn", "")
     if bool(dead[0]) != bool(dead[1]):
         raise OptionRefused("deadLetterPath and deadLetterColumn go together")
+    if dead[0] and dead[0].rstrip("/") == said.get("path", "").rstrip("/"):
+        raise OptionRefused(f"deadLetterPath={dead[0]}: that is the table itself")
     app_id, app_version = transaction(said)
     return TableOptions(
         path=said.get("path", ""),

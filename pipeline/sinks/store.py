@@ -1,6 +1,7 @@
 """A table's files: a folder of this machine, or whatever pyarrow finds behind a URI (s3, gs, hdfs)."""
 
 import contextlib
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from ottla.pipeline.sinks.errors import OptionRefused
+
+WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no hard links: there one writer is all that is safe."""
 
 
 class Found(NamedTuple):
@@ -73,8 +77,14 @@ class Store:
 
     def _claim(self, name: str, path: str) -> None:
         if self.is_local:
-            os.link(f"{self.root}/{name}", f"{self.root}/{path}")  # unlike rename, it never takes a name from another
-            return
+            try:
+                os.link(
+                    f"{self.root}/{name}", f"{self.root}/{path}"
+                )  # unlike rename, it never takes a name from another
+                return
+            except OSError as error:
+                if error.errno not in WITHOUT_LINKS:
+                    raise
         if self.files.get_file_info(f"{self.root}/{path}").type != fs.FileType.NotFound:
             raise FileExistsError(path)
         self.files.move(f"{self.root}/{name}", f"{self.root}/{path}")

@@ -4,7 +4,6 @@ import contextlib
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from ottla.pipeline.sinks.errors import ReplayDiffers
 from ottla.pipeline.sinks.fingerprint import Fingerprint
 from ottla.pipeline.sinks.topic_options import TopicOptions
 from ottla.pipeline.wire.cluster import Cluster
-from ottla.pipeline.wire.groups import committed_offsets
+from ottla.pipeline.wire.groups import Committed, committed_offsets
 from ottla.pipeline.wire.producer import Producer
 from ottla.pipeline.wire.producer_transaction import Offset
 
@@ -54,39 +53,53 @@ class TopicWrite:
             producer.claim()
             last = _last(cluster, name)
             if last is not None and last.offset > attempt.batch:
-                return _skipped(rows, attempt, last)
+                return _skipped(_seen(rows) if last.offset == attempt.batch + 1 else None, attempt, last)
             producer.begin()
             try:
-                return Sent(self._transaction(producer, rows, attempt, name))
+                return self._transaction(producer, rows, attempt, name, cluster)
             except BaseException:
                 with contextlib.suppress(Exception):
                     producer.abort()  # or the next claim does
                 raise
 
-    def _transaction(self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str) -> int:
+    def _transaction(
+        self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str, cluster: Cluster
+    ) -> Sent:
+        """Before the end it looks again: a coordinator that was replaced, and has not heard of it, may have told the past;
+        the one that took our offset has all that was committed before."""
         seen = Fingerprint()
         for batch in rows:
             seen = seen.joined(batch)
             producer.send(batch, self._options.topic)
         producer.flush()
         topic, partition = producer.partitions[0]
-        producer.commit(Offset(name, topic, partition, attempt.batch + 1, seen.told(attempt.batch)))
-        return seen.rows
+        producer.commit_offset(Offset(name, topic, partition, attempt.batch + 1, seen.told(attempt.batch)))
+        last = _last(cluster, name, stable=False)
+        if last is not None and last.offset > attempt.batch:
+            producer.abort()
+            return _skipped(seen if last.offset == attempt.batch + 1 else None, attempt, last)
+        producer.commit()
+        return Sent(seen.rows)
 
 
-def _last(cluster: Cluster, name: str) -> Any:
+def _last(cluster: Cluster, name: str, stable: bool = True) -> Committed | None:
     """The furthest that the id's transactions committed, wherever it stands."""
-    found = committed_offsets(cluster, name)
+    found = committed_offsets(cluster, name, stable=stable)
     return max(found.values(), key=lambda each: each.offset, default=None)
 
 
-def _skipped(rows: Iterator[pa.RecordBatch], attempt: Attempt, last: Any) -> Sent:
-    """A replay has to bring what it brought: if tasks were cut otherwise, rows were lost or doubled without a word."""
-    if last.offset > attempt.batch + 1:
-        return Sent(0, skipped=True)  # a task of the past, of which nobody waits for rows
-    seen, before = Fingerprint(), Fingerprint.read(last.metadata)
+def _seen(rows: Iterable[pa.RecordBatch]) -> Fingerprint:
+    seen = Fingerprint()
     for batch in rows:
         seen = seen.joined(batch)
+    return seen
+
+
+def _skipped(seen: Fingerprint | None, attempt: Attempt, last: Committed) -> Sent:
+    """A replay has to bring what it brought: if tasks were cut otherwise, rows were lost or doubled without a word."""
+    if seen is None:
+        return Sent(0, skipped=True)  # a task of the past, of which nobody waits for rows
+    before = Fingerprint.read(last.metadata)
     if before is not None and before != seen:
         raise ReplayDiffers(
             f"Batch {attempt.batch} of {attempt.query} comes again, and task {attempt.task} brings other rows: {before.rows} "

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ottla.pipeline.wire.cluster import Cluster
 from ottla.pipeline.wire.connection import Connection
 from ottla.pipeline.wire.errors import BrokerError, PartitionError
+from ottla.pipeline.wire.metadata import Partition
 from ottla.pipeline.wire.partitioner import Ints, Turns, murmur2_partitions
 from ottla.pipeline.wire.producer_errors import RefusedError
 from ottla.pipeline.wire.producer_lanes import Columns, Identity, Lane
@@ -26,6 +27,7 @@ from ottla.runtime.errors import ErrorCode
 
 PRODUCE_VERSION_MAX = 11
 """The last one that names topics, and in which clients say themselves what belongs to a transaction."""
+METADATA_MAX_AGE_S = 300
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNSURE = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
@@ -45,6 +47,7 @@ class Producer:
         self._held: list[tuple[str | None, pa.RecordBatch]] = []
         self._held_bytes = 0
         self._turns = Turns(turn, settings.batch_bytes)
+        self._looked_s: dict[str, float] = {}
         self.rows = 0
 
     @classmethod
@@ -92,6 +95,12 @@ class Producer:
         if self._identity is None:
             self.claim()
         self.transaction.begin()
+
+    def commit_offset(self, offset: Offset) -> None:
+        """With everything that was sent; both count when the transaction is committed."""
+        assert self.transaction is not None, "a producer without a transactional id"
+        self.flush()
+        self.transaction.commit_offset(offset)
 
     def commit(self, offset: Offset | None = None) -> None:
         assert self.transaction is not None, "a producer without a transactional id"
@@ -161,7 +170,7 @@ class Producer:
 
     def _choose(self, topic: str, rows: pa.Table) -> Ints:
         """The column of partitions wins, then the key, then whose turn it is."""
-        known = self._cluster.topic(topic).partitions
+        known = self._fresh(topic)
         names = rows.schema.names
         chosen = np.full(rows.num_rows, -1, np.int64)
         if "partition" in names and rows["partition"].null_count < rows.num_rows:
@@ -178,6 +187,14 @@ class Producer:
             led = [each.index for each in known.values() if each.leader >= 0] or sorted(known)
             chosen[chosen < 0] = self._turns.choose(left, rows.nbytes / rows.num_rows, led)
         return chosen
+
+    def _fresh(self, topic: str) -> dict[int, Partition]:
+        """A topic may have got partitions since somebody in this process asked last."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s.get(topic, -METADATA_MAX_AGE_S) >= METADATA_MAX_AGE_S:
+            self._cluster.forget(topic)
+            self._looked_s[topic] = now_s
+        return self._cluster.topic(topic).partitions
 
     def _lane(self, topic: str, partition: int) -> Lane:
         found = self._lanes.get((topic, partition))

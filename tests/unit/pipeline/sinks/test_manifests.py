@@ -1,5 +1,7 @@
 """What manifests say together, and who comes first."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,17 @@ def test_a_task_of_many_partitions_holds_no_more_than_one_of_two(
     assert most[0] <= 8
     assert most[1] <= 1000
     assert values("parquet", str(tmp_path)) == [f"v{number:03}" for number in range(100)]
+
+
+def test_a_file_system_without_links_takes_manifests_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    query = Query("parquet", str(tmp_path))
+    assert query.batch(0, ONE)
+    assert query.batch(1, TWO)
+    assert values("parquet", str(tmp_path)) == ["a", "b"]
+    with pytest.raises(FileExistsError):
+        Store(str(tmp_path)).put_new(manifests.name(1), b"{}")
+    assert values("parquet", str(tmp_path)) == ["a", "b"]

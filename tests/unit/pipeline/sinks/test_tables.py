@@ -311,6 +311,7 @@ def test_a_writer_travels_to_the_tasks(form: str, tmp_path: Path) -> None:
             {"deadLetterPath": "x", "deadLetterColumn": "value", "deadLetterOnly": "z"},
             "deadLetterOnly=z: the rows have no such",
         ),
+        ({"path": "x", "deadLetterPath": "x/", "deadLetterColumn": "value"}, "that is the table itself"),
         ({"txnAppId": "x"}, "go together"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "it is a number"),
         ({"batchColumn": "value"}, "have a column of that name"),

@@ -102,6 +102,26 @@ def test_a_kill_behind_the_end_is_a_replay(monkeypatch: pytest.MonkeyPatch) -> N
     assert cluster.values("t", 0) == [b"a"]
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_coordinator_that_tells_the_past_doubles_nothing(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was replaced, and has not heard of it; whoever takes the new offset is the one who knows."""
+    cluster = FakeCluster(t=1)
+    write(cluster, 0, batch("a"))
+    real, left = cluster._offsetfetch, [True]
+
+    def stale(key: str, *told: Any) -> Any:
+        return real("nobody" if left and left.pop() else key, *told)
+
+    monkeypatch.setattr(cluster, "_offsetfetch", stale)
+    if same:
+        assert write(cluster, 0, batch("a")) == Sent(1, skipped=True)
+    else:
+        with pytest.raises(ReplayDiffers):
+            write(cluster, 0, batch("b"))
+    assert cluster.values("t", 0) == [b"a"]
+    assert not write(cluster, 1, batch("c")).skipped
+
+
 def test_a_second_attempt_beside_the_first_fences_it() -> None:
     """As speculation has it, and an executor that its driver has lost."""
     cluster = FakeCluster(t=1)

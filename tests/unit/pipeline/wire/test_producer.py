@@ -72,6 +72,24 @@ def test_rows_go_to_the_topics_that_they_name() -> None:
     assert (cluster.values("a", 0), cluster.values("b", 0)) == ([b"1", b"3"], [b"2"])
 
 
+def test_a_topic_that_got_partitions_is_seen_by_the_next_producer_and_by_one_that_lives_long() -> None:
+    cluster = FakeCluster(t=1)
+    sending = producer(cluster)
+    sending.send(rows(1), "t")
+    sending.flush()
+    assert cluster.forgotten == 1
+    sending.send(rows(1), "t")
+    sending.flush()
+    assert cluster.forgotten == 1
+    sending._looked_s["t"] -= 300
+    sending.send(rows(1), "t")
+    sending.flush()
+    assert cluster.forgotten == 2
+    with producer(cluster) as another:
+        another.send(rows(1), "t")
+    assert cluster.forgotten == 3
+
+
 RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -101,7 +119,7 @@ def test_a_lost_connection_neither_loses_nor_doubles(lost: str) -> None:
     with producer(cluster, batch_bytes=500) as sending:
         sending.send(rows(200, 0), "t")
     assert cluster.values("t", 0) == texts(200)
-    assert cluster.forgotten
+    assert cluster.forgotten > 1
 
 
 def test_a_leader_that_moved_is_followed() -> None:
