@@ -118,9 +118,11 @@ class PartFiles:
 
     def _end(self, part: _Part) -> None:
         self._flush(part)
-        del self._parts[part.values]
-        if part.writer is None:
-            return
+        if part.writer is not None:
+            self._close(part)
+        del self._parts[part.values]  # last: what fails here is still to be discarded
+
+    def _close(self, part: _Part) -> None:
         part.writer.close()
         size = part.sink.tell()
         part.sink.close()

@@ -74,6 +74,21 @@ def test_an_abort_behind_a_commit_that_failed_late_takes_nothing_away(form: str,
     assert values(form, str(tmp_path)) == ["a", "b"]
 
 
+def test_names_that_are_no_paths_are_found_again(form: str, tmp_path: Path) -> None:
+    rows_ = batch([("u v%", 0, 0, "a"), ("ü#?+", 0, 1, "b"), ("a:b/c", 0, 2, "c"), ("[x]{*}", 0, 3, "d")])
+    query = Query(form, str(tmp_path), partitionBy="topic")
+    written = [query.task(0, 0, [rows_])]
+    query.commit(0, written)
+    query.writer().abort(written)
+    assert all(os.path.exists(name) for name in FUNCTIONS[form].committed_files(str(tmp_path)))
+    assert {(row["topic"], row["value"]) for row in rows(form, str(tmp_path))} == {
+        ("u v%", "a"),
+        ("ü#?+", "b"),
+        ("a:b/c", "c"),
+        ("[x]{*}", "d"),
+    }
+
+
 def test_a_commit_that_does_not_know_of_its_success_keeps_its_files(form: str, tmp_path: Path) -> None:
     query = Query(form, str(tmp_path))
     written = [query.task(0, 0, [ONE])]
