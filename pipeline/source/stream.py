@@ -23,6 +23,7 @@ Json = Mapping[str, Any]
 PROBED_FOR_S = 60.0
 """How long a partition's bytes by offset are taken for what they were."""
 
+MISSED_FOR_S = 2.0
 USUAL_BYTES = 100.0
 """Of a record, where nothing is known."""
 
@@ -58,11 +59,11 @@ class Stream:
         Where Spark (before 4.2) does not say where it starts, it is where the last one ended; a query that begins again
         has none, and its first batch no limit.
         """
-        now = self._newest = self._target if self._target is not None else self._now()
         start_json = self._ended if start_json is None else start_json
+        start = from_json(start_json or {})
+        now = self._newest = self._target if self._target is not None else self._now(start.next)
         if start_json is None:
             return to_json(now)
-        start = from_json(start_json)
         check_same_query(start, now.topics, self._described())
         change = changes(start, now)
         self._lose(change.lost)
@@ -94,8 +95,14 @@ class Stream:
 
     # -- how ------------------------------------------------------------------------------------------------------
 
-    def _now(self) -> Offsets:
-        partitions = self._asking.partitions()
+    def _now(self, expected: Collection[TopicPartition] = ()) -> Offsets:
+        """What there is. Of what was there a broker may know nothing for a moment, one that has just started: so it is
+        asked again before something is taken for gone."""
+        partitions: list[TopicPartition] = []
+        for _ in self._cluster.attempts(MISSED_FOR_S):
+            partitions = self._asking.partitions()
+            if set(expected) <= set(partitions):
+                break
         ends = self._asking.ends(partitions)
         if self._options.ending is not None:
             self._ending |= self._ends_of_new(self._options.ending, partitions)

@@ -75,6 +75,10 @@ class Fetcher:
         finally:
             self.close()
 
+    def node_of(self, index: int) -> int:
+        """Who is asked about a range: a replica that is nearer, or the leader."""
+        return self._asked_node(self._readings[index])
+
     def close(self) -> None:
         """Ends what waits for answers; connections without any are kept for the next."""
         for connection in self._connections.values():

@@ -8,6 +8,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.pipeline.wire.cluster import Cluster as Client
+from ottla.pipeline.wire.fetch import Fetcher
+from ottla.pipeline.wire.reading import Range
+from ottla.pipeline.wire.settings import client_settings
 from ottla.testing.processes import ProcessCluster, wait_for
 
 TOPIC = "near"
@@ -89,3 +93,14 @@ def test_a_consumer_reads_from_its_rack_and_goes_on_when_that_node_dies(racks: P
     racks.start(near)
     reader.close()
     assert reader.numbers == list(range(2 * RECORDS))
+
+
+def test_a_task_of_spark_reads_from_the_replica_in_its_rack(racks: ProcessCluster) -> None:
+    write(racks, 0)
+    follower = 1 + leader(racks) % 3
+    settings = client_settings({"bootstrap.servers": racks.bootstrap_servers, "client.rack": f"r{follower}"})
+    with Client(settings) as client:
+        fetcher = Fetcher(client, [Range(TOPIC, 0, 0, RECORDS)])
+        read_from = {fetcher.node_of(fetched.range) for fetched in fetcher}
+
+    assert read_from == {follower}

@@ -38,8 +38,11 @@ def values(ranges: list[Range], fetched: Iterable[Fetched]) -> list[int]:
 
 
 def test_ranges_come_in_their_order_whoever_leads_them() -> None:
-    with Cluster(nodes=3) as three, Client(client_settings({"bootstrap.servers": three.bootstrap_servers})) as client:
-        _make(three, "t", 6)
+    # The producer makes the topic.
+    with (
+        Cluster(nodes=3, settings={"num.partitions": "6"}) as three,
+        Client(client_settings({"bootstrap.servers": three.bootstrap_servers})) as client,
+    ):
         for partition in range(6):
             produce(three.bootstrap_servers, "t", partition, range(partition * 100, partition * 100 + 50))
         ranges = [Range("t", partition, 10, 40) for partition in (5, 2, 0, 4, 1, 3)] + [Range("t", 2, 3, 5)]
@@ -58,7 +61,6 @@ def _make(cluster: Cluster, topic: str, partitions: int) -> None:
 def test_a_reading_goes_on_where_the_leader_that_was_read_dies() -> None:
     texts = {"fetch.max.bytes": "3000", "max.partition.fetch.bytes": "3000"}
     with Cluster(nodes=3) as three:
-        _make(three, "t", 1)
         produce(three.bootstrap_servers, "t", 0, range(2000))
         with Client(client_settings({"bootstrap.servers": three.bootstrap_servers, **texts})) as client:
             ranges = [Range("t", 0, 0, 2000)]

@@ -1,6 +1,7 @@
 """The driver's and the tasks' parts of the source, against a real node and without Spark."""
 
 import json
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -292,3 +293,37 @@ def test_what_a_task_gives_has_the_schema_that_was_said(single: Cluster, make_to
         "timestampType",
         "headers",
     ]
+
+
+def test_a_topic_that_is_deleted_is_a_loss_once(
+    single: Cluster, make_topic: MakeTopic, send: Any, admin: AdminClient
+) -> None:
+    gone, stays = make_topic(), make_topic()
+    before = Source(single, f"{gone},{stays}").stream.initial()
+    done(admin.delete_topics([gone]))
+    send(stays, range(3))
+    with pytest.raises(LossError, match=f"{gone}-0 does not exist any more"):
+        Source(single, f"{gone},{stays}").stream.latest(before)
+    source = Source(single, f"{gone},{stays}", failOnDataLoss="false")
+    end = source.stream.latest(before)
+
+    assert source.values(source.stream.tasks(before, end)) == [0, 1, 2]
+    assert gone not in end
+    assert source.stream.latest(end) == end
+
+
+def test_a_task_holds_some_answers_whatever_the_size_of_its_partition(
+    single: Cluster, make_topic: MakeTopic, send: Any
+) -> None:
+    topic = make_topic()
+    send(topic, [f"{number:<50000}" for number in range(500)])  # 25 MB
+    limits = {"kafka__fetch__max__bytes": "500000", "kafka__max__partition__fetch__bytes": "500000"}
+    source = Source(single, topic, streaming=False, columns="offset", **limits)
+    tasks = source.batch()
+    tracemalloc.start()
+    count = sum(batch.num_rows for task in tasks for batch in reader(source.options).read(task))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert count == 500
+    assert peak < 8_000_000
