@@ -56,7 +56,7 @@ class Connection:
             connection._learn_versions()
         except (OSError, ConnectionLostError, RequestTimedOutError) as error:
             connection.close()
-            raise BrokerUnreachableError(connection.name, "connect", _reason(error)) from error
+            raise BrokerUnreachableError(connection.name, "connect", connection._why_not(error)) from error
         return connection
 
     @property
@@ -130,6 +130,12 @@ class Connection:
             raise self._lost(request.api, mixed_up)
         self.waiting.popleft()
         return answer
+
+    def _why_not(self, error: Exception) -> str:
+        if not isinstance(error, TimeoutError):
+            return _reason(error)
+        hint = "" if self._settings.security_protocol == "PLAINTEXT" else ": does this port speak TLS?"
+        return f"no answer in {self._settings.request_timeout_ms} ms{hint}"
 
     def _connect(self) -> None:
         timeout_s = self._settings.request_timeout_s

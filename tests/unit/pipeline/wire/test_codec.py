@@ -107,9 +107,17 @@ NOT_THERE = {
 
 
 @pytest.mark.parametrize(
-    "module", ["ottla.pipeline.wire.cluster", "ottla.pipeline.wire.cache", "ottla.pipeline.wire.groups"]
+    ("module", "more"),
+    [
+        ("ottla.pipeline.wire.fetch", {"numpy", "pyarrow", "pyspark", "pandas"}),
+        ("ottla.pipeline.wire.groups", {"numpy", "pyarrow", "pyspark", "pandas"}),
+        ("ottla.pipeline.source.task", {"pyspark", "pandas", "fastavro"}),
+        ("ottla.pipeline.source.formats.avro_values", {"pyspark", "pandas", "fastavro"}),
+        ("ottla.pipeline.source.formats.protobuf_values", {"pyspark", "pandas"}),
+        ("ottla.pipeline.source.datasource", {"fastavro"}),
+    ],
 )
-def test_the_client_is_imported_where_only_python_is(module: str) -> None:
-    blocked = BLOCKED.format(names={*NOT_THERE, "numpy", "pyarrow", "pyspark", "pandas"}, module=module)
+def test_what_an_executor_needs_is_imported_where_nothing_else_is(module: str, more: set[str]) -> None:
+    blocked = BLOCKED.format(names={*NOT_THERE, *more}, module=module)
 
     subprocess.run([sys.executable, "-c", blocked], check=True, capture_output=True)

@@ -1,10 +1,13 @@
 """A connection to a broker that does not do its part."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -25,19 +28,27 @@ Answer = Callable[[int, int], bytes | None]  # (API key, correlation id) -> what
 
 
 @contextmanager
-def broker(answer: Answer) -> Iterator[tuple[str, int]]:
+def broker(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, int]]:
     """Answers one connection's requests as it is told."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with _listening(tls) as listening:
         thread = threading.Thread(target=_serve, args=(listening, answer))
         thread.start()
         yield listening.getsockname()
         thread.join()
 
 
+def _listening(tls: ssl.SSLContext | None) -> socket.socket:
+    listening = socket.create_server(("127.0.0.1", 0))
+    return listening if tls is None else tls.wrap_socket(listening, server_side=True)
+
+
 def _serve(listening: socket.socket, answer: Answer) -> None:
-    connection, _ = listening.accept()
     # A client that goes in the middle of what we say has no need of the rest.
-    with suppress(ConnectionError), connection, connection.makefile("rb") as requests:
+    with (
+        suppress(ConnectionError, ssl.SSLError),
+        _accepted(listening) as connection,
+        connection.makefile("rb") as requests,
+    ):
         while head := requests.read(4):
             frame = requests.read(int.from_bytes(head))
             key, _, correlation_id = struct.unpack_from(">hhi", frame)
@@ -45,6 +56,10 @@ def _serve(listening: socket.socket, answer: Answer) -> None:
             if data is None:
                 return
             connection.sendall(data)
+
+
+def _accepted(listening: socket.socket) -> socket.socket:
+    return listening.accept()[0]
 
 
 def framed(correlation_id: int, body: bytes) -> bytes:
@@ -142,3 +157,57 @@ def test_a_port_where_nobody_listens_is_unreachable() -> None:
         address = taken.getsockname()
     with pytest.raises(BrokerUnreachableError, match="Connection refused"):
         Connection.open(address, settings())
+
+
+def server_context(directory: Path) -> tuple[ssl.SSLContext, str]:
+    """With a certificate of its own, and where that lies."""
+    both = directory / "both.pem"
+    both.write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    return context, str(both)
+
+
+def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(tmp_path: Path) -> None:
+    context, trusted = server_context(tmp_path)
+    tls = replace(settings(), security_protocol="SSL", ssl_ca_location=trusted)
+    with broker(speaking(lambda _key, number: metadata(number)), context) as address:
+        connection = Connection.open(address, tls)
+
+        assert connection.ask("Metadata", {"topics": []}).cluster_id == "c"
+        connection.close()
+
+
+@pytest.mark.parametrize("speaks_tls", [True, False])
+def test_a_broker_that_is_not_trusted_or_speaks_no_tls_is_unreachable(tmp_path: Path, speaks_tls: bool) -> None:
+    context, _ = server_context(tmp_path)
+    tls = replace(settings(500), security_protocol="SSL")
+    with (
+        broker(lambda _key, _number: None, context if speaks_tls else None) as address,
+        pytest.raises(
+            BrokerUnreachableError,
+            match=r"TLS: CERTIFICATE_VERIFY_FAILED|no answer in 500 ms: does this port speak TLS\?",
+        ),
+    ):
+        Connection.open(address, tls)
+
+
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBnDCCAUGgAwIBAgIUYp/VSww5NeakvnfDzwPBwowjbqUwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjIyMDEzNVoYDzIxMjYxMDI5
+MjIwMTM1WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAATdY3B5HlkG+2FudHYrHj9mHZvpyKEBojUI4AouzE7tpvfzCKrDaS8q
+2HscX/92GRXmmEiITz3EEMvcacQexx2to28wbTAdBgNVHQ4EFgQU1CEd4so+IwYr
+ZqIK2BCmjrfcPnUwHwYDVR0jBBgwFoAU1CEd4so+IwYrZqIK2BCmjrfcPnUwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSQAwRgIhAPZBvLnAZgkaaihMT9V4M3P7CkhPMPc7DNN+b6hPNVuVAiEA
+9irXpnWnS4Ic6jqvjtRkLHalyyYNg0GDn+IdopnnKYw=
+-----END CERTIFICATE-----
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgGNU6mhqItuZPMoUQ
+kMzjNJR8Ydvm2sPEBK5+Q/92wU2hRANCAATdY3B5HlkG+2FudHYrHj9mHZvpyKEB
+ojUI4AouzE7tpvfzCKrDaS8q2HscX/92GRXmmEiITz3EEMvcacQexx2t
+-----END PRIVATE KEY-----
+"""
+"""Of localhost and 127.0.0.1, signed by itself, for a hundred years. Its key is no secret."""
