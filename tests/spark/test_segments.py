@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.arrow.encoder import encode
-from ottla.pipeline.audit.audit import units_of
-from ottla.pipeline.audit.compare import audit_partition
+from ottla.pipeline.jobs.audit import AuditOptions
+from ottla.pipeline.jobs.audit_run import run_on_spark
+from ottla.pipeline.jobs.words import SessionWords
 from ottla.pipeline.segments.source import SegmentsSource
 
 RECORDS = 50_000
@@ -55,9 +57,13 @@ def test_a_damaged_batch_fails_the_query_by_its_place(spark: SparkSession, home:
     assert rows.option("failOnDataLoss", "false").load(str(tmp_path)).count() < RECORDS
 
 
-def test_tasks_audit_directories(spark: SparkSession, home: Path) -> None:
-    units, _ = units_of([str(home)])
+def test_tasks_audit_directories(
+    spark: SparkSession, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "replicas.parquet"
+    options = AuditOptions(SessionWords(), (str(home),), None, 1, True, None, str(file))
 
-    reports = spark.sparkContext.parallelize(units, len(units)).map(audit_partition).collect()
+    assert run_on_spark(spark, options) == 0
 
-    assert [(report.findings, report.replicas[0].records) for report in reports] == [((), RECORDS)] * 2
+    assert pq.read_table(file)["records"].to_pylist() == [RECORDS] * 2
+    assert "0 faults and 0 notes in 2 replicas" in capsys.readouterr().err

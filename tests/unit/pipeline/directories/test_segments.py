@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ottla.pipeline.arrow.encoder import encode
 from ottla.pipeline.arrow.schema import COLUMNS
 from ottla.pipeline.segments.errors import CorruptSegmentError, SegmentsError
 from ottla.pipeline.segments.options import parse
@@ -299,3 +300,22 @@ def test_what_compaction_left_comes(new_node: NewNode) -> None:
     assert found == sorted(set(found))
     assert found[-1] == 209
     assert {bytes(key) for key in table(node.path)["key"].to_pylist()} == {b"k0", b"k1", b"k2", b"k3"}
+
+
+def test_memory_is_some_pieces_however_large_the_segment(tmp_path: Path) -> None:
+    directory = tmp_path / "fleet-0"
+    directory.mkdir()
+    values = pa.array([bytes([number % 251]) * 4000 for number in range(10_000)])
+    batches = encode(None, values, timestamps=1, base_offset=0)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batch.data for batch in batches))
+    del values, batches
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+
+    for task in tasks(tmp_path):
+        for part in task:
+            for batch in read_stretch(part, ("value",), piece_bytes=1 << 20):
+                rows += batch.num_rows
+                most = max(most, pa.total_allocated_bytes() - before)
+
+    assert rows == 10_000
+    assert most < 4 << 20
