@@ -14,6 +14,8 @@ _NOTHING = Batches(np.empty(0, HEADER), np.empty(0, np.int64), np.empty(0, np.in
 
 def audit_partition(replicas: Sequence[Replica]) -> Report:
     """Reads all replicas of one partition once, side by side. OSError passes through."""
+    # The first is whom the others are held against.
+    replicas = sorted(replicas, key=lambda replica: -(replica.high_watermark or 0))
     gaps_below, compacted_to = _compaction(replicas)
     scans = [Scan(replica, gaps_below) for replica in replicas]
     readers = [_Reader(scan) for scan in scans]
@@ -21,20 +23,20 @@ def audit_partition(replicas: Sequence[Replica]) -> Report:
     start = max([compacted_to, *(replica.start_offset for replica in replicas)])
     watermarks = [replica.high_watermark for replica in replicas if replica.high_watermark is not None]
     end = max(watermarks, default=OFFSET_MAX)
-    comparisons = [_Comparison(readers[0], reader, start, end) for reader in readers[1:]]
+    pairs = [_Comparisons(readers[0], reader, start, end) for reader in readers[1:]]
     while any(not reader.ended for reader in readers):
         for reader in readers:
             reader.fill()
         # Up to there each has given all it has.
         frontier = min((reader.reached for reader in readers), default=OFFSET_MAX)
         parts = [reader.take(frontier) for reader in readers]
-        for comparison, part in zip(comparisons, parts[1:], strict=True):
-            comparison.hold_against(parts[0], part)
+        for pair, part in zip(pairs, parts[1:], strict=True):
+            pair.hold_against(parts[0], part)
     findings: list[Finding] = []
     for scan in scans:
         findings += scan.notebook.findings()
-    for comparison in comparisons:
-        findings += comparison.findings()
+    for pair in pairs:
+        findings += pair.findings()
     if watermarks:
         findings += [_behind(scan, end) for scan in scans if _is_behind(scan, end)]
     return Report(tuple(findings), tuple(scan.standing() for scan in scans))
@@ -93,6 +95,28 @@ class _Reader:
         """What begins below ``end``."""
         taken, self._held = self._held.between(0, end), self._held.between(end, OFFSET_MAX + 1)
         return taken
+
+
+class _Comparisons:
+    """One replica against another, which may not have heard of everything that is committed.
+
+    Above its own high watermark it may hold what a leader wrote that was replaced: it cuts that when it starts.
+    """
+
+    def __init__(self, first: _Reader, second: _Reader, start: int, end: int) -> None:
+        own = second.scan.replica.high_watermark
+        heard = end if own is None else min(end, own)
+        self._settled = _Comparison(first, second, start, heard)
+        self._unsettled = _Comparison(first, second, max(start, heard), end)
+
+    def hold_against(self, first: Batches, second: Batches) -> None:
+        self._settled.hold_against(first, second)
+        self._unsettled.hold_against(first, second)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._settled.findings()
+        for finding in self._unsettled.findings():
+            yield finding._replace(severity=NOTE, kind="unsettled")
 
 
 class _Comparison:

@@ -33,11 +33,15 @@ def choose(replicas: Iterable[Replica], choice: Choice) -> list[tuple[Replica, i
     for _, group in groupby(sorted(wanted, key=_partition_of), key=_partition_of):
         copies = list(group)
         watermarks = [copy.high_watermark for copy in copies if copy.high_watermark is not None]
-        best = max(
-            copies, key=lambda copy: (copy.segments[-1].base_offset, copy.segments[-1].size_bytes, -copy.start_offset)
-        )
-        chosen.append((best, max(watermarks, default=None)))
+        chosen_copy = max(copies, key=_standing)
+        chosen.append((chosen_copy, max(watermarks, default=None)))
     return chosen
+
+
+def _standing(replica: Replica) -> tuple[int, int, int]:
+    """Whose own high watermark is the highest has what was committed. The longest log may be that of a leader that was replaced."""
+    last = replica.segments[-1]
+    return -1 if replica.high_watermark is None else replica.high_watermark, last.base_offset, last.size_bytes
 
 
 def _partition_of(replica: Replica) -> tuple[str, int]:

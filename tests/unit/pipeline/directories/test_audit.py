@@ -288,6 +288,26 @@ def test_a_replica_that_is_behind_is_noted(new_node: NewNode, tmp_path: Path) ->
     assert kinds(audit([str(tmp_path)])) == [("note", "behind", 3)]
 
 
+def test_what_a_replaced_leader_wrote_is_noted(new_node: NewNode, tmp_path: Path) -> None:
+    """It cuts that when it starts: it has not heard that others were committed there."""
+    old, new = replaced_leader(new_node)
+
+    assert kinds(audit([str(old.path), str(new.path)])) == [("note", "unsettled", 3)]
+
+
+def replaced_leader(new_node: NewNode) -> tuple[Any, Any]:
+    """Both have the first three records; the one that wrote more behind them was replaced by the other."""
+    old, new = new_node(), new_node()
+    old.append(3)
+    old.commit()
+    new.follow(old)
+    for _ in range(3):
+        old.append(3, size=50)
+    new.append(3, epoch=1)
+    new.commit()
+    return old.stop(), new.stop()
+
+
 def test_what_no_one_committed_may_differ(new_node: NewNode, tmp_path: Path) -> None:
     nodes = [new_node(), new_node()]
     for number, node in enumerate(nodes):

@@ -211,6 +211,25 @@ def test_of_several_replicas_one_is_read(new_node: NewNode) -> None:
     assert offsets(leader.path, follower.path) == list(range(10))
 
 
+def test_what_a_replaced_leader_wrote_is_not_read(new_node: NewNode) -> None:
+    """Its log is the longest, and what it holds below the high watermark was never committed."""
+    old, new = new_node(), new_node()
+    old.append(3)
+    old.commit()
+    new.follow(old)
+    for _ in range(3):
+        old.append(3, size=50)
+    new.append(3, epoch=1)
+    new.commit()
+    old.stop()
+    new.stop()
+
+    found = table(old.path, new.path)
+
+    assert found["offset"].to_pylist() == list(range(6))
+    assert {len(value) for value in found["value"].to_pylist()} == {22}
+
+
 def test_two_topics_of_one_name_are_not_mixed(new_node: NewNode) -> None:
     old, new = new_node(), new_node()
     for node, topic_id, count in ((old, bytes(15) + b"\x01", 3), (new, bytes(15) + b"\x02", 5)):
