@@ -140,7 +140,11 @@ def _headers(octets: Octets, headers: HeaderFields) -> pa.Array:
     pairs = pa.StructArray.from_arrays(
         [_text(keys), spans(octets, headers.values, headers.value_lengths)], fields=list(HEADERS_TYPE.value_type)
     )
-    return pa.ListArray.from_arrays(pa.array(headers.lists.astype(np.int32)), pairs, type=HEADERS_TYPE)
+    # Null where there is none: so does Spark's own connector.
+    none = np.diff(headers.lists) == 0
+    return pa.ListArray.from_arrays(
+        pa.array(headers.lists.astype(np.int32)), pairs, type=HEADERS_TYPE, mask=pa.array(none)
+    )
 
 
 def _text(keys: pa.Array) -> pa.Array:

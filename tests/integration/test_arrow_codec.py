@@ -81,4 +81,4 @@ def test_what_librdkafka_wrote_is_decoded(cluster: ProcessCluster, topic: str, c
     found = rows()
     assert found["key"].to_pylist() == [b"k%d" % number for number in range(COUNT)]
     assert found["value"].to_pylist() == [b"v%d" % number * 9 for number in range(COUNT)]
-    assert found["headers"].to_pylist()[:2] == [[], [{"key": "n", "value": b"1"}]]
+    assert found["headers"].to_pylist()[:2] == [None, [{"key": "n", "value": b"1"}]]

@@ -38,7 +38,7 @@ def test_a_directory_is_a_table(spark: SparkSession, home: Path) -> None:
     counts = rows.groupBy("topic", "partition").agg({"offset": "max", "value": "count"}).orderBy("partition").collect()
     assert [tuple(row) for row in counts] == [("fleet", 0, RECORDS - 1, RECORDS), ("fleet", 1, RECORDS - 1, RECORDS)]
     first = rows.where("partition = 1 and offset = 7").collect()[0]
-    assert (bytes(first.value), first.key, first.headers) == (b"7 of partition 1", None, [])
+    assert (bytes(first.value), first.key, first.headers) == (b"7 of partition 1", None, None)
     assert first.timestamp.timestamp() == 1_700_000_000
 
 

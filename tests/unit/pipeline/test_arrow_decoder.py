@@ -67,7 +67,7 @@ def rows_of(found: Sequence[pa.RecordBatch]) -> list[Row]:
         millis = batch["timestamp"].cast(pa.int64()).to_pylist()
         columns = (batch[name].to_pylist() for name in ("key", "value", "offset", "timestampType", "headers"))
         for key, value, offset, kind, pairs, micros in zip(*columns, millis, strict=True):
-            rows.append((key, value, offset, micros // 1000, kind, [(p["key"], p["value"]) for p in pairs]))
+            rows.append((key, value, offset, micros // 1000, kind, [(p["key"], p["value"]) for p in pairs or ()]))
     return rows
 
 
@@ -342,6 +342,13 @@ def test_a_batch_of_an_impossible_size_is_not_waited_for() -> None:
 
     with pytest.raises(CorruptRecordsError, match="2147483659 bytes"):
         list(Decoder("t", 0).feed(log))
+
+
+def test_headers_are_null_where_there_are_none() -> None:
+    """As Spark's own connector gives them."""
+    (batch,) = Decoder("t", 0, ("headers",)).feed(damaged(RECORD) + plain(1, 1))
+
+    assert batch["headers"].to_pylist() == [[{"key": "h", "value": b"x"}], None]
 
 
 def test_header_keys_that_are_no_text_are_replaced() -> None:
