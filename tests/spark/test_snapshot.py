@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from ottla.cli.failures import CommandError
@@ -84,6 +86,13 @@ def test_a_key_in_two_partitions_is_there_once_with_its_youngest_record(
     run(spark, options(bootstrap, topic, tmp_path / "t"))
     assert rows(spark, tmp_path / "t") == {"a": ("young", 0, 2), "b": ("x", 0, 1)}
     assert '"without key": 1' in capsys.readouterr().out
+    # What was deleted from the beginning of the log is in no snapshot any more, also in one that goes on.
+    write(bootstrap, topic, [("c", "z", 0)])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deleted = admin.delete_records([TopicPartition(topic, 0, 2)])
+    assert all(each.result(30) for each in deleted.values())
+    run(spark, options(bootstrap, topic, tmp_path / "t", since=tmp_path / "t"))
+    assert rows(spark, tmp_path / "t") == {"a": ("young", 0, 2), "c": ("z", 0, 3)}
 
 
 def test_a_table_that_no_snapshot_wrote_stays_as_it_is(
