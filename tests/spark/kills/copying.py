@@ -1,4 +1,4 @@
-"""copying.py MASTER DIRECTORY BOOTSTRAP FROM TO: a stream from one topic to another, exactly once, until SIGTERM."""
+"""copying.py MASTER DIRECTORY BOOTSTRAP FROM TO TABLE: two streams from one topic, to another and to a table, exactly once, until SIGTERM."""
 
 import signal
 import sys
@@ -6,25 +6,30 @@ from pathlib import Path
 from threading import Event
 
 from ottla.pipeline import register
-from tests.spark.session import start
+from tests.spark.session import SHORT_LIVED, start
 
 
 def main() -> None:
-    master, directory, bootstrap, from_topic, to_topic = sys.argv[1:]
-    spark = start(Path(directory), master)
+    master, directory, bootstrap, from_topic, to_topic, table = sys.argv[1:]
+    spark = start(Path(directory), master, {"spark.executor.extraJavaOptions": SHORT_LIVED})
     register(spark)
     reader = (
         spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", from_topic)
     )
     frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "20000").load()
-    writer = frame.select("key", "value", "partition").writeStream.format("ottla").option("topic", to_topic)
-    writer = writer.option("kafka.bootstrap.servers", bootstrap).option("checkpointLocation", f"{directory}/checkpoint")
-    query = writer.start()
+    copy = frame.select("key", "value", "partition").writeStream.format("ottla").option("topic", to_topic)
+    copy = copy.option("kafka.bootstrap.servers", bootstrap).option(
+        "checkpointLocation", f"{directory}/checkpoint/copy"
+    )
+    land = frame.writeStream.format("ottla-delta").option("path", table)
+    land = land.option("checkpointLocation", f"{directory}/checkpoint/table")
+    queries = [copy.start(), land.start()]
     stop = Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    while not stop.is_set() and not query.awaitTermination(1):
-        pass
-    query.stop()
+    while not stop.wait(0.5) and all(query.isActive for query in queries):
+        pass  # when one fails the other goes with it: who looks after jobs starts both again
+    for query in queries:
+        query.stop()
 
 
 if __name__ == "__main__":

@@ -47,11 +47,8 @@ class Job:
         return self._process is not None and self._process.poll() is None
 
     def batches(self) -> int:
-        """How many are committed."""
-        try:
-            return sum(name.isdigit() for name in os.listdir(self._checkpoint / "commits"))
-        except FileNotFoundError:
-            return 0
+        """How many are committed, of all its queries."""
+        return sum(map(_batches_in, (self._checkpoint, *self._checkpoint.glob("*"))))
 
     def send(self, number: signal.Signals) -> None:
         """To all of it."""
@@ -76,6 +73,12 @@ class Job:
         """The end of it."""
         logs = (file for file in (self.log, self.log.with_name("spark.log")) if file.exists())
         return "\n".join(file.read_text(errors="replace")[-4000:] for file in logs)
+
+
+def _batches_in(checkpoint: Path) -> int:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return sum(name.isdigit() for name in os.listdir(checkpoint / "commits"))
+    return 0
 
 
 def executors(job: Job) -> list[int]:
