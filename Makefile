@@ -125,6 +125,9 @@ bench-quorum: test-tools ## controller failover, committed metadata changes besi
 	$(BIN)/python -m tests.benchmarks.metadata_rates
 	$(BIN)/python -m tests.benchmarks.observers
 
+bench-spark: spark-peers ## our source beside Spark's own connector: rows read, rows landed, what a trigger costs; see docs/pipeline.md
+	$(BIN)/python -m tests.benchmarks.spark_side_by_side
+
 simulate: deep-core deep-cluster ## many seeds of the quorum core and of the whole cluster; SEEDS=10000
 
 consensus: setup ## the model checker and the planted bugs
