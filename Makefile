@@ -8,7 +8,7 @@ TOXIPROXY := $(TOOLS)/toxiproxy-server
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
-  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean
+  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -143,6 +143,9 @@ model: deep-model ## walks further: a million states of each scope
 
 proto: setup
 	tools/generate-proto
+
+compose-test: setup ## the compose file from nothing, with a Docker engine where there is none; as root, not part of `make test`
+	@deploy/test
 
 clean:
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

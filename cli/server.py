@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.failures import CommandError, expected, one_line
+from ottla.cli.output import output_option, show
 
 
 @click.group()
@@ -44,6 +45,19 @@ def start(properties: Path) -> None:
     except Exception:
         logging.getLogger("ottla.server").exception("node %d stopped, which is our mistake", config.node_id)
         sys.exit(1)
+
+
+@server.command()
+@click.option(
+    "--config", "-c", "properties", type=click.Path(path_type=Path), required=True, help="The node's server.properties."
+)
+@output_option
+def health(properties: Path, output: str) -> None:
+    """Say whether the node on this machine takes requests; exit code 1 while it does not. For containers' probes."""
+    from ottla.cli.server_health import check
+
+    row = check(properties)
+    show([row], row, output)
 
 
 def _stderr_is(path: str) -> bool:
