@@ -262,26 +262,26 @@ class Fetcher:
         if step is Next.TO_THE_LEADER:
             reading.node = -1
         elif step is Next.OUT_OF_RANGE:
-            self._out_of_range(connection, reading)
-            return Next.READ_ON
+            step = self._out_of_range(connection, reading)
         elif step is Next.REFUSED:
             raise self._error(connection, reading, reading.code)
         if moves_leader(reading.code):
             self._cluster.forget(reading.range.topic)
         return step
 
-    def _out_of_range(self, connection: Connection, reading: Reading) -> None:
+    def _out_of_range(self, connection: Connection, reading: Reading) -> Next:
         """The offsets are gone: retention was faster, or the log was cut."""
         which = reading.range.which
         begins = list_offsets(self._cluster, {which: EARLIEST})[which].offset
         ends = list_offsets(self._cluster, {which: LATEST}, isolation=0)[which].offset
         if begins <= reading.next_offset <= ends:
-            return  # it was another leader's word
+            return Next.WAIT  # it was an old leader's word, or the new one does not know yet
         loss = DataLossError(*which, reading.next_offset, begins, ends, connection.name)
         if not self._skips_loss:
             raise loss
         self.lost.append(loss)
         reading.next_offset = min(begins, reading.range.end) if reading.next_offset < begins else reading.range.end
+        return Next.READ_ON
 
     def _failed(self, reading: Reading, reason: str) -> None:
         """Nothing came: waits for the next try, or gives up. Who was asked is asked anew."""
