@@ -45,9 +45,10 @@ def read_stretch(
     while not reading.finished:
         try:
             yield from reading.rows()
-        except CorruptSegmentError as error:
+        except (CorruptSegmentError, OSError) as fault:
+            error = reading.named(fault)
             if fail_on_data_loss:
-                raise
+                raise error from None
             _log.warning("passed over: %s", error)
             reading.pass_over(error.position)
 
@@ -97,9 +98,18 @@ class _Reading:
     def _corrupt(self, position: int, offset: int, message: str) -> CorruptSegmentError:
         return CorruptSegmentError(self._stretch.path, position, offset, message)
 
+    def named(self, fault: CorruptSegmentError | OSError) -> CorruptSegmentError:
+        """With file and offset: a file may be gone, or its disk unreadable."""
+        if isinstance(fault, CorruptSegmentError):
+            return fault
+        return self._corrupt(self._pieces.position, self._decoder.next_offset, fault.strerror or str(fault))
+
     def pass_over(self, position: int) -> None:
         """Goes on behind the batch at ``position`` if another one follows it; else this was all."""
-        following = self._following(position)
+        try:
+            following = self._following(position)
+        except OSError:
+            following = None
         if following is None:
             self.finished = True
         else:

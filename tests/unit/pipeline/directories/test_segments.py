@@ -197,6 +197,17 @@ def test_a_bad_crc_names_file_position_and_offset_and_may_be_passed_over(new_nod
     assert offsets(node.path, failOnDataLoss="false") == [n for n in range(180) if n not in (6, 7, 8)]
 
 
+def test_a_file_that_went_after_the_plan_is_named_or_passed_over(new_node: NewNode) -> None:
+    node = filled(new_node())
+    (task,) = tasks(node.path)
+    segment = node.segment(0)
+    segment.unlink()
+
+    with pytest.raises(CorruptSegmentError, match=f"{segment}.*No such file"):
+        list(read_stretch(task[0], ("offset",)))
+    assert list(read_stretch(task[0], ("offset",), fail_on_data_loss=False)) == []
+
+
 def test_of_several_replicas_one_is_read(new_node: NewNode) -> None:
     leader, follower = new_node(), new_node()
     leader.append(5)
