@@ -1,5 +1,6 @@
 """Windows of event time: what the query is. Late records are taken out, and counted, before Spark would drop them uncounted."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.cli.failures import CommandError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 OBSERVED, LATE, CORRUPTED, UNTIMED = "records", "late", "corrupt", "untimed"
+BOOTSTRAP, REACHED_BY = "kafka.bootstrap.servers", ("kafka.security.", "kafka.ssl.")
+COLUMNS = "columns"
 WINDOW, TIME = "_window", "_time"
 
 
@@ -24,9 +27,13 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
     checkpoint = options.checkpoint
     assert checkpoint is not None
     if options.to_topic is not None:
-        require_topic(options.to_topic, options.to_bootstrap or options.input.bootstrap)
+        require_topic(options.to_topic, cluster_of(options))
     rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False)
     windows = windowed(spark, rows, options, checkpoint)
+    if options.input.source == "ottla" and COLUMNS not in options.input.options:
+        more = {COLUMNS: ",".join(used(rows, options))}
+        rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False, **more)
+        windows = windowed(spark, rows, options, checkpoint)
     record = JobRecord(
         "aggregate", options.target, options.table_format, [], options.value.options(), query_of(options)
     )
@@ -38,19 +45,22 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
     return run_query(spark, "aggregate", writer, options, checkpoint, target=options.target, beside=beside)
 
 
-def require_topic(topic: str, bootstrap: str) -> None:
+def require_topic(topic: str, cluster_options: Mapping[str, str]) -> None:
     """Before a batch finds out. Raises CommandError."""
     from ottla.pipeline.wire.cluster import Cluster
     from ottla.pipeline.wire.errors import ClientError
     from ottla.pipeline.wire.settings import client_settings
 
     try:
-        with Cluster(client_settings({"bootstrap.servers": bootstrap})) as cluster:
+        named = {name.removeprefix("kafka."): text for name, text in cluster_options.items()}
+        with Cluster(client_settings(named)) as cluster:
             is_there = topic in cluster.topics([topic])
     except ClientError as error:
         raise CommandError(str(error)) from error
     if not is_there:
-        raise CommandError(f"there is no topic {topic} to write to: ottla topics create {topic} -b {bootstrap}")
+        raise CommandError(
+            f"there is no topic {topic} to write to: ottla topics create {topic} -b {cluster_options[BOOTSTRAP]}"
+        )
 
 
 def query_of(options: AggregateOptions) -> dict[str, str]:
@@ -92,6 +102,21 @@ def _windowed(spark: "SparkSession", rows: "DataFrame", options: AggregateOption
     )
 
 
+def used(rows: "DataFrame", options: AggregateOptions) -> list[str]:
+    """Columns that the query's words name: Spark does not tell a Python source, and what is not asked for need not travel."""
+    from pyspark.sql import functions as F
+
+    grouped = rows.groupBy(*(F.expr(each.sql) for each in options.keys))
+    frames = [rows.select(F.expr(options.time_column)), grouped.agg(*(F.expr(each.sql) for each in options.measures))]
+    if options.where is not None:
+        frames.append(rows.where(options.where))
+    named = {CORRUPT}
+    for frame in frames:
+        references = frame._jdf.queryExecution().analyzed().references().toList()
+        named |= {references.apply(place).name() for place in range(references.size())}
+    return [each for each in rows.columns if each in named]
+
+
 def _observed_first(rows: "DataFrame") -> "DataFrame":
     """Records that do not parse, or have no time, are in no window: they are counted, and left out."""
     from pyspark.sql import functions as F
@@ -131,6 +156,13 @@ def _to_topic(windows: "DataFrame", options: AggregateOptions) -> "DataStreamWri
 
     key = F.to_json(F.struct(*(each.name for each in options.keys))) if options.keys else F.lit(None).cast("string")
     rows = windows.select(key.alias("key"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
-    bootstrap = options.to_bootstrap or options.input.bootstrap
     writer = rows.writeStream.format("ottla").outputMode("append")
-    return writer.options(**{"kafka.bootstrap.servers": bootstrap, "topic": options.to_topic or ""})
+    return writer.options(topic=options.to_topic or "", **cluster_of(options))
+
+
+def cluster_of(options: AggregateOptions) -> dict[str, str]:
+    """The one that is written to. Where it is the one that is read, how it is reached is known."""
+    if options.to_bootstrap is not None:
+        return {BOOTSTRAP: options.to_bootstrap}
+    same = {name: text for name, text in options.input.options.items() if name.startswith(REACHED_BY)}
+    return {BOOTSTRAP: options.input.bootstrap, **same}

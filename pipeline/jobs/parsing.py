@@ -17,13 +17,19 @@ RAW = {"value.raw": "corrupt"}
 
 
 def parsed(
-    spark: "SparkSession", words: InputWords, stream: StreamWords, value: ValueWords, *, is_raw_wanted: bool = True
+    spark: "SparkSession",
+    words: InputWords,
+    stream: StreamWords,
+    value: ValueWords,
+    *,
+    is_raw_wanted: bool = True,
+    **more: str,
 ) -> "DataFrame":
     """With a format: the value's columns, ``_corrupt`` (why it does not parse), and ``value`` where it does not. Raises CommandError."""
     if value.format is None:
-        return reading.stream(spark, words, stream)
+        return reading.stream(spark, words, stream, **more)
     if words.source == "ottla":
-        return reading.stream(spark, words, stream, **value.options(), **(RAW if is_raw_wanted else {}))
+        return reading.stream(spark, words, stream, **value.options(), **(RAW if is_raw_wanted else {}), **more)
     return by_spark(reading.stream(spark, words, stream), value)
 
 

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Place:
     def ingest(self, **stream: Any) -> IngestOptions:
         return IngestOptions(
             InputWords(self.bootstrap, (self.topic,)),
-            StreamWords(**{"offsets_max": 20, **stream}),
+            StreamWords(**{"offsets_max": 100, **stream}),
             SessionWords(progress=str(self.directory / "progress.jsonl")),
             JSON,
             self.table,
@@ -133,7 +134,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 def test_a_batch_whose_end_was_not_noted_comes_again_and_is_not_doubled(spark: SparkSession, place: Place) -> None:
     """As after a kill between the table's commit and Spark's note of it."""
     send(place.bootstrap, place.topic, numbers(1, 50))
-    ingest_run.run(spark, place.ingest())
+    ingest_run.run(spark, place.ingest(offsets_max=30))
     last = max(Checkpoint(f"{place.table}.checkpoint").done_batches())
     for name in (f"{last}", f".{last}.crc"):
         Path(f"{place.table}.checkpoint", "commits", name).unlink()
@@ -253,3 +254,25 @@ def windows(records: list[tuple[int, str]]) -> dict[tuple[float, str], int]:
             (20.0 * (second // 20), json.loads(text)["kind"]) for second, text in records if not text.startswith("no")
         )
     )
+
+
+def test_windows_may_go_to_a_topic(spark: SparkSession, place: Place) -> None:
+    create(place.bootstrap, f"{place.topic}-out")
+    send(place.bootstrap, place.topic, numbers(1, 60) + numbers(1000, 2))
+    more = {
+        "table": None,
+        "to_topic": f"{place.topic}-out",
+        "stream": StreamWords(checkpoint=str(place.directory / "c")),
+    }
+    aggregate_run.run(spark, windows_of(place, **more))
+    rows = (
+        spark.read.format("ottla")
+        .option("kafka.bootstrap.servers", place.bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+    )
+    found = rows.option("subscribe", f"{place.topic}-out").load().collect()
+    told = [json.loads(row["value"]) for row in found]
+    seconds = [datetime.fromisoformat(each["window_start"]).timestamp() - BEGAN_MS / 1000 for each in told]
+    counts = {(at, each["kind"]): each["count"] for at, each in zip(seconds, told, strict=True)}
+    assert counts == windows(numbers(1, 60))
+    assert {bytes(row["key"]) for row in found} == {b'{"kind":"even"}', b'{"kind":"odd"}'}
