@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from ottla.pipeline.fleet.fleet import Fleet
 from ottla.pipeline.fleet.numbers import Integers
-from ottla.pipeline.fleet.partitions import partitions_of
 from ottla.pipeline.fleet.payload import KEY_BYTES, Payload, keys_of, payload
 from ottla.pipeline.fleet.sending import RECORDS_A_SLICE, sent_between, slices
 from ottla.pipeline.fleet.text import Bytes
+from ottla.pipeline.wire.partitioner import murmur2_partitions
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("ms", tz="UTC"))])
 
@@ -20,7 +20,12 @@ def vehicles_of(fleet: Fleet, partitions: int, chosen: set[int] | None = None) -
     vehicles = np.arange(fleet.vehicles)
     if chosen is None:
         return vehicles
-    return vehicles[np.isin(partitions_of(keys_of(vehicles), partitions), list(chosen))]
+    return vehicles[np.isin(partitions_of(vehicles, partitions), list(chosen))]
+
+
+def partitions_of(vehicles: Integers, partitions: int) -> Integers:
+    """Where each vehicle's records go: as any producer of Kafka's sends them, by their key."""
+    return murmur2_partitions(_keys(keys_of(vehicles)), partitions)
 
 
 def record_batches(
@@ -48,12 +53,18 @@ def record_batches_by_time(
 
 def as_batch(made: Payload) -> pa.RecordBatch:
     """The bytes as they are, not copied."""
-    rows = len(made.keys)
-    keys = _binary(np.arange(rows + 1) * KEY_BYTES, made.keys.reshape(-1))
     return pa.record_batch(
-        [keys, _binary(made.starts, made.values), pa.array(made.timestamps_ms, SCHEMA.field("timestamp").type)],
+        [
+            _keys(made.keys),
+            _binary(made.starts, made.values),
+            pa.array(made.timestamps_ms, SCHEMA.field("timestamp").type),
+        ],
         schema=SCHEMA,
     )
+
+
+def _keys(keys: Bytes) -> pa.Array:
+    return _binary(np.arange(len(keys) + 1) * KEY_BYTES, keys.reshape(-1))
 
 
 def _binary(starts: Integers, text: Bytes) -> pa.Array:

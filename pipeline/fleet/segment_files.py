@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.pipeline.arrow.encoder import encode
-from ottla.pipeline.fleet.batches import as_batch
+from ottla.pipeline.fleet.batches import as_batch, partitions_of
 from ottla.pipeline.fleet.fleet import Fleet
 from ottla.pipeline.fleet.numbers import Integers
-from ottla.pipeline.fleet.partitions import partitions_of
-from ottla.pipeline.fleet.payload import keys_of, payload, topic_of
+from ottla.pipeline.fleet.payload import payload, topic_of
 from ottla.pipeline.fleet.sending import Rows, sent_between, slices
 
 SEGMENT_BYTES = 1 << 30
@@ -93,7 +92,7 @@ def write_segments(
 ) -> Iterator[Written]:
     """Writes all records of these kinds, and tells after each piece. Raises DirectoryInUseError, OSError."""
     vehicles = np.arange(fleet.vehicles)
-    partition_of_vehicle = partitions_of(keys_of(vehicles), partitions)
+    partition_of_vehicle = partitions_of(vehicles, partitions)
     files = {
         kind: [
             SegmentFiles(directory / f"{topic_of(prefix, kind)}-{partition}", compression, segment_bytes)

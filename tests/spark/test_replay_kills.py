@@ -13,12 +13,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ottla.pipeline.fleet.batches import record_batches
+from ottla.pipeline.fleet.batches import partitions_of, record_batches
 from ottla.pipeline.fleet.fleet import Fleet
 from ottla.pipeline.fleet.judge import Judge
 from ottla.pipeline.fleet.names import of_values
-from ottla.pipeline.fleet.partitions import partitions_of
-from ottla.pipeline.fleet.payload import keys_of
 from ottla.pipeline.fleet.topic_check import judge_topic
 from tests.spark.records import create
 
@@ -30,7 +28,7 @@ def write_table(path: Path) -> None:
     """As `ingest` would have landed it, in one file."""
     table = pa.Table.from_batches(record_batches(FLEET, "V"))
     vehicle, _ = of_values(table["value"])
-    partition = partitions_of(keys_of(vehicle), PARTITIONS)
+    partition = partitions_of(vehicle, PARTITIONS)
     offset = np.zeros(len(partition), np.int64)
     for number in range(PARTITIONS):
         offset[partition == number] = np.arange(np.count_nonzero(partition == number))

@@ -6,11 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ottla.pipeline.fleet.batches import record_batches, vehicles_of
+from ottla.pipeline.fleet.batches import partitions_of, record_batches, vehicles_of
 from ottla.pipeline.fleet.fleet import Fleet
 from ottla.pipeline.fleet.names import of_columns, of_values
-from ottla.pipeline.fleet.partitions import partitions_of
-from ottla.pipeline.fleet.payload import keys_of
 from ottla.pipeline.fleet.sending import KINDS
 
 FLEET = Fleet(records=20_000, vehicles=30, offline=0.3)
@@ -63,4 +61,4 @@ def test_nothing_has_no_names() -> None:
 def test_vehicles_of_all_partitions_are_all_vehicles_once() -> None:
     parts = [vehicles_of(FLEET, 4, {0, 2}), vehicles_of(FLEET, 4, {1}), vehicles_of(FLEET, 4, {3})]
     assert sorted(np.concatenate(parts).tolist()) == list(range(30))
-    assert set(partitions_of(keys_of(parts[0]), 4).tolist()) <= {0, 2}
+    assert set(partitions_of(parts[0], 4).tolist()) <= {0, 2}

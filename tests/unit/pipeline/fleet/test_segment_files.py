@@ -6,11 +6,10 @@ import pyarrow as pa
 import pytest
 
 from ottla.pipeline.arrow.decoder import Decoder
+from ottla.pipeline.fleet.batches import partitions_of
 from ottla.pipeline.fleet.fleet import Fleet
 from ottla.pipeline.fleet.judge import Judge
 from ottla.pipeline.fleet.names import of_values
-from ottla.pipeline.fleet.partitions import partitions_of
-from ottla.pipeline.fleet.payload import keys_of
 from ottla.pipeline.fleet.segment_files import DirectoryInUseError, write_segments
 from ottla.pipeline.fleet.sending import KINDS, numbers_of
 
@@ -36,7 +35,7 @@ def test_all_of_a_fleet_lies_in_its_segments_once(tmp_path: Path, compression: s
             records = records_in(tmp_path, f"fleet_{kind}", partition)
             assert records["offset"].to_pylist() == list(range(records.num_rows))
             vehicles, numbers = of_values(records["value"])
-            assert set(partitions_of(keys_of(vehicles), 3).tolist()) == {partition}
+            assert set(partitions_of(vehicles, 3).tolist()) == {partition}
             judge.take(vehicles, numbers)
         assert judge.findings().is_whole
         assert sum(each.records for each in told if each.kind == kind) == numbers_of(FLEET, kind).sum()
