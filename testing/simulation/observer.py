@@ -116,8 +116,8 @@ def _created(invariants: Invariants, manager: ReplicaManager, result: Partition,
     invariants.hosted(_number(invariants), result)
 
 
-def _dropped(invariants: Invariants, manager: ReplicaManager, result: object, *key: Any) -> None:
-    invariants.dropped(_number(invariants), key)  # type: ignore[arg-type]  # as it is called: topic id and index
+def _dropped(invariants: Invariants, manager: ReplicaManager, result: object, topic_id: bytes, index: int) -> None:
+    invariants.dropped(_number(invariants), (topic_id, index))
 
 
 # The quorum
