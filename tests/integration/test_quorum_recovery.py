@@ -57,8 +57,7 @@ def is_full(cluster: ProcessCluster) -> bool:
 
 
 def elect_from_what_is_left(cluster: ProcessCluster, survivor: LocalNode) -> None:
-    """The last replica in sync may have been on a lost disk, as far as the metadata knows: a person says that what is left counts.
-    Before the others come with empty disks, and the last of them leads."""
+    """The last replica in sync may have been on a lost disk, as far as the metadata knows: a person says that what is left counts."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     partition = TopicPartition(TOPIC, 0)
 

@@ -58,7 +58,13 @@ def _move(
     moved = structs.replace(partition, directories=directories)
     builder = change_builder(state, key, moved)
     if not broker.has_directory(partition.directory_of(broker.id)):
-        builder.loser = broker.id  # what it had was in a directory that is gone
+        # What it had was in a directory that is gone: the replica was made anew, and holds nothing that anybody relied on.
+        builder.loser = broker.id
+        others = tuple(each for each in partition.isr if each != broker.id)
+        if others or builder.keeps_eligible:
+            builder.isr = others
+        elif partition.isr and len(partition.replicas) > 1:
+            return None  # as the last in sync it would lead, and the others would cut what they have: a person may say who does
     if not broker.has_directory(directory):
         builder.loser = broker.id
         # It failed before its broker could tell what was in it: the replica is lost, as others of that directory are.

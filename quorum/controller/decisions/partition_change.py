@@ -49,6 +49,11 @@ class PartitionChangeBuilder:
         self.leader_recovery_state = partition.leader_recovery_state
         self.begins_epoch = False  # raise the leader epoch though the leader stays
 
+    @property
+    def keeps_eligible(self) -> bool:
+        """Whether the ISR may be empty, because it is known who else could lead."""
+        return self._min_in_sync is not None
+
     def build(self) -> Record | None:
         """The record with the fields that change; None when nothing does."""
         self._complete_reassignment()

@@ -93,16 +93,22 @@ class World:
         return self.state.image.brokers[broker_id].epoch
 
     def partition_of(
-        self, replicas: Sequence[int], isr: Sequence[int] | None = None, leader: int | None = None, **more: Any
+        self,
+        replicas: Sequence[int],
+        isr: Sequence[int] | None = None,
+        leader: int | None = None,
+        *,
+        places: Mapping[int, bytes] | None = None,
+        **more: Any,
     ) -> "World":
-        """One topic ``t`` with one partition as given, all its directories known."""
+        """One topic ``t`` with one partition as given, all its directories known, but for ``places``."""
         view = PartitionView(
             tuple(replicas),
             tuple(replicas if isr is None else isr),
             replicas[0] if leader is None else leader,
             leader_epoch=5,
             partition_epoch=10,
-            directories=tuple(directory(each) for each in replicas),
+            directories=tuple((places or {}).get(each, directory(each)) for each in replicas),
             **more,
         )
         self.replay([pb.MetadataRecord(topic=pb.Topic(name="t", topic_id=TOPIC_ID))])

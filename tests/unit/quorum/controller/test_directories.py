@@ -5,6 +5,7 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.directories import assign_replicas
+from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED, NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory, new_topic
@@ -48,7 +49,7 @@ def test_a_broker_with_several_directories_decides_itself(two: World) -> None:
 
 
 def test_an_assignment_changes_neither_leader_nor_isr(two: World) -> None:
-    two.partition_of([1, 2, 3])
+    two.partition_of([1, 2, 3], places={1: DIRECTORY_UNASSIGNED})
     assert assign(two, SECOND) == 0
     assert two.standing == (1, (1, 2, 3), 5, 11)
     assert assign(two, FIRST) == 0
@@ -113,7 +114,7 @@ def test_what_was_in_a_directory_that_is_lost_already_is_lost_too(two: World) ->
 
 
 def test_the_last_in_sync_replica_stays_so_when_its_directory_is_lost(two: World) -> None:
-    two.partition_of([1, 2, 3], isr=[1])
+    two.partition_of([1, 2, 3], isr=[1], places={1: FIRST})
     assign(two, SECOND)
     two.heartbeat(1, offline_directories=[SECOND])
     assert two.standing[:2] == (NO_LEADER, (1,))
@@ -142,3 +143,50 @@ def test_a_replica_whose_directory_is_lost_does_not_come_back_into_the_isr(two: 
     answer = two.do(alter_partition(two.state, request))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
     assert two.standing[:2] == (2, (2,))
+
+
+# --- a disk that was replaced ---------------------------------------------------------------------------------------------
+
+
+def comes_back_empty(world: World, broker_id: int) -> int:
+    """With a new disk in the place of the one that it had; it makes its replica anew there, and says so."""
+    world.now_ms += 60_000
+    world.register(broker_id, incarnation=2, directories=[FIRST])
+    error = assign(world, FIRST, broker_id=broker_id)
+    world.heartbeat(broker_id)
+    return error
+
+
+def test_the_last_in_sync_does_not_lead_with_an_empty_disk() -> None:
+    """The others left the ISR, and hold what it has lost: they would cut it off."""
+    world = World().brokers(1, 2, 3)
+    world.partition_of([1, 2, 3], isr=[1])
+    comes_back_empty(world, 1)
+    assert world.standing[:2] == (NO_LEADER, (1,))
+    assert not world.state.image.brokers[1].has_directory(world.partition.directory_of(1))
+
+
+def test_when_a_person_says_who_counts_it_is_not_the_empty_one_and_that_may_follow() -> None:
+    world = World().brokers(1, 2, 3)
+    world.partition_of([1, 2, 3], isr=[1])
+    comes_back_empty(world, 1)
+    request = rpc.ElectLeadersRequest(election_type=1)
+    request.topics.add(name=world.state.image.topics_by_id[TOPIC_ID].name, partitions=[0])
+    world.do(elect_leaders(world.state, request))
+    assert world.standing[:2] == (2, (2,))
+    assert assign(world, FIRST, broker_id=1) == 0
+    assert world.partition.directory_of(1) == FIRST
+
+
+def test_an_empty_disk_leaves_the_isr_where_others_are_in_it(two: World) -> None:
+    two.partition_of([1, 2, 3])
+    comes_back_empty(two, 1)
+    assert two.standing[0] in (2, 3)
+    assert 1 not in two.standing[1]
+
+
+def test_the_only_replica_goes_on_empty_as_in_kafka() -> None:
+    world = World().brokers(1)
+    world.partition_of([1])
+    comes_back_empty(world, 1)
+    assert world.standing[:2] == (1, (1,))
