@@ -15,8 +15,10 @@ from ottla.log.records import (
     ControlType,
     EndMarker,
     Record,
+    RecordError,
     assemble_batch,
     control_key,
+    decode_records,
     encode_batch,
     end_marker_batch,
 )
@@ -377,3 +379,31 @@ def test_whatever_comes_is_waited_for_or_refused(data: bytes) -> None:
     except CorruptRecordsError:
         return
     assert decoder.consumed == 0
+
+
+@given(
+    st.lists(st.builds(Record, st.just(0), st.integers(0, 2**42), blobs, blobs, headers), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 2000), st.sampled_from([0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0xFF])), max_size=3),
+)
+def test_what_the_log_refuses_is_refused(records: list[Record], changes: list[tuple[int, int]]) -> None:
+    records = [record._replace(offset=offset) for offset, record in enumerate(records)]
+    sound = encode_batch(records, base_offset=0)
+    block = bytearray(sound[61:])
+    for place, octet in changes:
+        block[place % len(block)] = octet
+    log = assemble_batch(read_header(sound), block)
+    try:
+        expected = [(each.key, each.value, each.offset) for each in decode_records(log, read_header(log))]
+        if any(not 0 <= offset < len(records) for _, _, offset in expected):
+            expected = []  # it looks at no offsets
+    except RecordError as error:
+        if "UTF-8" in error.message:
+            return  # those are replaced
+        expected = []
+
+    try:
+        found = [row[:3] for row in rows_of(list(Decoder("t", 0, COLUMNS).feed(log)))]
+    except CorruptRecordsError:
+        found = []
+
+    assert found == expected
