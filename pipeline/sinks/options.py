@@ -1,10 +1,12 @@
 """What a user may say about a table, and what follows for its columns."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.pipeline.sinks.errors import OptionRefused
+from ottla.pipeline.sinks.ranges import Named
 from ottla.pipeline.sinks.schemas import Schema, names, nullable
 
 OFFSETS = "topic,partition,offset"
@@ -27,6 +29,7 @@ class TableOptions:
     app_id: str
     app_version: int
     info: str
+    offsets: Named | None
     storage: dict[str, str]
 
 
@@ -56,6 +59,7 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         app_id=app_id,
         app_version=app_version,
         info=said.get("commitinfo", ""),
+        offsets=_offsets(said["offsets"]) if "offsets" in said else None,
         storage={name.removeprefix("storage."): value for name, value in said.items() if name.startswith("storage.")},
     )
 
@@ -109,6 +113,20 @@ def _long(name: str) -> dict[str, Any]:
 def _there(name: str, schema: Schema, option: str) -> None:
     if name not in names(schema):
         raise OptionRefused(f"{option}={name}: the rows have no such column, only {', '.join(names(schema))}")
+
+
+def _offsets(text: str) -> Named:
+    try:
+        told = json.loads(text)
+        return {topic: {str(int(p)): _range(values) for p, values in parts.items()} for topic, parts in told.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        shape = '{"topic": {"0": [first, last, rows]}}'
+        raise OptionRefused(f"offsets={text}: it is JSON like {shape}") from error
+
+
+def _range(values: Any) -> list[int]:
+    first, last, rows = (int(value) for value in values)
+    return [first, last, rows]
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -68,6 +68,8 @@ class TableWrite:
         files, offsets = together(each.main for each in written)
         if not files and not self._overwrite:
             return False
+        if self._options.offsets is not None:
+            offsets = self._options.offsets
         partition_by, merge = self._options.partition_by, self._options.merge
         batch = Batch(
             app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite, self._options.info

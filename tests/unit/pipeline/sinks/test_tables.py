@@ -42,6 +42,12 @@ def test_a_commit_keeps_what_its_writer_says(form: str, tmp_path: Path) -> None:
     assert [each.info for each in FUNCTIONS[form].commits(str(tmp_path))] == ['{"ends": 7}', ""]
 
 
+def test_offsets_may_be_told_where_rows_do_not_say_them(form: str, tmp_path: Path) -> None:
+    Query(form, str(tmp_path), offsets='{"u": {"3": [5, 9, 4]}}').batch(0, ONE)
+    (commit,) = FUNCTIONS[form].commits(str(tmp_path))
+    assert commit.offsets == {"u": {"3": [5, 9, 4]}}
+
+
 def test_a_batch_that_comes_again_is_skipped_and_leaves_no_file(form: str, tmp_path: Path) -> None:
     query = Query(form, str(tmp_path))
     assert query.batch(0, ONE, TWO)
@@ -319,6 +325,7 @@ def test_a_writer_travels_to_the_tasks(form: str, tmp_path: Path) -> None:
         ({"partitionBy": "nothing"}, "the rows have no such column"),
         ({"partitionBy": "timestamp"}, "cannot be partitioned by timestamp"),
         ({"compression": "brotli"}, "it is one of zstd"),
+        ({"offsets": '{"t": {"0": [1]}}'}, "it is JSON like"),
         ({"mergeSchema": "yes"}, "it is true or false"),
         ({"targetFileBytes": "0"}, "a number above 0"),
         ({"deadLetterPath": "x"}, "go together"),
