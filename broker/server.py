@@ -332,6 +332,7 @@ def _controller_settings(config: ServerConfig, identity: NodeIdentity) -> Contro
         topic_defaults={name: text for name, value in defaults.items() if (text := value_text(value)) is not None},
         config_rules=SettingRules(config),
         rebalance_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds") if balance else 0,
+        imbalance_percentage=config.integer("leader.imbalance.per.broker.percentage"),
         unclean_interval_ms=config.integer("unclean.leader.election.interval.ms"),
     )
 

@@ -45,7 +45,7 @@ def test_a_leader_feeds_a_replica_that_its_topic_names_at_the_rate() -> None:
         assert cluster.loop.time() - start < 0.1
         assert 4 < await catching_up < 7
 
-    run(scenario, replica_fetch_max_bytes="20000")
+    run(scenario)
 
 
 def test_a_leader_feeds_others_without_a_throttle() -> None:
@@ -54,7 +54,7 @@ def test_a_leader_feeds_others_without_a_throttle() -> None:
         manager(cluster, 1).leader_throttle.rate = 50_000
         assert await catch_up_s(cluster) < 0.5
 
-    run(scenario, replica_fetch_max_bytes="20000")
+    run(scenario)
 
 
 def test_a_follower_fetches_what_its_topic_names_at_the_rate() -> None:
@@ -62,7 +62,7 @@ def test_a_follower_fetches_what_its_topic_names_at_the_rate() -> None:
         await left_behind(cluster, follower_replication_throttled_replicas="*")
         assert 4 < await catch_up_s(cluster) < 7
 
-    run(scenario, replica_fetch_max_bytes="20000", follower_replication_throttled_rate="50000")
+    run(scenario, follower_replication_throttled_rate="50000")
 
 
 def test_a_rate_that_rises_takes_effect_within_a_second() -> None:

@@ -246,6 +246,8 @@ class PendingFetch:
             held = quota is not None and quota.holds(self._partition(entry))
             try:
                 room = 0 if held else self.max_bytes - size
+                if quota is not None:
+                    room = min(room, quota.room)
                 answer, more = self._read_one(entry, room, minimum_one=size == 0 and not held)
             except ColdReadError as cold:
                 self._cold.append((entry, cold))

@@ -1,5 +1,6 @@
 """What a leader's throttle leaves to one look at a follower's partitions."""
 
+from ottla.broker.handlers.fetching.fetch_read import PLENTY
 from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.partition import Partition
 
@@ -20,6 +21,11 @@ class Quota:
         held = self._is_throttled and self._left <= 0
         self._keeps_back = self._keeps_back or held
         return held
+
+    @property
+    def room(self) -> int:
+        """The most that partition may be given; a batch that is larger goes whole, as ever."""
+        return max(0, self._left) if self._is_throttled else PLENTY
 
     def read(self, size: int) -> None:
         """So much of that partition goes into the answer."""

@@ -178,10 +178,15 @@ class LeaderFetcher:
             follower.fetch_offset,
             follower.last_fetched_epoch,
             partition.log.log_start_offset,
-            self._settings.partition_bytes,
+            self._partition_bytes(partition),
             ZERO_ID,
             NO_HIGH_WATERMARK,
         )
+
+    def _partition_bytes(self, partition: Partition) -> int:
+        """What is throttled comes by the second's worth."""
+        most, throttle = self._settings.partition_bytes, self._throttle
+        return min(most, max(1, throttle.rate)) if throttle.is_on and partition.fetches_throttled else most
 
     def _send_soon(self) -> None:
         """Partitions come in bursts, from the metadata log: one request names them all."""

@@ -10,7 +10,7 @@ from ottla.quorum.controller.decisions.pieces import Progress, next_piece
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.sweep import Step
 from ottla.quorum.metadata.delta import PartitionKey
-from ottla.quorum.metadata.views import NO_LEADER, PartitionView, TopicView
+from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 PREFERRED, UNCLEAN = 0, 1
@@ -33,7 +33,7 @@ def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> D
 
     def decide(progress: _Elections, asked: tuple[str, int]) -> Record | None:
         name, index = asked
-        result, record = _elect(state, state.image.topics_by_name.get(name), index, election)
+        result, record = _elect(state, name, index, election)
         if not request.all_partitions or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
             progress.results_of(name).append(result)
         return record
@@ -56,13 +56,13 @@ def _named(request: rpc.ElectLeadersRequest) -> Iterable[tuple[str, int]]:
     return dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partitions)
 
 
-def _elect(
-    state: ControllerState, topic: TopicView | None, index: int, election: Election
-) -> tuple[_Result, Record | None]:
+def _elect(state: ControllerState, name: str, index: int, election: Election) -> tuple[_Result, Record | None]:
+    topic = state.image.topics_by_name.get(name)
     partition = topic.partitions.get(index) if topic is not None else None
     if topic is None or partition is None:
+        missing = f"No such topic as {name}" if topic is None else f"No such partition as {name}-{index}"
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _Result(partition_index=index, error_code=code, error_message="there is no such partition"), None
+        return _Result(partition_index=index, error_code=code, error_message=missing), None
     if not _is_needed(partition, election):
         return _Result(partition_index=index, error_code=ErrorCode.ELECTION_NOT_NEEDED), None
     record = change_builder(state, (topic.id, index), partition, election=election).build()
@@ -83,11 +83,14 @@ def _is_needed(partition: PartitionView, election: Election) -> bool:
 
 def rebalance_leaders(state: ControllerState) -> Step:
     """Back to the first replicas where they are in sync, piece by piece: what auto.leader.rebalance.enable does now and
-    then."""
+    then. Who has most of its leaderships is left alone (leader.imbalance.per.broker.percentage), as it was when the sweep began."""
+    if not state.replicas.count():
+        return Step([], is_last=False)
+    imbalanced = state.replicas.imbalanced_brokers(state.settings.imbalance_percentage)
 
     def concerns(partition: PartitionView) -> bool:
         first = partition.replicas[0]
-        return partition.leader != first and first in partition.isr
+        return partition.leader != first and first in imbalanced and first in partition.isr
 
     def change(key: PartitionKey, partition: PartitionView) -> Record | None:
         if not state.can_lead(partition, partition.replicas[0]):

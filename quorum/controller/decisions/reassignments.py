@@ -54,7 +54,8 @@ def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: 
     settled = [each for each in partition.replicas if each not in partition.adding]
     if not factor_may_change and len(target) != len(settled):
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"{name}-{asked.partition_index} has {len(settled)} replicas"
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(settled)} to {len(target)}",
         )
     return _begin(state, key, partition, target)
 

@@ -27,6 +27,8 @@ class ReplicaIndex:
         self._led: dict[int, int] = {}
         self._leaderless: dict[bytes, int] = {}
         self._unpreferred: dict[bytes, int] = {}
+        self._first: dict[int, int] = {}  # partitions of which a broker is the first replica
+        self._first_unled: dict[int, int] = {}  # and those of them that it does not lead
         self._sweeps: dict[Hashable, Sweep] = {}
 
     # --- what it knows ------------------------------------------------------------------------------------------------
@@ -49,6 +51,12 @@ class ReplicaIndex:
         """The topics with a partition whose leader is not the first replica."""
         self._count_all()
         return self._unpreferred
+
+    def imbalanced_brokers(self, percentage: int) -> frozenset[int]:
+        """Those that do not lead more than so much of what they are the first replicas of."""
+        self._count_all()
+        unled = self._first_unled.items()
+        return frozenset(each for each, count in unled if 100 * count > percentage * self._first[each])
 
     def unpreferred(self) -> Iterator[tuple[PartitionKey, PartitionView]]:
         """The partitions whose leader is not the first replica. Costs a look at each of their topics."""
@@ -118,8 +126,10 @@ class ReplicaIndex:
             _add(self._leaderless, topic_id, by)
         else:
             _add(self._led, leader, by)
+        _add(self._first, replicas[0], by)
         if leader != replicas[0]:
             _add(self._unpreferred, topic_id, by)
+            _add(self._first_unled, replicas[0], by)
 
 
 def _add(counts: dict[_K, int], key: _K, by: int) -> None:

@@ -71,6 +71,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_interval_ms: int = (
         300_000  # leader.imbalance.check.interval.seconds; 0: auto.leader.rebalance.enable=false
     )
+    imbalance_percentage: int = 0  # leader.imbalance.per.broker.percentage
     unclean_interval_ms: int = 300_000  # unclean.leader.election.interval.ms
 
 
@@ -151,7 +152,7 @@ class ControllerState:
         """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
         topic = self.image.topics_by_name.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic
 
     def is_active(self, broker_id: int) -> bool:

@@ -1,0 +1,130 @@
+"""What Kafka's tools for replicas and leaders are asked, of two brokers."""
+
+import json
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+from ottla.testing.processes import wait_for
+from tests.conformance.kafka_tools import Broker
+
+TOPIC, PAIR = "moved", "pair"
+RECORDS = 150  # of 20 kB
+SLOWLY = "--throttle 10000"
+
+
+def reassign(broker: Broker, *commands: str) -> None:
+    for words in commands:
+        broker.ask("reassign-partitions", words)
+
+
+def elect(broker: Broker, *commands: str) -> None:
+    for words in commands:
+        broker.ask("leader-election", words)
+
+
+def plan(broker: Broker, name: str, *moves: tuple[str, int, list[int]]) -> str:
+    """The option that names the file."""
+    path = broker.home / f"{name}.json"
+    partitions = [{"topic": topic, "partition": index, "replicas": replicas} for topic, index, replicas in moves]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}), encoding="utf-8")
+    return f"--reassignment-json-file {path}"
+
+
+def until_said(broker: Broker, tool: str, words: str, what: str) -> None:
+    """Until the tool says it; then it is asked for the record."""
+    wait_for(lambda: what in broker.tools.run(tool, *broker.where, *words.split()).out, what, timeout_s=60)
+    broker.ask(tool, words)
+
+
+def of_moves(broker: Broker) -> None:
+    broker.ask("topics", f"--create --topic {TOPIC} --replica-assignment 1")
+    broker.ask("topics", f"--create --topic {PAIR} --replica-assignment 1:2,2:1")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 1})
+    for _ in range(RECORDS):
+        producer.produce(TOPIC, b"x" * 20_000, partition=0)
+    assert producer.flush(60) == 0
+    reassign(broker, "--list")
+    away = plan(broker, "away", (TOPIC, 0, [2]))
+    reassign(broker, f"{away} --execute")
+    until_said(broker, "reassign-partitions", f"{away} --verify", "is completed")
+    broker.ask("topics", f"--describe --topic {TOPIC}")
+    order = plan(broker, "order", (PAIR, 0, [2, 1]), (PAIR, 1, [2, 1]))
+    reassign(broker, f"{order} --execute", f"{order} --verify", "--list")
+    broker.ask("topics", f"--describe --topic {PAIR}")
+
+
+def of_slow_moves(broker: Broker) -> None:
+    back = plan(broker, "back", (TOPIC, 0, [1]))
+    reassign(broker, f"{back} --execute {SLOWLY}")
+    until_said(broker, "reassign-partitions", "--list", "adding: 1")
+    broker.ask("configs", f"--describe --entity-type topics --entity-name {TOPIC}")
+    reassign(broker, f"{back} --verify --preserve-throttles", f"{back} --verify", f"{back} --execute")
+    reassign(broker, f"{back} --execute --additional {SLOWLY}")
+    broker.ask("topics", f"--describe --topic {TOPIC}")
+    reassign(broker, f"{back} --cancel --preserve-throttles", f"{back} --cancel", "--list")
+    until_said(broker, "reassign-partitions", f"{back} --verify", "Clearing topic-level throttles")
+    broker.ask("topics", f"--describe --topic {TOPIC}")
+    reassign(broker, f"{back} --execute --throttle 100000000")
+    until_said(broker, "reassign-partitions", f"{back} --verify", "is completed")
+    broker.ask("configs", f"--describe --entity-type topics --entity-name {TOPIC}")
+
+
+def of_plans_that_cannot_be(broker: Broker) -> None:
+    impossible: dict[str, list[tuple[str, int, list[int]]]] = {
+        "unknown-broker": [(TOPIC, 0, [7])],
+        "unknown-topic": [("nowhere", 0, [1])],
+        "unknown-partition": [(TOPIC, 9, [1])],
+        "twice": [(TOPIC, 0, [1]), (TOPIC, 0, [2])],
+        "broker-twice": [(TOPIC, 0, [1, 1])],
+        "no-replicas": [(TOPIC, 0, [])],
+        "nothing": [],
+    }
+    for name, moves in impossible.items():
+        option = plan(broker, name, *moves)
+        reassign(broker, f"{option} --execute")
+        if name != "unknown-broker":  # the tool asks that one, for a minute
+            reassign(broker, f"{option} --verify", f"{option} --cancel")
+    more = plan(broker, "more", (TOPIC, 0, [1, 2]))
+    reassign(broker, f"{more} --execute --disallow-replication-factor-change")
+    topics = broker.home / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": "nowhere"}]}), encoding="utf-8")
+    reassign(
+        broker,
+        f"--topics-to-move-json-file {topics} --broker-list 1,2 --generate --disable-rack-aware",
+        "--execute",
+        "",
+    )
+
+
+def of_elections(broker: Broker) -> None:
+    elect(broker, f"--election-type preferred --topic {PAIR} --partition 0")
+    elect(
+        broker,
+        f"--election-type preferred --topic {PAIR} --partition 0",
+        "--election-type preferred --all-topic-partitions",
+    )
+    broker.ask("topics", f"--describe --topic {PAIR}")
+    elect(
+        broker,
+        f"--election-type unclean --topic {TOPIC} --partition 0",
+        "--election-type unclean --all-topic-partitions",
+    )
+    elect(
+        broker,
+        "--election-type preferred --topic nowhere --partition 0",
+        f"--election-type preferred --topic {TOPIC} --partition 9",
+    )
+    elect(broker, f"--election-type unclean --topic {TOPIC} --partition 9")
+    both = broker.home / "both.json"
+    places = [{"topic": PAIR, "partition": each} for each in (0, 9)]
+    both.write_text(json.dumps({"partitions": places}), encoding="utf-8")
+    elect(
+        broker,
+        f"--election-type preferred --path-to-json-file {both}",
+        f"--election-type unclean --path-to-json-file {both}",
+    )
+    elect(broker, "--election-type preferred", f"--topic {PAIR} --partition 0")
+
+
+CHAPTERS: tuple[Callable[[Broker], None], ...] = (of_moves, of_slow_moves, of_plans_that_cannot_be, of_elections)
