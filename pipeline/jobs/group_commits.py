@@ -6,12 +6,23 @@ checkpoint. So a commit that fails holds nothing up: the next batch's tells more
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.pipeline.jobs.checkpoint import Offsets
 
-Commit = Callable[[Offsets], None]
+if TYPE_CHECKING:
+    from ottla.pipeline.wire.cluster import Cluster
+
 LAST_S = 10.0
 """For the last one, at the end of a job."""
+
+
+class Commit(Protocol):
+    """Where offsets are committed."""
+
+    def __call__(self, offsets: Offsets, /) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class GroupCommits:
@@ -47,6 +58,7 @@ class GroupCommits:
                 self._told.wait_for(lambda: self._newest is not None or self._is_closing)
                 offsets, self._newest = self._newest, None
             if offsets is None:
+                self._commit.close()
                 return
             if offsets != self._committed:
                 self._try(offsets)
@@ -65,21 +77,27 @@ class GroupCommits:
             self._is_failing = False
 
 
-def wire_commit(group: str, options: Mapping[str, str]) -> Commit:
-    """Through our own client, with the ``kafka.`` options of the source."""
-    from ottla.pipeline.wire.cluster import Cluster
-    from ottla.pipeline.wire.groups import commit_offsets
-    from ottla.pipeline.wire.settings import client_settings
+class WireCommit:
+    """Through our own client, with the ``kafka.`` options of the source. Of one thread."""
 
-    prefix = "kafka."
-    chosen = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
-    settings = client_settings(chosen)
-    cluster: Cluster | None = None
+    def __init__(self, group: str, options: Mapping[str, str]) -> None:
+        """Raises ValueError for options that cannot be."""
+        from ottla.pipeline.wire.settings import client_settings
 
-    def commit(offsets: Offsets) -> None:
-        nonlocal cluster
-        if cluster is None:
-            cluster = Cluster(settings)
-        commit_offsets(cluster, group, offsets)
+        prefix = "kafka."
+        chosen = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+        self._group, self._settings = group, client_settings(chosen)
+        self._cluster: Cluster | None = None
 
-    return commit
+    def __call__(self, offsets: Offsets) -> None:
+        """Raises ClientError."""
+        from ottla.pipeline.wire.cluster import Cluster
+        from ottla.pipeline.wire.groups import commit_offsets
+
+        if self._cluster is None:
+            self._cluster = Cluster(self._settings)
+        commit_offsets(self._cluster, self._group, offsets)
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()

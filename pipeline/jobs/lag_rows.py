@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from ottla.cli.durations import words
@@ -69,10 +70,11 @@ def _batches(checkpoint: Checkpoint, done: Planned, times: Mapping[int, float], 
 
 def commit(bootstrap: str, group: str, offsets: Offsets) -> None:
     """Raises CommandError."""
-    from ottla.pipeline.jobs.group_commits import wire_commit
+    from ottla.pipeline.jobs.group_commits import WireCommit
     from ottla.pipeline.wire.errors import ClientError
 
     try:
-        wire_commit(group, {"kafka.bootstrap.servers": bootstrap})(offsets)
+        with closing(WireCommit(group, {"kafka.bootstrap.servers": bootstrap})) as committing:
+            committing(offsets)
     except ClientError as error:
         raise CommandError(str(error)) from error

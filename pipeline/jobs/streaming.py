@@ -12,7 +12,7 @@ from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs.batches import Batch, Totals, batch_of, ranges
 from ottla.pipeline.jobs.causes import cause
 from ottla.pipeline.jobs.checkpoint import Checkpoint
-from ottla.pipeline.jobs.group_commits import Commit, GroupCommits, wire_commit
+from ottla.pipeline.jobs.group_commits import Commit, GroupCommits, WireCommit
 from ottla.pipeline.jobs.stopping import Stopping
 from ottla.pipeline.jobs.watching import View, Work, Written, view_of
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
@@ -88,7 +88,7 @@ def query_name(job: str, words: InputWords, stream: StreamWords) -> str:
 
 def _commit(group: str, words: InputWords) -> Commit:
     try:
-        return wire_commit(group, words.read_options(streaming=True))
+        return WireCommit(group, words.read_options(streaming=True))
     except ValueError as error:
         raise CommandError(str(error)) from error
 

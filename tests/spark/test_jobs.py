@@ -20,6 +20,7 @@ from ottla.pipeline.jobs.aggregate import AggregateOptions, options_of
 from ottla.pipeline.jobs.checkpoint import Checkpoint
 from ottla.pipeline.jobs.ingest import IngestOptions
 from ottla.pipeline.jobs.lag_rows import standing
+from ottla.pipeline.jobs.places import Place as PlaceWord
 from ottla.pipeline.jobs.values import ValueWords
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
 from tests.spark.records import create
@@ -172,6 +173,14 @@ def test_a_checkpoint_of_another_topic_is_refused(spark: SparkSession, place: Pl
         CommandError, match=f"the checkpoint .* is of {place.topic}, and {place.topic} is not asked for"
     ):
         ingest_run.run(spark, options)
+
+
+def test_a_job_may_have_an_end(spark: SparkSession, place: Place) -> None:
+    send(place.bootstrap, place.topic, numbers(1, 30))
+    until = PlaceWord(offsets={place.topic: {"0": 3, "1": 5}})
+    ingest_run.run(spark, replace(place.ingest(), input=InputWords(place.bootstrap, (place.topic,), until=until)))
+    assert standing(f"{place.table}.checkpoint", place.bootstrap).offsets == {(place.topic, 0): 3, (place.topic, 1): 5}
+    assert landed(spark, place.table) == [1, 2, 3, 4, 5, 6, 7, 9]
 
 
 def test_another_schema_is_refused_until_the_table_may_grow(spark: SparkSession, place: Place) -> None:
