@@ -59,14 +59,15 @@ def _move(
     builder = change_builder(state, key, moved)
     if not broker.has_directory(partition.directory_of(broker.id)):
         # What it had was in a directory that is gone: the replica was made anew, and holds nothing that anybody relied on.
-        builder.loser = broker.id
+        builder.loser = builder.emptied = broker.id
         others = tuple(each for each in partition.isr if each != broker.id)
-        if others or builder.keeps_eligible:
+        is_known = broker.id in partition.isr or broker.id in partition.last_known_elr
+        if others or any(each != broker.id for each in partition.elr):
             builder.isr = others
-        elif partition.isr and len(partition.replicas) > 1:
+        elif is_known and len(partition.replicas) > 1:
             return None  # as the last in sync it would lead, and the others would cut what they have: a person may say who does
     if not broker.has_directory(directory):
-        builder.loser = broker.id
+        builder.loser = builder.emptied = broker.id
         # It failed before its broker could tell what was in it: the replica is lost, as others of that directory are.
         builder.isr = tuple(each for each in partition.isr if each != broker.id)
     record = builder.build() or Record(partition_change=pb.PartitionChange(topic_id=key[0], partition_id=key[1]))

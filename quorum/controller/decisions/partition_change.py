@@ -42,17 +42,13 @@ class PartitionChangeBuilder:
         self._min_in_sync = min_in_sync
         self.isr = partition.isr
         self.elr, self.last_known_elr = partition.elr, partition.last_known_elr
-        self.loser = NOBODY  # a broker that lost what it had
+        self.loser = NOBODY  # a broker that lost what it had, or some of it
+        self.emptied = NOBODY  # one that lost all of it, and is no better than any other
         self.replicas = partition.replicas
         self.adding = partition.adding
         self.removing = partition.removing
         self.leader_recovery_state = partition.leader_recovery_state
         self.begins_epoch = False  # raise the leader epoch though the leader stays
-
-    @property
-    def keeps_eligible(self) -> bool:
-        """Whether the ISR may be empty, because it is known who else could lead."""
-        return self._min_in_sync is not None
 
     def build(self) -> Record | None:
         """The record with the fields that change; None when nothing does."""
@@ -62,7 +58,8 @@ class PartitionChangeBuilder:
         leader = self._elect()
         if self._min_in_sync is not None:
             self.elr = eligible(self.elr, self.replicas, self.isr, self._min_in_sync)
-            self.last_known_elr = last_known(self._before, self.isr, self._before.leader if leader is None else leader)
+            now = self._before.leader if leader is None else leader
+            self.last_known_elr = last_known(self._before, self._known_leaders(), self.isr, now)
         if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
@@ -98,12 +95,16 @@ class PartitionChangeBuilder:
             self.isr, self.elr = (leader,), tuple(each for each in self.elr if each != leader)
         return None if leader == self._before.leader else leader
 
+    def _known_leaders(self) -> tuple[int, ...]:
+        """Who led last, if it may have more than others: not with an empty disk. An only replica has all there is."""
+        alone = len(self.replicas) == 1
+        return tuple(each for each in self._before.last_known_elr if alone or each != self.emptied)
+
     def _uncertain(self) -> tuple[int, ...]:
         """Who may lead though records may be lost: any replica where that is allowed; and who led last, if nobody is left who has
         all for sure. It has as much as anybody, and else the partition would wait for ever for a broker that lost power."""
         nobody_is_trusted = self._min_in_sync is not None and not self.isr and not self.elr
-        known = self._before.last_known_elr if nobody_is_trusted else ()
-        led_last = tuple(each for each in known if each in self.replicas)
+        led_last = tuple(each for each in self._known_leaders() if each in self.replicas) if nobody_is_trusted else ()
         return (*led_last, *self.replicas) if self._election is Election.UNCLEAN else led_last
 
     def _candidates(self) -> tuple[int, ...]:

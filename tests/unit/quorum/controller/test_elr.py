@@ -240,6 +240,41 @@ def test_who_led_last_leads_again_though_it_may_lack_something_for_nobody_has_mo
     assert world.partition.leader_recovery_state == RECOVERING
 
 
+def made_anew(world: World, broker_id: int) -> None:
+    """Its disk was replaced: it makes the replica anew, and tells where."""
+    elsewhere = b"new disk" * 2
+    request = world.registration(broker_id, 9, directories=[elsewhere])
+    world.now_ms += 60_000
+    world.do(register_broker(world.state, request, world.next_offset, world.now_ms))
+    world.heartbeat(broker_id)
+    world.do_chores()
+    topic = rpc.AssignReplicasToDirectoriesRequest.Topic(topic_id=TOPIC_ID, partitions=[0])
+    place = rpc.AssignReplicasToDirectoriesRequest.Directory(id=elsewhere, topics=[topic])
+    told = rpc.AssignReplicasToDirectoriesRequest(
+        broker_id=broker_id, broker_epoch=world.epoch(broker_id), directories=[place]
+    )
+    world.do(assign_replicas(world.state, told))
+
+
+def test_who_led_last_does_not_lead_with_an_empty_disk(world: World) -> None:
+    """The others may lack something, but it lacks everything."""
+    all_lost(world)
+    made_anew(world, 1)
+    assert trusted(world) == (-1, (), (), (1,)), "with a directory that is lost"
+    world.configure("unclean.leader.election.enable", "true")
+    world.do_chores()
+    assert world.partition.leader == 2
+
+
+def test_an_only_replica_leads_with_an_empty_disk() -> None:
+    world = World(topic_defaults={MIN_IN_SYNC: "1"}).brokers(1)
+    set_level(world, 1)
+    world.partition_of([1])
+    world.fenced(1)
+    made_anew(world, 1)
+    assert trusted(world) == (1, (1,), (), ())
+
+
 def test_others_are_elected_where_any_replica_may_lead(world: World) -> None:
     all_lost(world)
     assert world.partition.leader == -1
