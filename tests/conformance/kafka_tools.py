@@ -153,6 +153,11 @@ class Broker:
         said = self.tools.run(tool, *((*asked, *self.where) if tool in WHERE_COMES_LAST else (*self.where, *asked)))
         self.answers.append((f"{tool} {words}", said.in_common))
 
+    def ask_until(self, tool: str, words: str, what: str) -> None:
+        """Until the tool says it; then it is asked for the record."""
+        wait_for(lambda: what in self.tools.run(tool, *self.where, *words.split()).out, what, timeout_s=60)
+        self.ask(tool, words)
+
     def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
         """One after the other: they may be about the same things."""
         told: Told = {}
