@@ -10,11 +10,10 @@ EXECUTOR = ("numpy", "pyarrow")
 DRIVER = ("deltalake", "arro3-core", "deprecated", "typing-extensions", "wrapt")
 """deltalake, and what it needs itself; Spark brings its own package along."""
 
-SITE = """import os, sys
-if "/work/app-" not in os.getcwd():
-    sys.path.append({driver!r})
+PATH = """import os, sys; "/work/app-" in os.getcwd() or sys.path.append({driver!r})
 """
-"""Spark runs one interpreter by name on all machines. Here they are one machine, on which executors are told by the directory that they run in."""
+"""Spark runs one interpreter by name on all machines. Here they are one machine, on which executors are told by the directory that they run in.
+A line of a .pth file: Debian's Python has a sitecustomize of its own, which comes before any of ours."""
 
 
 def make(directory: Path) -> Path:
@@ -26,7 +25,7 @@ def make(directory: Path) -> Path:
     for packages, place in ((EXECUTOR, libraries), (DRIVER, driver)):
         for top in set().union(*map(_top_level, packages)):
             (place / top.name).symlink_to(top)
-    (libraries / "sitecustomize.py").write_text(SITE.format(driver=str(driver)))
+    (libraries / "driver.pth").write_text(PATH.format(driver=str(driver)))
     return directory / "bin" / "python"
 
 
