@@ -179,9 +179,10 @@ class Totals:
 
     @property
     def rate(self) -> float | None:
-        """Rows a second, of the last batches."""
-        seconds = sum(took for _, took in self._recent)
-        return sum(rows for rows, _ in self._recent) / seconds if seconds else None
+        """Rows a second, of the last batches. The first one also starts Spark's workers: another tells more."""
+        warm = list(self._recent)[1 if 1 < self.batches <= RECENT else 0 :]
+        seconds = sum(took for _, took in warm)
+        return sum(rows for rows, _ in warm) / seconds if seconds else None
 
     def summary(self) -> dict[str, Any]:
         return {

@@ -62,6 +62,14 @@ def test_totals_add_up_what_was_read_of_each_topic() -> None:
     assert totals.summary()["last_batch"] == 4
 
 
+def test_the_first_batch_says_nothing_of_the_rate_once_there_is_another() -> None:
+    totals = Totals()
+    totals.add(batch_of(progress(0, batchDuration=50_000)))
+    assert totals.rate == 20.0
+    totals.add(batch_of(progress(1)))
+    assert totals.rate == 2000.0
+
+
 def test_rows_stand_for_offsets_in_the_first_batch_of_a_query() -> None:
     first: Batch = batch_of(progress(0, 40, sources=[{"startOffset": None, "endOffset": {"a": {"0": 5040}}}]))
     totals = Totals()
