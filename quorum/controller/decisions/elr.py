@@ -44,13 +44,12 @@ def eligible(
     return candidates if len(isr) < min(minimum, len(replicas)) else ()
 
 
-def last_known(before: PartitionView, known: tuple[int, ...], isr: tuple[int, ...], leader: int) -> tuple[int, ...]:
-    """Who led last, of a partition that nobody leads. ``known``: who was known as that, ``leader``: the one of now."""
+def last_known(before: PartitionView, known: tuple[int, ...], leader: int) -> tuple[int, ...]:
+    """Who led last, of a partition that nobody leads: from then on, for whoever is in sync still may be lost as well. ``known``: who
+    was known as that, ``leader``: the one of now."""
     if leader != NO_LEADER:
         return ()
-    if not isr and before.leader != NO_LEADER:
-        return (before.leader,)
-    return known
+    return (before.leader,) if before.leader != NO_LEADER else known
 
 
 def records_to_begin(state: "ControllerState") -> list[Record]:

@@ -59,7 +59,7 @@ class PartitionChangeBuilder:
         if self._min_in_sync is not None:
             self.elr = eligible(self.elr, self.replicas, self.isr, self._min_in_sync)
             now = self._before.leader if leader is None else leader
-            self.last_known_elr = last_known(self._before, self._known_leaders(), self.isr, now)
+            self.last_known_elr = last_known(self._before, self._known_leaders(), now)
         if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)

@@ -10,8 +10,10 @@ from ottla.quorum.controller.decisions.damage import report_damage
 from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.features import SAFE_DOWNGRADE, UPGRADE, update_features
+from ottla.quorum.controller.decisions.partition_change import PartitionChangeBuilder
 from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
-from ottla.quorum.metadata.views import BROKER_RESOURCE, RECOVERED, RECOVERING, TOPIC_RESOURCE
+from ottla.quorum.metadata.image import changed_partition
+from ottla.quorum.metadata.views import BROKER_RESOURCE, RECOVERED, RECOVERING, TOPIC_RESOURCE, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory
 
@@ -238,6 +240,21 @@ def test_who_led_last_leads_again_though_it_may_lack_something_for_nobody_has_mo
     restart(world, 1, in_order=False)
     assert trusted(world) == (1, (1,), (), ())
     assert world.partition.leader_recovery_state == RECOVERING
+
+
+def test_who_led_last_is_known_though_somebody_in_sync_was_left_who_could_not_lead() -> None:
+    def after(before: PartitionView, loser: int) -> PartitionView:
+        builder = PartitionChangeBuilder((TOPIC_ID, 0), before, lambda _: False, directory, min_in_sync=2)
+        builder.isr = tuple(each for each in before.isr if each != loser)
+        builder.loser = loser
+        record = builder.build()
+        assert record is not None
+        return changed_partition(before, record.partition_change)
+
+    first = after(PartitionView((1, 2, 3), (1, 3), 3, leader_epoch=1, partition_epoch=3), 3)
+    assert (first.leader, first.isr, first.last_known_elr) == (-1, (1,), (3,))
+    then = after(first, 1)
+    assert (then.leader, then.isr, then.elr, then.last_known_elr) == (-1, (), (), (3,))
 
 
 def made_anew(world: World, broker_id: int) -> None:
