@@ -116,7 +116,7 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=21,
+        seed=3,
     ),
     _bug(
         "tell how a transaction ends before that is committed",
