@@ -43,6 +43,6 @@ def test_one_brokers_setting_is_set_told_and_taken_away(cluster: ProcessCluster,
 
 def test_what_a_running_broker_does_not_take_is_refused_with_the_reason(cluster: ProcessCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    with pytest.raises(KafkaException, match="write it into server.properties"):
+    with pytest.raises(KafkaException, match=r"write it into server\.properties"):
         alter(admin, "num.partitions", "3")
     alter(admin, "num.partitions", None)
