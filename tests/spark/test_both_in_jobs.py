@@ -21,7 +21,7 @@ RECORDS = 600
 JSON = ValueWords("json", "number int, kind string")
 
 
-@pytest.fixture(params=["ottla", "apache kafka"])
+@pytest.fixture(params=["ottla", pytest.param("apache kafka", marks=pytest.mark.long)])
 def broker(request: pytest.FixtureRequest) -> str:
     """Where it is reached."""
     fixture = {"ottla": "bootstrap", "apache kafka": "apache_kafka"}[request.param]
