@@ -7,9 +7,10 @@ import threading
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla.pipeline.wire.connection import Connection, Request
-from ottla.testing.processes import ProcessCluster
+from ottla.testing.processes import ProcessCluster, wait_for
 from tests.integration.topic_tasks import PARTITIONS, TopicTasks, connect, make
 
 TASKS, BATCHES, ROWS = 3, 25, 40
@@ -56,6 +57,11 @@ def rows(task: int, batch: int) -> list[str]:
     return [f"{task}-{batch}-{row}" for row in range(ROWS)]
 
 
+def all_in_sync(cluster: ProcessCluster) -> bool:
+    topics = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=30).topics
+    return all(len(each.isrs) == len(each.replicas) for topic in topics.values() for each in topic.partitions.values())
+
+
 def test_each_row_is_there_once_whatever_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     breaking = Breaking()
     with ProcessCluster(nodes=3, settings={"min.insync.replicas": "2"}) as cluster:
@@ -73,6 +79,8 @@ def test_each_row_is_there_once_whatever_is_killed(monkeypatch: pytest.MonkeyPat
         for node in itertools.cycle((1, 2, 3)):
             cluster.kill(node)
             cluster.start(node)
+            # Else the next to die may be the last in sync, and coordinators wait for it longer than clients wait for them.
+            wait_for(lambda: all_in_sync(cluster), "all replicas in sync", 90)
             if not any(thread.is_alive() for thread in threads):
                 break
         with connect(cluster.bootstrap_servers) as wire:
