@@ -73,6 +73,32 @@ def test_nobody_is_sent_where_the_records_are_not() -> None:
     run(scenario, replica_selector_class=AWARE)
 
 
+def test_nobody_is_sent_to_a_replica_that_is_not_in_sync() -> None:
+    """Though it has the records, as far as its fetches tell."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.refusal = ErrorCode.INVALID_UPDATE_VERSION  # it does not come into the ISR
+        await cluster.start(isr=(1, 3), racks=RACKS)
+        client = await cluster.client()
+        await client.produce(b"one")
+        await cluster.until(lambda: cluster.brokers[2].log().high_watermark == 1)
+        assert cluster.isr() == (1, 3)
+        assert offsets((await client.fetch(0, rack_id="b")).records) == [0]
+
+    run(scenario, replica_selector_class=AWARE)
+
+
+def test_nobody_is_sent_to_a_replica_that_is_not_so_far() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await filled(cluster)
+        cluster.brokers[2].kill()
+        await client.produce(b"not there yet", acks=1)
+        assert (await client.fetch(1, rack_id="b")).preferred_read_replica == 2
+        assert (await client.fetch(2, rack_id="b")).preferred_read_replica == -1
+
+    run(scenario, replica_selector_class=AWARE)
+
+
 def test_a_consumer_waits_at_a_follower_for_what_is_committed() -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await filled(cluster)
