@@ -9,29 +9,16 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
-from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
 from ottla.cli.consume import consume
 from ottla.cli.groups import groups
 from ottla.testing.processes import ProcessCluster
+from tests.integration.conftest import PARTITIONS, RECORDS
 
-PARTITIONS, RECORDS = 4, 200
 PATIENCE_S = 60
-
-
-@pytest.fixture
-def filled(cluster: ProcessCluster, topic: str) -> str:
-    """A topic with numbered records in all its partitions."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
-    cluster.wait_for_topic(topic, PARTITIONS)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(RECORDS):
-        producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
-    return topic
 
 
 def librdkafka(cluster: ProcessCluster, group: str, **settings: object) -> Consumer:

@@ -20,41 +20,17 @@ from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, Me
 from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.broker.wire.messages.offset_delete_request import OffsetDeleteRequest
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_bench import Bench
 from tests.unit.broker.handlers.conftest import Site, partition_view
-
-
-class Groups:
-    """This node coordinates every group but those whose names say otherwise."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.is_loading = False
-
-    def shard_of(self, group_id: str) -> Any:
-        if group_id == "elsewhere":
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker does")
-        if self.is_loading:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a moment")
-        return self.bench.shard
-
-    def shards(self) -> Any:
-        return iter(() if self.is_loading else (self.bench.shard,))
-
-
-class Here:
-    """The internal topic is there."""
-
-    def require(self, name: str, on_ready: Any, timeout_ms: int) -> None:
-        on_ready(ErrorCode.NONE)
+from tests.unit.broker.handlers.coordinators import Coordinators, InternalTopics
 
 
 @pytest.fixture
 def bench(site: Site) -> Bench:
     made = Bench()
-    site.broker.groups = cast(Any, Groups(made))
-    site.broker.internal_topics = cast(Any, Here())
+    site.broker.groups = cast(Any, Coordinators(made))
+    site.broker.internal_topics = cast(Any, InternalTopics())
     return made
 
 

@@ -19,40 +19,13 @@ from ottla.broker.wire.messages.end_txn_request import EndTxnRequest
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.broker.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.broker.wire.messages.list_transactions_request import ListTransactionsRequest
-from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.shard_bench import TIME_MS
 from tests.unit.broker.coordinator.transactions.transaction_bench import Bench
 from tests.unit.broker.handlers.conftest import Site, partition_view
+from tests.unit.broker.handlers.coordinators import Coordinators, InternalTopics
 
 OFFSETS = "__consumer_offsets"
-
-
-class Transactions:
-    """This node coordinates every transactional id but those whose names say otherwise."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.is_loading = False
-
-    def shard_of(self, name: str) -> Any:
-        if name == "elsewhere":
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker does")
-        if self.is_loading:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a moment")
-        return self.bench.shard
-
-    def shards(self) -> Any:
-        return iter(() if self.is_loading else (self.bench.shard,))
-
-    def has(self, topic: str, index: int) -> bool:
-        return self.bench.has(topic, index)
-
-
-class Here:
-    """Internal topics are there."""
-
-    def require(self, name: str, on_ready: Any, timeout_ms: int) -> None:
-        on_ready(ErrorCode.NONE)
 
 
 class Groups:
@@ -70,9 +43,9 @@ class Clock:
 @pytest.fixture
 def bench(site: Site) -> Bench:
     made = Bench()
-    site.broker.transactions = cast(Any, Transactions(made))
+    site.broker.transactions = cast(Any, Coordinators(made))
     site.broker.groups = cast(Any, Groups())
-    site.broker.internal_topics = cast(Any, Here())
+    site.broker.internal_topics = cast(Any, InternalTopics())
     cast(Any, site.broker.host).clock = Clock()
     return made
 

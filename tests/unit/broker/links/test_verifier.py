@@ -18,7 +18,7 @@ from ottla.broker.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.coordinator.test_shard_host import Timers
+from tests.unit.broker.coordinator.shard_host_bench import Timers
 
 
 class Bench:
