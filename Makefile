@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
+PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
@@ -55,11 +56,15 @@ $(VENV)/.ready-spark: $(VENV)/.ready
 	@tools/setup-venv $(PYTHON) $(VENV) spark
 	@tools/system-packages java:openjdk-17-jdk-headless
 
-test-tools: setup $(TOXIPROXY)
+test-tools: setup $(TOXIPROXY) $(PROMETHEUS)
 	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven
 
 $(TOXIPROXY): tools/install-toxiproxy
 	@tools/install-toxiproxy $(TOOLS)
+
+$(PROMETHEUS): tools/install-prometheus
+	@tools/install-prometheus $(TOOLS)
+	@touch $@
 
 lint: setup
 	ruff check .
