@@ -166,9 +166,14 @@ class TransactionTotals(Partitions):
         self.leaderless = leaderless
         self.oldest_s = 0.0
         self.states: Counter[State] = Counter()
+        self.counts = coordinator.counts()
+        self.unwritten = 0
 
     def by_state(self) -> Mapping[Labels, float]:
         return {(state.told,): self.states[state] for state in _STATES}
+
+    def by_end(self) -> Mapping[Labels, float]:
+        return {("commit",): self.counts.commits, ("abort",): self.counts.aborts}
 
 
 _STATES = [state for state in State if state <= State.COMPLETE_ABORT]
@@ -180,6 +185,7 @@ def look_at_transactions(
     totals, now_ms = TransactionTotals(coordinator, leaderless()), wall_ms()
     looked = 0
     for shard in list(coordinator.shards()):
+        totals.unwritten += shard.unwritten_count
         for _, each in list(shard.transactions()):
             totals.states[each.state] += 1
             if each.state is State.ONGOING or each.state in PREPARED:
@@ -205,6 +211,22 @@ TRANSACTION_METRICS: tuple[Metric[TransactionTotals], ...] = (
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
         "Ended transactions whose markers wait for a partition that has no leader, or that did not take one.",
         lambda t: t.leaderless,
+    ),
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+        "Ended transactions whose partitions all have their markers, and whose own record could not be written: it is tried again.",
+        lambda t: t.unwritten,
+    ),
+    counter(
+        "ottla_transaction_coordinator_transactions_total",
+        "Transactions that were completed here, by how they ended: commit, abort.",
+        lambda t: t.by_end(),
+        "end",
+    ),
+    counter(
+        "ottla_transaction_coordinator_timeouts_total",
+        "Transactions that were open for longer than their producer allowed, and are aborted for it.",
+        lambda t: t.counts.timeouts,
     ),
     gauge(
         "ottla_transaction_coordinator_partitions",

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 from ottla.broker.coordinator.coordinator import Coordinator, Topics
+from ottla.broker.coordinator.decisions.transactions.counts import TransactionCounts
 from ottla.broker.coordinator.decisions.transactions.effects import Markers
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.shard import TransactionShard
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.internal_topics import TRANSACTIONS
 from ottla.broker.producer_ids import OnProducerId
+from ottla.broker.replication.partition import Partition
 from ottla.quorum.controller.decisions.features import TRANSACTION_VERSION
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.settings.server import ServerConfig
@@ -35,9 +37,24 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._late_interval_ms = config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expiry_interval_ms = config.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._repeated = Repeated(surroundings.timers)
+        self._past = TransactionCounts()
+        """Of shards that are not here any more."""
 
     def _shard(self, host: ShardHost, leader_epoch: int) -> TransactionShard:
         return TransactionShard(host, self._settings, self._node, leader_epoch)
+
+    def resigned(self, partition: Partition, leader_epoch: int) -> None:
+        found = self._hosts.get(partition.index)
+        if found is not None:
+            self._past = self._past.plus(found[1].counts())
+        super().resigned(partition, leader_epoch)
+
+    def counts(self) -> TransactionCounts:
+        """Since this process began."""
+        counts = self._past
+        for shard in self.shards():
+            counts = counts.plus(shard.counts())
+        return counts
 
     def has(self, topic: str, index: int) -> bool:
         """Whether there is such a partition."""

@@ -4,6 +4,7 @@ A decision stands once its record is committed, and only then is a partition tol
 at the next coordinator: each step is tried again for ever, and each may be done twice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
 from typing import Protocol
@@ -38,6 +39,10 @@ class Completing:
         self._waits = waits
         self._coordinator_epoch = coordinator_epoch
         self._under_way: MutableMapping[str, Sending] = {}
+        self.ends: Counter[State] = Counter()
+        """How many transactions came to their end here, by how."""
+        self.unwritten: set[str] = set()
+        """Of these all partitions know how they ended; that they are complete could not be written, and is tried again."""
 
     def begin(self) -> Iterator[None]:
         """The last coordinator may have told any of their partitions, or none."""
@@ -51,6 +56,7 @@ class Completing:
         for sending in self._under_way.values():
             sending.cancel()
         self._under_way.clear()
+        self.unwritten.clear()
 
     def prepare(self, transactional_id: str, transaction: Transaction, told: Callable[[ErrorCode], None]) -> None:
         """``transaction`` is the decision; ``told`` once it stands."""
@@ -98,10 +104,15 @@ class Completing:
     def _complete(self, transactional_id: str, prepared: Transaction) -> None:
         complete = transitions.completed(prepared, self._effects.time_ms)
 
-        def done(_: ErrorCode) -> None:
+        def done(error: ErrorCode) -> None:
             if self._stands(transactional_id, prepared):  # the completion was undone
                 again = partial(self._complete, transactional_id, prepared)
                 self._effects.remind(("complete", transactional_id), RETRY_MS, again)
+                self.unwritten.add(transactional_id)
+                return
+            self.unwritten.discard(transactional_id)
+            if not error:
+                self.ends[complete.state] += 1
 
         self._effects.write([self._book.record(transactional_id, complete)], done)
         self._waits.wake(transactional_id)  # who comes next is told once this is committed too

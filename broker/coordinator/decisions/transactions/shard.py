@@ -15,6 +15,7 @@ from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.coordinator.decisions.transactions import asking, transitions
 from ottla.broker.coordinator.decisions.transactions.asking import NOBODY, NeedsProducerIdError, Producer
 from ottla.broker.coordinator.decisions.transactions.completing import Completing
+from ottla.broker.coordinator.decisions.transactions.counts import TransactionCounts
 from ottla.broker.coordinator.decisions.transactions.effects import Node, TransactionEffects
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.sweeps import Sweeps
@@ -270,6 +271,15 @@ class TransactionShard:
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         return iter(self.written.items())
+
+    def counts(self) -> TransactionCounts:
+        ends = self._completing.ends
+        return TransactionCounts(ends[State.COMPLETE_COMMIT], ends[State.COMPLETE_ABORT], self._sweeps.timeout_count)
+
+    @property
+    def unwritten_count(self) -> int:
+        """Transactions that are over in all their partitions, which could not be written here."""
+        return len(self._completing.unwritten)
 
     def contents(self) -> Mapping[str, Transaction]:
         """Everything that its partition says, to be compared with another's that replayed it."""

@@ -33,6 +33,7 @@ class Sweeps:
         self._effects = effects
         self._settings = settings
         self._book = book
+        self.timeout_count = 0
         self._left: dict[str, Iterator[str]] = {}
 
     def abort_late(self) -> None:
@@ -60,6 +61,7 @@ class Sweeps:
             found = self._book.written.get(each)
             if found is not None and asking.is_late(found, now_ms):
                 self._book.abort(each)
+                self.timeout_count += 1
 
     def _expire_some(self, ids: list[str]) -> None:
         """What cannot be written is found again by the next round."""

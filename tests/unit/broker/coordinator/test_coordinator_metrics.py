@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker.coordinator import metrics
 from ottla.broker.coordinator.decisions.groups.counts import GroupCounts
+from ottla.broker.coordinator.decisions.transactions.counts import TransactionCounts
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.decisions.transactions.marker_queue import NOWHERE, MarkerQueue, Task
 from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
@@ -148,6 +149,11 @@ class Ids(Coordinator):
     def transactions(self) -> Any:
         return enumerate(self._found)
 
+    unwritten_count = 3
+
+    def counts(self) -> Any:
+        return TransactionCounts(commits=5, aborts=2, timeouts=1)
+
 
 def transaction(state: State, started_ms: int = -1) -> Transaction:
     return Transaction(producer_id=1, epoch=0, timeout_ms=1, state=state, updated_ms=0, started_ms=started_ms)
@@ -173,6 +179,10 @@ def test_transactions_are_counted_by_state_and_the_oldest_open_one_is_told() -> 
     assert families["ottla_transaction_coordinator_open_seconds_max"] == {(): 7}
     waiting = "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"
     assert families[waiting] == {(): 7}
+    retried = "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize"
+    assert families[retried] == {(): 3}
+    assert families["ottla_transaction_coordinator_transactions_total"] == {("commit",): 5, ("abort",): 2}
+    assert families["ottla_transaction_coordinator_timeouts_total"] == {(): 1}
 
 
 def test_markers_without_a_leader_are_counted_by_transaction() -> None:

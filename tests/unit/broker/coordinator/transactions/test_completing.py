@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.broker.coordinator.decisions.transactions.completing import LOOKED_AT_MAX, RETRY_MS
+from ottla.broker.coordinator.decisions.transactions.counts import TransactionCounts
 from ottla.broker.coordinator.decisions.transactions.shard import IDS_A_TURN
 from ottla.broker.coordinator.decisions.transactions.transaction import State
 from ottla.runtime.errors import ErrorCode
@@ -162,3 +163,28 @@ def test_a_coordinator_that_moves_between_any_two_steps_changes_nothing(rules: i
     assert who(bench.end(producer, commits=commits, rules=rules)) == following
     assert code(bench.add(following)) is ErrorCode.NONE
     assert bench.shard.contents() == bench.another().shard.contents()
+
+
+# --- what is counted --------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_counts_once_when_its_completion_is_committed() -> None:
+    bench = Bench()
+    bench.end(bench.begun())
+    bench.commits = False
+    bench.arrive()
+    assert (bench.shard.counts(), bench.shard.unwritten_count) == (TransactionCounts(), 0)
+    bench.fail()
+    assert (bench.shard.counts(), bench.shard.unwritten_count) == (TransactionCounts(), 1)
+    bench.wait(RETRY_MS)
+    bench.commit()
+    assert (bench.shard.counts(), bench.shard.unwritten_count) == (TransactionCounts(commits=1), 0)
+    assert bench.another().shard.counts() == TransactionCounts()  # what it counted it says by itself
+
+
+def test_who_decided_counts_nothing_and_who_completes_counts() -> None:
+    bench = Bench()
+    bench.end(bench.begun(), commits=False)
+    other = bench.another()
+    other.arrive()
+    assert (bench.shard.counts(), other.shard.counts()) == (TransactionCounts(), TransactionCounts(aborts=1))

@@ -28,6 +28,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(ve
     assert sent.marker == (producer.id, 1, False, 7, 2 if version == 2 else 0)
     bench.arrive()
     assert bench.state() is State.COMPLETE_ABORT
+    assert bench.shard.counts() == (0, 1, 1)
     assert code(bench.add(producer)) is ErrorCode.PRODUCER_FENCED
     assert code(bench.end(producer, rules=V1)) is ErrorCode.PRODUCER_FENCED
 
