@@ -120,12 +120,14 @@ class Broker:
             config, loader.image, surroundings, self.markers, producer_ids.allocate
         )
         self._peers = Peers(config, loader.image, timers, "coordinators")
+        coordinators = Coordinators(self._peers, lambda: self.context)
         verifier = Verifier(
-            Coordinators(self._peers, lambda: self.context),
+            coordinators,
             partial(coordinator_of, loader.image, TRANSACTIONS),
             timers,
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+            verify_here=coordinators.verify_here,
         )
         self._verifications = Verifications(verifier, timers, is_enabled=config.flag(VERIFICATION))
         self.context = BrokerContext(

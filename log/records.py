@@ -37,6 +37,12 @@ _CRC = Struct(">I")
 _CONTROL_KEY = Struct(">hh")
 _END_MARKER = Struct(">hi")
 
+_MARKER_RECORD = Struct(">4sBhhBhiB")
+"""The record of an end marker: `_MARKER_HEAD`, then its key, the value behind its size, and no headers."""
+_MARKER_HEAD = (b"\x20\0\0\0", 8)
+"""Its length, attributes and the deltas of time and offset, which are 0; the key's size."""
+_MARKER_VALUE_SIZE = 12
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -60,6 +66,9 @@ class ControlType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+
+
+_ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 
 class EndMarker(NamedTuple):
@@ -294,26 +303,53 @@ def end_marker_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction in a partition."""
-    key = control_key(ControlType.COMMIT if marker.committed else ControlType.ABORT)
-    return encode_batch(
-        [Record(base_offset, timestamp, key, _END_MARKER.pack(0, marker.coordinator_epoch))],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        control=True,
-        transactional=True,
+    """The control batch that ends a producer's transaction in a partition. All are alike, and one is written for each partition of each
+    transaction: `encode_batch` makes the same bytes (a test), and takes three times as long."""
+    batch = bytearray(HEADER_BYTES + _MARKER_RECORD.size)
+    control_type = ControlType.COMMIT if marker.committed else ControlType.ABORT
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,  # CRC
+        TRANSACTIONAL | CONTROL,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        -1,
+        1,
     )
+    _MARKER_RECORD.pack_into(
+        batch, HEADER_BYTES, *_MARKER_HEAD, 0, control_type, _MARKER_VALUE_SIZE, 0, marker.coordinator_epoch, 0
+    )
+    reseal(batch)
+    return batch
 
 
 def read_end_marker(batch: Buffer, header: BatchHeader, position: int = 0) -> EndMarker | None:
     """The marker of a control batch; None for other control records or an emptied batch. Raises RecordError."""
     if header.records_count == 0:
         return None
+    if header.size_bytes == HEADER_BYTES + _MARKER_RECORD.size and header.records_count == 1:
+        # As `end_marker_batch` makes them, and Kafka: mostly there is nothing to be decoded.
+        head, size, version, control_type, value_size, _, epoch, headers = _MARKER_RECORD.unpack_from(
+            batch, position + HEADER_BYTES
+        )
+        if (
+            (head, size, value_size, headers) == (*_MARKER_HEAD, _MARKER_VALUE_SIZE, 0)
+            and version >= 0
+            and control_type in _ENDS
+            and header.compression == NONE
+        ):
+            return EndMarker(control_type == ControlType.COMMIT, epoch)
     record = decode_records(batch, header, position=position)[0]
     control_type = control_type_of(record.key)
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+    if control_type not in _ENDS:
         return None
     if record.value is None or len(record.value) < _END_MARKER.size:
         _bad("end marker cut off", 0)

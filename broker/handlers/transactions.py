@@ -40,6 +40,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.links.peers import Peers
+    from ottla.broker.replication.verifications import Place, Transaction
 
 _CREATION_TIMEOUT_MS = 5_000
 
@@ -139,6 +140,35 @@ class Coordinators:
             asyncio.get_running_loop().call_soon(add_all, broker, request, told, versions[1])
         else:
             self._others.ask(broker_id, request, response, versions, timeout_ms, told)
+
+    def verify_here(
+        self, broker_id: int, transaction: "Transaction", place: "Place", told: Callable[[ErrorCode], None]
+    ) -> bool:
+        broker = self._broker()
+        if broker_id != broker.node_id:
+            return False
+        _verify(broker, transaction, place, told)
+        return True
+
+
+def _verify(
+    broker: BrokerContext, transaction: "Transaction", place: "Place", told: Callable[[ErrorCode], None]
+) -> None:
+    """What `Adding` does for one partition that is to be verified, without its messages: once a transaction and partition."""
+
+    def tell(error: ErrorCode, found: Partitions) -> None:
+        told(error or answers.verified_one(found, *place))
+
+    if not broker.transactions.has(*place):
+        told(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    try:
+        shard = _shard_of(broker, transaction.transactional_id)
+    except KafkaError as error:
+        told(error.code)
+    else:
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        shard.verify(transaction.transactional_id, producer, tell)
 
 
 def _answer_one(request: RequestContext, told: list[AddPartitionsToTxnResult]) -> None:

@@ -39,6 +39,14 @@ class Others(Protocol):
     ) -> None: ...
 
 
+VerifyHere = Callable[[int, Transaction, Place, OnTold], bool]
+"""Whether the broker of that number is this one; then it was asked whether the place is a part of the transaction, without a request."""
+
+
+def _elsewhere(*_: object) -> bool:
+    return False
+
+
 class _Question(NamedTuple):
     transaction: Transaction
     place: Place
@@ -57,6 +65,7 @@ class Verifier:
         *,
         retry_ms: int,
         retry_ms_max: int,
+        verify_here: VerifyHere = _elsewhere,
     ) -> None:
         """``coordinator_of``: the broker that coordinates a transactional id. ``retry_ms``, ``retry_ms_max``: after which time, and how
         long, a partition is added again while the transaction before is being ended."""
@@ -65,6 +74,7 @@ class Verifier:
         self._timers = timers
         self._retry_ms = retry_ms
         self._retry_ms_max = retry_ms_max
+        self._verify = verify_here
         self._waiting: list[_Question] = []
 
     def ask(self, transaction: Transaction, place: Place, told: OnTold) -> None:
@@ -83,13 +93,19 @@ class Verifier:
             broker_id = self._coordinator_of(question.transaction.transactional_id)
             if broker_id is None:
                 _tell(question, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            else:
+            elif not self._verify_here(broker_id, question):
                 of_broker.setdefault(broker_id, []).append(question)
         for broker_id, questions in of_broker.items():
             for together in _requests(questions):
                 request = _request(together)
                 told = partial(self._answered, together)
                 self._others.ask(broker_id, request, AddPartitionsToTxnResponse, VERSIONS, TIMEOUT_MS, told)
+
+    def _verify_here(self, broker_id: int, question: _Question) -> bool:
+        """Partitions that are to be added go together in one request, and one record, wherever that is."""
+        if question.transaction.adds:
+            return False
+        return self._verify(broker_id, question.transaction, question.place, partial(_tell, question))
 
     def _answered(self, questions: Sequence[_Question], response: AddPartitionsToTxnResponse | None) -> None:
         found = _errors(response) if response is not None else {}

@@ -2,6 +2,8 @@
 
 import contextlib
 import warnings
+from struct import error as StructError
+from struct import pack, unpack_from
 
 import pytest
 from hypothesis import given
@@ -143,6 +145,53 @@ def test_an_end_marker_is_read_back(committed: bool) -> None:
     assert header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, -1)
     assert read_end_marker(batch, header) == marker
+
+
+@given(
+    st.booleans(), st.integers(-1, 2**31 - 1), st.integers(-1, 2**62), st.integers(-1, 32_767), st.integers(0, 2**62)
+)
+def test_an_end_marker_has_the_bytes_of_any_batch(
+    committed: bool, coordinator_epoch: int, producer_id: int, producer_epoch: int, time: int
+) -> None:
+    made = end_marker_batch(
+        EndMarker(committed, coordinator_epoch),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        timestamp=time,
+        base_offset=time // 2,
+        leader_epoch=3,
+    )
+    key, value = control_key(ControlType(committed)), pack(">hi", 0, coordinator_epoch)
+    record = Record(time // 2, time, key, value)
+    assert made == encode_batch(
+        [record],
+        base_offset=time // 2,
+        leader_epoch=3,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        control=True,
+        transactional=True,
+    )
+
+
+@given(st.integers(HEADER_BYTES, HEADER_BYTES + 16), st.integers(0, 255))
+def test_a_marker_with_any_byte_wrong_is_read_as_its_record_is(place: int, byte: int) -> None:
+    batch = end_marker_batch(EndMarker(True, 5), producer_id=9, producer_epoch=2, timestamp=77)
+    batch[place] = byte
+    header = read_header(batch)
+    try:
+        (record,) = decode_records(batch, header)
+        control_type = control_type_of(record.key)
+        if control_type > ControlType.COMMIT or control_type < 0:
+            expected: EndMarker | None = None
+        else:
+            assert record.value is not None
+            expected = EndMarker(control_type == ControlType.COMMIT, unpack_from(">hi", record.value)[1])
+    except (KafkaError, StructError):
+        with pytest.raises(RecordError):
+            read_end_marker(batch, header)
+    else:
+        assert read_end_marker(batch, header) == expected
 
 
 def test_other_control_records_are_no_end_marker() -> None:

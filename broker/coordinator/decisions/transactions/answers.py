@@ -64,10 +64,11 @@ def unattempted(
 
 def verified(asked: Partitions, found: Mapping[str, frozenset[int]]) -> list[AddPartitionsToTxnTopicResult]:
     """What is not part of the transaction must not be written to in it: its client is to abort."""
-    return by_partition(
-        asked,
-        lambda topic, index: ErrorCode.NONE if index in found.get(topic, ()) else ErrorCode.TRANSACTION_ABORTABLE,
-    )
+    return by_partition(asked, lambda topic, index: verified_one(found, topic, index))
+
+
+def verified_one(found: Mapping[str, frozenset[int]], topic: str, index: int) -> ErrorCode:
+    return ErrorCode.NONE if index in found.get(topic, ()) else ErrorCode.TRANSACTION_ABORTABLE
 
 
 def by_partition(

@@ -28,8 +28,12 @@ class Bench:
         self.asked: list[tuple[int, AddPartitionsToTxnRequest, Callable[[Any], None]]] = []
         self.told: list[tuple[str, ErrorCode]] = []
         self.timers = Timers()
+        self.here: list[tuple[Transaction, Place, Callable[[ErrorCode], None]]] = []
+        """What the node that is number 0 was asked: this one."""
         timers: Any = self.timers
-        self.verifier = Verifier(self, self._coordinator_of, timers, retry_ms=20, retry_ms_max=100)
+        self.verifier = Verifier(
+            self, self._coordinator_of, timers, retry_ms=20, retry_ms_max=100, verify_here=self.verify_here
+        )
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         return int(transactional_id[-1]) if transactional_id[-1].isdecimal() else None
@@ -46,6 +50,13 @@ class Bench:
         assert isinstance(request, AddPartitionsToTxnRequest)
         assert (response, versions, timeout_ms) == (AddPartitionsToTxnResponse, VERSIONS, TIMEOUT_MS)
         self.asked.append((broker_id, request, told))
+
+    def verify_here(
+        self, broker_id: int, transaction: Transaction, place: Place, told: Callable[[ErrorCode], None]
+    ) -> bool:
+        if broker_id == 0:
+            self.here.append((transaction, place, told))
+        return broker_id == 0
 
     def put(self, transactional_id: str, partition: int = 0, *, epoch: int = 0, adds: bool = False) -> None:
         name = f"{transactional_id}-{partition}"
@@ -188,3 +199,19 @@ async def test_adding_is_tried_again_for_a_moment_and_verifying_is_not(bench: Be
         assert [each.transactional_id for each in bench.asked[-1][1].transactions] == ["a1"]
         bench.answer(number, ErrorCode.CONCURRENT_TRANSACTIONS)
     assert bench.told[1:] == [("a1-0", ErrorCode.CONCURRENT_TRANSACTIONS)]
+
+
+@on_a_bench
+async def test_this_node_verifies_without_a_request_and_adds_with_one(bench: Bench) -> None:
+    bench.put("a0", 0)
+    bench.put("a0", 1, adds=True)
+    bench.put("a0", 2, adds=True)
+    assert not bench.here  # not before it returns
+    await asyncio.sleep(0)
+    ((transaction, place, told),) = bench.here
+    assert (transaction.transactional_id, place) == ("a0", Place("t", 0))
+    ((broker_id, request, _),) = bench.asked
+    assert broker_id == 0
+    assert [topic.partitions for each in request.transactions for topic in each.topics] == [[1, 2]]
+    told(ErrorCode.TRANSACTION_ABORTABLE)
+    assert bench.told == [("a0-0", ErrorCode.TRANSACTION_ABORTABLE)]

@@ -1,6 +1,8 @@
 """The records of `__transaction_state`, as Kafka writes and reads them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.transactions import transitions
@@ -12,7 +14,10 @@ from ottla.broker.coordinator.decisions.transactions.transaction import (
     Transaction,
 )
 from ottla.broker.coordinator.decisions.transactions.transaction_records import read, record, tombstone
+from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.errors import WireError
+from ottla.broker.wire.messages.transaction_log_key import TransactionLogKey
+from ottla.broker.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from tests.unit.broker.coordinator.transactions.transaction_bench import Bench
 
 FULL = Transaction(
@@ -55,6 +60,49 @@ def test_the_bytes_are_those_of_kafka() -> None:
         "0000" + "0000000000000005" + "0007" + "0000ea60" + "00" + "ffffffff" + "00000000000000c8" + "f" * 16
     )
     assert (record("x", empty, 1).value or b"")[:2] == b"\0\1"
+
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+EPOCH = st.integers(-1, 32_767)
+PARTITIONS = st.dictionaries(
+    st.text(min_size=1, max_size=200), st.frozensets(st.integers(0, 2**31 - 1), max_size=150), max_size=4
+)
+TRANSACTIONS = st.builds(
+    Transaction,
+    producer_id=LONG,
+    epoch=EPOCH,
+    timeout_ms=st.integers(0, 2**31 - 1),
+    state=st.sampled_from(list(BEFORE)),
+    updated_ms=LONG,
+    started_ms=LONG,
+    partitions=PARTITIONS,
+    previous_producer_id=st.just(-1) | LONG,
+    next_producer_id=st.just(-1) | LONG,
+    client_version=st.integers(0, 2),
+)
+
+
+@given(TRANSACTIONS, st.text(min_size=1, max_size=300), st.integers(0, 2))
+def test_the_bytes_are_those_of_the_generated_messages(transaction: Transaction, name: str, version: int) -> None:
+    tagged = version >= 1 or transaction.client_version >= 2
+    empty = transaction.state is State.EMPTY
+    topics = sorted(transaction.partitions.items())
+    message = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if empty else [PartitionsSchema(topic, sorted(all_)) for topic, all_ in topics],
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+    )
+    if tagged:
+        message.previous_producer_id = transaction.previous_producer_id
+        message.next_producer_id = transaction.next_producer_id
+        message.client_transaction_version = transaction.client_version
+    value = tagged.to_bytes(2) + b"".join(encoder(TransactionLogValue, int(tagged))(message))
+    key = b"\0\0" + b"".join(encoder(TransactionLogKey, 0)(TransactionLogKey(name)))
+    assert record(name, transaction, version) == Record(key, value, (name, transaction))
 
 
 def test_what_only_tags_can_say_is_written_with_them_whatever_the_cluster_s_version() -> None:
