@@ -1,6 +1,5 @@
 """``spark.read.format("ottla-segments")``: the topics that lie in log directories, without a broker."""
 
-import gc
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -9,11 +8,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.arrow.schema import schema
+from ottla.pipeline.collector import spare_the_collector
 from ottla.pipeline.segments.options import SegmentsOptions, parse
 from ottla.pipeline.segments.reading import Stretch, read_stretch
 from ottla.pipeline.segments.tasks import plan
-
-_ready: list[bool] = []
 
 
 class SegmentsSource(DataSource):
@@ -48,16 +46,8 @@ class SegmentsReader(DataSourceReader):
         return [SegmentsPartition(part) for part in plan(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        _spare_the_collector()
+        spare_the_collector()
         assert isinstance(partition, SegmentsPartition)
         options = self._options
         for part in partition.parts:
             yield from read_stretch(part, options.columns, fail_on_data_loss=options.fail_on_data_loss)
-
-
-def _spare_the_collector() -> None:
-    """A worker collects garbage after each task, 30 ms for what its imports left: put that aside, once."""
-    if not _ready:
-        gc.collect()
-        gc.freeze()
-        _ready.append(True)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ottla.pipeline.collector import spare_the_collector
 from ottla.pipeline.sinks import task
 from ottla.pipeline.sinks.changes import Log
 from ottla.pipeline.sinks.errors import OptionRefused
@@ -48,7 +49,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._table = table
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        task.spare_the_collector()
+        spare_the_collector()
         return self._table.write(iterator, task.of_stream())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -67,7 +68,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._table, self._app_id, self._version = table, app_id, version
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        task.spare_the_collector()
+        spare_the_collector()
         return self._table.write(iterator, task.of_write(self._app_id, self._version))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -1,7 +1,5 @@
 """What Spark says about the task that runs."""
 
-import gc
-
 from pyspark import TaskContext
 
 from ottla.pipeline.sinks.attempts import Attempt
@@ -9,8 +7,6 @@ from ottla.pipeline.sinks.errors import SinkError
 
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
-
-_ready: list[bool] = []
 
 
 def of_stream() -> Attempt:
@@ -32,11 +28,3 @@ def _context() -> TaskContext:
     if context is None:
         raise SinkError("A sink's rows are written in Spark's tasks")
     return context
-
-
-def spare_the_collector() -> None:
-    """A worker collects garbage after each task, 30 ms for what its imports left: put that aside, once."""
-    if not _ready:
-        gc.collect()
-        gc.freeze()
-        _ready.append(True)

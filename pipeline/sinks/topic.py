@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from ottla.pipeline.collector import spare_the_collector
 from ottla.pipeline.sinks import task
 from ottla.pipeline.sinks.errors import OptionRefused
 from ottla.pipeline.sinks.topic_options import TopicOptions, check_columns, topic_options
@@ -27,7 +28,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._write = TopicWrite(self._options)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        task.spare_the_collector()
+        spare_the_collector()
         return Written(self._write.write(iterator, task.of_stream(), shared(self._options.client)))
 
 
@@ -39,7 +40,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._write = TopicWrite(self._options)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        task.spare_the_collector()
+        spare_the_collector()
         attempt = task.of_write(self._options.app_id, self._options.app_version)
         return Written(self._write.write(iterator, attempt, shared(self._options.client)))
 

@@ -1,6 +1,5 @@
 """A task of Spark's: reads its ranges, and gives Arrow. It travels to an executor by pickling."""
 
-import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 
 from ottla.pipeline.arrow.aborted import AbortedTransactions
 from ottla.pipeline.arrow.decoder import Decoder
+from ottla.pipeline.collector import spare_the_collector
 from ottla.pipeline.source.asking import tell
 from ottla.pipeline.source.columns import Layout
 from ottla.pipeline.source.formats import decoder_of
@@ -17,18 +17,6 @@ from ottla.pipeline.wire.errors import DataLossError, TopicChangedError
 from ottla.pipeline.wire.fetch import Fetcher
 from ottla.pipeline.wire.reading import Fetched
 from ottla.pipeline.wire.settings import ClientSettings
-
-_warm = False
-
-
-def spare_the_collector() -> None:
-    """Spark's worker collects garbage after every task, and all that pyspark and pyarrow loaded makes that long: it is
-    set aside once in a process."""
-    global _warm
-    if not _warm:
-        _warm = True
-        gc.collect()
-        gc.freeze()
 
 
 @dataclass(frozen=True)

@@ -173,29 +173,33 @@ def trickle(bootstrap: str, topic: str) -> Iterator[None]:
 def trigger_floor(spark: SparkSession, bootstrap: str, rounds: int) -> None:
     """Milliseconds of a trigger with a handful of rows in two partitions, into a sink that does nothing."""
     create(bootstrap, "trickle", 2)
-    found: dict[str, list[float]] = {kind: [] for kind in FORMATS}
+    found: dict[str, list[dict[str, int]]] = {kind: [] for kind in FORMATS}
     with trickle(bootstrap, "trickle"):
         for number in range(rounds + 1):
             for kind in FORMATS:
                 figures = triggers(spark, kind, bootstrap, 80)
                 found[kind] += figures if number else []
-    p50 = {kind: statistics.median(figures) for kind, figures in found.items()}
-    p10 = {kind: statistics.quantiles(figures, n=10)[0] for kind, figures in found.items()}
+    whole = {kind: [each["triggerExecution"] for each in figures] for kind, figures in found.items()}
+    p50 = {kind: statistics.median(figures) for kind, figures in whole.items()}
+    p10 = {kind: statistics.quantiles(figures, n=10)[0] for kind, figures in whole.items()}
     cells = ", ".join(f"{kind} p50 {p50[kind]:.0f} ms (p10 {p10[kind]:.0f})" for kind in FORMATS)
     print(f"trigger: {cells}; {p50['ottla'] / p50['kafka']:.2f}x", flush=True)
+    for kind, figures in found.items():
+        parts = {part: statistics.median(each.get(part, 0) for each in figures) for part in figures[0]}
+        print(f"trigger, p50 of its parts: {kind} {parts}", flush=True)
 
 
-def triggers(spark: SparkSession, kind: str, bootstrap: str, count: int) -> list[float]:
-    """The later ones of so many: the first compile."""
+def triggers(spark: SparkSession, kind: str, bootstrap: str, count: int) -> list[dict[str, int]]:
+    """Milliseconds of each part of the later ones of so many: the first compile."""
     stream = spark.readStream.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", "trickle")
     checkpoint = tempfile.mkdtemp(prefix="ottla-bench-")
     query = stream.load().writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-    took: dict[int, float] = {}
+    took: dict[int, dict[str, int]] = {}
     while len(took) < count:
         assert query.isActive, query.exception()
         for progress in query.recentProgress:
             if progress.numInputRows:
-                took[progress.batchId] = progress.durationMs["triggerExecution"]
+                took[progress.batchId] = dict(progress.durationMs)
         time.sleep(0.2)
     query.stop()
     shutil.rmtree(checkpoint, ignore_errors=True)
