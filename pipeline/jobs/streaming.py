@@ -12,6 +12,7 @@ from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs.batches import Batch, Totals, batch_of, ranges
 from ottla.pipeline.jobs.causes import cause
 from ottla.pipeline.jobs.checkpoint import Checkpoint
+from ottla.pipeline.jobs.checkpoint_files import spare_forks
 from ottla.pipeline.jobs.group_commits import Commit, GroupCommits, WireCommit
 from ottla.pipeline.jobs.stopping import Stopping
 from ottla.pipeline.jobs.watching import View, Work, Written, view_of
@@ -61,6 +62,7 @@ def run_query(
 ) -> int:
     """Until all is read, a signal comes or a batch fails. ``target`` is what a person knows the output by. Raises CommandError."""
     require_same_topics(Checkpoint(checkpoint), options.input)
+    spare_forks(spark, checkpoint)
     name = query_name(job, options.input, options.stream)
     group = options.stream.group_of(name)
     view = view_of(f"{job}: {options.input.topic_label} to {target}")

@@ -1,6 +1,8 @@
 """``format("ottla")`` for Spark 4.0 to 4.3: what its planner and its tasks call."""
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -147,6 +149,12 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.read(_task_of(partition))
+
+    def stop(self) -> None:
+        """The query is over, and the JVM has closed the pipe by which it asked. Spark's process would now tell it so, and print a
+        traceback or two of the broken pipe: it ends here."""
+        if isinstance(sys.exception(), EOFError | BrokenPipeError | ConnectionResetError):
+            os._exit(0)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stream": None}

@@ -219,11 +219,11 @@ def tasks(directory: Path, bootstrap: str, records: int, rounds: int) -> None:
 
 
 def memory(spark: SparkSession, bootstrap: str, records: int) -> None:
-    """The most that a Python worker had in memory while it read one partition, of a tenth and of the whole."""
+    """The most that a Python worker had in memory while one task read one partition, of a tenth and of the whole."""
     for topic, count in (("small", records // 10), ("big", records)):
         fill(bootstrap, topic, count, 1)
         with resident() as peak:
-            reading(spark, "ottla", bootstrap, topic).write.format("noop").mode("overwrite").save()
+            reading(spark, "ottla", bootstrap, topic, bytesPerTask="100g").write.format("noop").mode("overwrite").save()
         print(
             f"memory: {count / 1e6:.1f} M records in one partition, worker at most {peak[0] / 2**20:.0f} MiB",
             flush=True,
@@ -266,7 +266,8 @@ def main() -> None:
     rows = words.rows.split(",")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as home, ProcessCluster(nodes=1) as cluster:
         directory, bootstrap = Path(home), cluster.bootstrap_servers
-        fill(bootstrap, "bench", words.records, PARTITIONS)
+        if {"read", "ingest", "tasks"} & set(rows):
+            fill(bootstrap, "bench", words.records, PARTITIONS)
         spark = session(directory, "local[2]")
         if "read" in rows:
             read_rows(spark, bootstrap, words.records, words.rounds)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from ottla.testing.ports import free_ports
 from ottla.testing.processes import wait_for
 from tests.spark import bare_python
 from tests.spark.session import HOME, SHORT_LIVED, connector_jars, settings, spark_home
+
+TIMEOUT_S = 600
+"""Of one job; on a machine that others use too it may take minutes."""
 
 
 def bare_environment(directory: Path) -> dict[str, str]:
@@ -114,8 +118,18 @@ class Submission:
         subprocess.run(package, check=True, capture_output=True)
         return cls(directory, interpreter)
 
-    def submit(self, master: str, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+    def submit(self, master: str, *words: str) -> subprocess.CompletedProcess[str]:
         """spark-submit in client mode, from a process that knows nothing of this checkout."""
+        files = ["--py-files", str(self.directory / "ottla.zip"), str(self.directory / "ottla_job.py")]
+        command = [str(HOME / "bin" / "spark-submit"), "--master", master, *self._confs(), *files, *words]
+        return self._run(command, bare_environment(self.directory))
+
+    def call(self, master: str, job: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """`ottla spark JOB --master` of an installed package, which is this environment's."""
+        command = [sys.executable, "-m", "ottla.cli.main", "spark", job, "--master", master, *self._confs(), *words]
+        return self._run(command, os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"})
+
+    def _confs(self) -> list[str]:
         chosen = settings(self.directory) | {
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
@@ -124,14 +138,15 @@ class Submission:
         }
         if jars := connector_jars():
             chosen["spark.jars"] = jars
-        confs = [word for name, text in chosen.items() for word in ("--conf", f"{name}={text}")]
-        files = ["--py-files", str(self.directory / "ottla.zip"), str(self.directory / "ottla_job.py")]
+        return [word for name, text in chosen.items() for word in ("--conf", f"{name}={text}")]
+
+    def _run(self, command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(HOME / "bin" / "spark-submit"), "--master", master, *confs, *files, *words],
-            env=bare_environment(self.directory),
+            command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=TIMEOUT_S,
             cwd=self.directory,
         )

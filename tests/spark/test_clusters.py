@@ -2,9 +2,10 @@
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import deltalake
@@ -19,6 +20,8 @@ LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 RECORDS = 1_200
 CARRIERS = ("AA", "DL", "UA")
 SCHEMA = "carrier string, delay double"
+Submit = Callable[..., subprocess.CompletedProcess[str]]
+Job = Callable[[Submit, str, str, str, str], None]
 
 
 @pytest.fixture(scope="module")
@@ -56,26 +59,26 @@ def read_words(bootstrap: str, topic: str) -> tuple[str, ...]:
     return (*read, "--value-format", "json", "--value-schema", SCHEMA)
 
 
-def ingest(submission: Submission, master: str, bootstrap: str, topic: str, table: str) -> None:
+def ingest(submit: Submit, master: str, bootstrap: str, topic: str, table: str) -> None:
     """What is landed is all that was written."""
     words = ("--table", table, "--max-offsets-per-trigger", "700")
-    run(submission, master, "ingest", *read_words(bootstrap, topic), *words)
+    run(submit, master, "ingest", *read_words(bootstrap, topic), *words)
     found = deltalake.DeltaTable(table).to_pyarrow_table(columns=["carrier", "partition", "offset"]).to_pylist()
     assert Counter(row["carrier"] for row in found) == dict.fromkeys(CARRIERS, RECORDS // 3) | {"-": 4}
     assert len({(row["partition"], row["offset"]) for row in found}) == RECORDS + 4
 
 
-def aggregate(submission: Submission, master: str, bootstrap: str, topic: str, table: str) -> None:
+def aggregate(submit: Submit, master: str, bootstrap: str, topic: str, table: str) -> None:
     """Two windows of each carrier count what was written."""
     words = ("--window", "10 minutes", "--watermark", "1 minute", "--by", "carrier", "--measure", "count(*) as count")
-    run(submission, master, "aggregate", *read_words(bootstrap, topic), *words, "--table", table)
+    run(submit, master, "aggregate", *read_words(bootstrap, topic), *words, "--table", table)
     windows = deltalake.DeltaTable(table).to_pyarrow_table().to_pylist()
     counts = Counter((row["carrier"], row["count"]) for row in windows)
     assert counts == {(carrier, 200): 2 for carrier in CARRIERS}
 
 
-def run(submission: Submission, master: str, *words: str) -> None:
-    ended = submission.submit(master, *words)
+def run(submit: Submit, master: str, *words: str) -> None:
+    ended = submit(master, *words)
     assert ended.returncode == 0, f"{ended.stdout[-2000:]}\n{ended.stderr[-6000:]}"
 
 
@@ -90,20 +93,35 @@ def test_executors_have_numpy_and_pyarrow_and_nothing_else(submission: Submissio
 
 def test_local_cluster_runs_ingest(submission: Submission, bootstrap: str, topic: str, table: str) -> None:
     fill(bootstrap, topic)
-    ingest(submission, LOCAL_CLUSTER, bootstrap, topic, table)
+    ingest(submission.submit, LOCAL_CLUSTER, bootstrap, topic, table)
 
 
 @pytest.mark.long
 def test_local_cluster_runs_aggregate(submission: Submission, bootstrap: str, topic: str, table: str) -> None:
     fill(bootstrap, topic)
-    aggregate(submission, LOCAL_CLUSTER, bootstrap, topic, table)
+    aggregate(submission.submit, LOCAL_CLUSTER, bootstrap, topic, table)
+
+
+@pytest.fixture(scope="module")
+def standalone(submission: Submission) -> Iterator[Standalone]:
+    with Standalone(submission.directory) as cluster:
+        yield cluster
 
 
 @pytest.mark.long
-def test_a_standalone_master_with_two_workers_runs_ingest_and_aggregate(
-    submission: Submission, bootstrap: str, topic: str, table: str
+@pytest.mark.parametrize("job", [ingest, aggregate])
+def test_a_standalone_master_with_two_workers_runs(
+    job: Job, standalone: Standalone, submission: Submission, bootstrap: str, topic: str, table: str
 ) -> None:
     fill(bootstrap, topic)
-    with Standalone(submission.directory) as cluster:
-        ingest(submission, cluster.master, bootstrap, topic, table)
-        aggregate(submission, cluster.master, bootstrap, topic, f"{table}-windows")
+    job(submission.submit, standalone.master, bootstrap, topic, table)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("job", [ingest, aggregate])
+def test_an_installed_package_runs_on_a_standalone_master(
+    job: Job, standalone: Standalone, submission: Submission, bootstrap: str, topic: str, table: str
+) -> None:
+    """`ottla spark JOB --master spark://...` sends along what the executors lack."""
+    fill(bootstrap, topic)
+    job(submission.call, standalone.master, bootstrap, topic, table)

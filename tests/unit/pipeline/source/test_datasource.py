@@ -1,6 +1,7 @@
 """What Spark's planner calls, as it calls it, without a JVM."""
 
 import inspect
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -135,3 +136,23 @@ def test_a_batch_has_exactly_the_types_that_were_said() -> None:
     assert layout.laid_out(found, None, schema).schema.equals(
         pa.schema([("offset", pa.int64()), ("value", pa.binary())])
     )
+
+
+@pytest.mark.parametrize(("error", "codes"), [(EOFError, [0]), (BrokenPipeError, [0]), (ValueError, [])])
+def test_a_source_whose_query_is_over_ends_without_a_word(
+    error: type[Exception], codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's process calls it: while the reason is on its way out."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    reader = source().streamReader(source().schema())
+
+    def asked() -> None:
+        try:
+            raise error
+        finally:
+            reader.stop()
+
+    with pytest.raises(error):
+        asked()
+    assert ended == codes
