@@ -27,6 +27,8 @@ TWO_EXECUTORS = "local-cluster[2,1,1024]"
 """A driver and two executors, each a JVM of its own."""
 ONE_PROCESS = "local[2,4]"
 """The driver is the executor; a task may fail three times."""
+THIRTY = (3, 4, 5)
+"""Seeds of ten kills each: whoever has five minutes can run one."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ class Committed:
         return bool(messages)
 
 
+@pytest.mark.long
 def test_ingest_lands_each_record_once_whoever_is_killed(place: Place) -> None:
     check_ingest(place, ONE_PROCESS, seed=1, moments=4, victims=("driver", "worker", "broker", "controller"))
 
@@ -174,10 +177,12 @@ def test_topic_and_table_have_each_record_once_whoever_is_killed(place: Place) -
 
 
 @pytest.mark.long
-def test_ingest_survives_thirty_kills(place: Place) -> None:
-    check_ingest(place, TWO_EXECUTORS, seed=3, moments=30, victims=VICTIMS)
+@pytest.mark.parametrize("seed", THIRTY)
+def test_ingest_survives_thirty_kills(place: Place, seed: int) -> None:
+    check_ingest(place, TWO_EXECUTORS, seed, moments=10, victims=VICTIMS)
 
 
 @pytest.mark.long
-def test_topic_and_table_survive_thirty_kills(place: Place) -> None:
-    check_both(place, TWO_EXECUTORS, seed=4, moments=30, victims=VICTIMS)
+@pytest.mark.parametrize("seed", THIRTY)
+def test_topic_and_table_survive_thirty_kills(place: Place, seed: int) -> None:
+    check_both(place, TWO_EXECUTORS, seed, moments=10, victims=VICTIMS)
