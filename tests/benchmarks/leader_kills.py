@@ -1,11 +1,11 @@
 """How long librdkafka, with its default settings, gets nothing acknowledged when the leader it writes to dies by kill -9.
 
-    python -m tests.benchmarks.leader_kills [--kills 30] [--busy 3] [--kinds ottla,kafka]
+    python -m tests.benchmarks.leader_kills [--kills 30] [--busy 3] [--idle] [--kinds ottla,kafka]
 
 Three combined nodes, one partition on all of them, an idempotent producer with a record every 5 ms (acks=all). The kills come
 at any moment of the client's second, in which it looks at its topics once. The longest time between two acknowledgements
 around each kill counts; a node is started again and in the ISR before the next dies. `--busy`: so many busy loops beside it.
-Each round's line goes to standard error; the table, in Markdown, to standard output.
+`--idle`: a record a second, and nothing else; what counts is the longest that one of them had to wait, from the kill on. Each round's line goes to standard error; the table, in Markdown, to standard output.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,14 +30,18 @@ from tests.peers.load.failover import leader_of, wait_full
 
 NODES = 3
 TOPIC = "leader-kills"
+BUSY_S, IDLE_S = 0.005, 1.0
 BUSY_LOOP = [sys.executable, "-c", "while True: pass"]
 
 
 class Client:
     """Produces until it is stopped, and notes when records are acknowledged."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, every_s: float) -> None:
         self.acknowledged: list[float] = []
+        self.waits: list[tuple[float, float]] = []
+        """From when until when."""
+        self._every_s = every_s
         self.failed = 0
         self._stop = threading.Event()
         self._producer = Producer(
@@ -47,15 +52,19 @@ class Client:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=self._delivered)
-            self._producer.poll(0.005)
+            delivered = partial(self._delivered, time.monotonic())
+            self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=delivered)
+            until = time.monotonic() + self._every_s
+            while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
+                self._producer.poll(min(left, 0.05))
         self._producer.flush(60)
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, began: float, error: KafkaError | None, _: Message) -> None:
         if error:
             self.failed += 1
         else:
             self.acknowledged.append(time.monotonic())
+            self.waits.append((began, self.acknowledged[-1]))
 
     def stop(self) -> None:
         self._stop.set()
@@ -65,9 +74,12 @@ class Client:
         times = [each for each in self.acknowledged if each > around - 0.5]
         return max(after - before for before, after in itertools.pairwise(times))
 
+    def longest_wait(self, since: float) -> float:
+        return max(after - max(before, since) for before, after in self.waits if after > since)
 
-def one_kill(cluster: Cluster, bootstrap: str, admin: AdminClient) -> float:
-    client = Client(bootstrap)
+
+def one_kill(cluster: Cluster, bootstrap: str, admin: AdminClient, *, idle: bool) -> float:
+    client = Client(bootstrap, IDLE_S if idle else BUSY_S)
     try:
         leader = leader_of(bootstrap, TOPIC)
         time.sleep(2 + random.random())
@@ -83,7 +95,7 @@ def one_kill(cluster: Cluster, bootstrap: str, admin: AdminClient) -> float:
     wait_full(admin, TOPIC, NODES)
     if client.failed:
         print(f"{client.failed} records failed", file=sys.stderr)
-    return client.longest_silence(killed) * 1000
+    return (client.longest_wait(killed) if idle else client.longest_silence(killed)) * 1000
 
 
 @contextmanager
@@ -96,7 +108,7 @@ def busy(loops: int) -> Iterator[None]:
             process.kill()
 
 
-def measure(kind: str, kills: int, loops: int) -> None:
+def measure(kind: str, kills: int, loops: int, *, idle: bool) -> None:
     took: list[float] = []
     with running(kind, NODES) as cluster:
         bootstrap = ",".join("{}:{}".format(*cluster.address(node)) for node in range(1, NODES + 1))
@@ -105,21 +117,25 @@ def measure(kind: str, kills: int, loops: int) -> None:
         made[TOPIC].result(30)
         with busy(loops):
             for number in range(kills):
-                took.append(one_kill(cluster, bootstrap, admin))
+                took.append(one_kill(cluster, bootstrap, admin, idle=idle))
                 print(f"{kind}, {loops} busy loops, kill {number + 1}: {took[-1]:.0f} ms", file=sys.stderr, flush=True)
     p50, p99 = percentile(took, 0.5), percentile(took, 0.99)
-    print(f"| {kind} | {loops} | {len(took)} | {p50:.0f} | {p99:.0f} | {max(took):.0f} |", flush=True)
+    print(
+        f"| {kind}{', idle' if idle else ''} | {loops} | {len(took)} | {p50:.0f} | {p99:.0f} | {max(took):.0f} |",
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--idle", action="store_true")
     parser.add_argument("--kinds", default="ottla", help=f"of {', '.join(KINDS)}; Apache Kafka takes 30 s a kill")
     args = parser.parse_args()
     print("| cluster | busy loops | kills | p50 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|---:|")
     for kind in args.kinds.split(","):
-        measure(kind, args.kills, args.busy)
+        measure(kind, args.kills, args.busy, idle=args.idle)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ LOAD = ROOT / "tests" / "peers" / "load"
 BULK_AND_SMALL = ["produce-1k", "produce-100", "produce-16k", "consume-1k", "latency", "connections"]
 BESIDE_BULK = ["beside-1", "beside-2", "beside-consume", "connections-beside"]
 ONE_NODE = BULK_AND_SMALL + BESIDE_BULK
-THREE_NODES = ["produce-rf3", "latency-rf3", "beside-rf3"]
+THREE_NODES = ["produce-rf3", "produce-16k-rf3", "consume-rf3", "latency-rf3", "beside-rf3"]
 PORT = {"kafka": 19092, "ottla": 29092}  # below those that the system gives to clients
 
 

@@ -5,9 +5,9 @@ python -m tests.peers.load.load BOOTSTRAP NAME PID[,PID...] [ROW...]     one JSO
 python -m tests.peers.load.load --compare A.jsonl B.jsonl                medians side by side, and B / A
 
 PIDs are the broker's processes (their CPU and memory are read from /proc). Needs confluent-kafka for topic creation and the
-tools of `build`. Rows: produce-1k produce-100 produce-16k produce-rf3 consume-1k latency latency-rf3 connections
-connections-beside beside-1 beside-2 beside-consume beside-rf3 (what small clients wait beside one and two bulk producers, two
-bulk consumers, and one producer with replicas: see beside.py).
+tools of `build`. Rows: produce-1k produce-100 produce-16k produce-rf3 produce-16k-rf3 consume-1k consume-rf3 latency
+latency-rf3 connections connections-beside beside-1 beside-2 beside-consume beside-rf3 (what small clients wait beside one and
+two bulk producers, two bulk consumers, and one producer with replicas: see beside.py). Rows in -rf3: acks=all, three nodes.
 Run A and B alternately, three times at least, on an otherwise idle machine, data directories on the same file system.
 On a virtual machine, memory that was never touched costs the page cache several times more: the first call touches it all.
 """
@@ -98,9 +98,9 @@ class Bench:
             "rss_mb": rss_mb(self.pids),
         }
 
-    def consume(self) -> dict[str, object]:
-        name = self.topic("load-consume", 6, 1)
-        self.perf("-P", "-t", name, "-s", "1000", "-c", "1000000", "-a", "1", "-X", "linger.ms=5")
+    def consume(self, replicas: int, acks: str) -> dict[str, object]:
+        name = self.topic("load-consume", 6, replicas)
+        self.perf("-P", "-t", name, "-s", "1000", "-c", "1000000", "-a", acks, "-X", "linger.ms=5")
         parts = [word for p in range(6) for word in ("-p", str(p))]
         got = self.perf(
             "-C", "-t", name, *parts, "-o", "beginning", "-c", "900000", "-X", "fetch.message.max.bytes=1048576"
@@ -151,8 +151,12 @@ class Bench:
                 return self.produce(1000, 1_000_000, 1, "1", "batch.size=16384", "queue.buffering.max.messages=1000000")
             case "produce-rf3":
                 return self.produce(1000, 1_000_000, 3, "-1")
+            case "produce-16k-rf3":
+                return self.produce(1000, 500_000, 3, "-1", "batch.size=16384", "queue.buffering.max.messages=1000000")
             case "consume-1k":
-                return self.consume()
+                return self.consume(1, "1")
+            case "consume-rf3":
+                return self.consume(3, "-1")
         raise SystemExit(f"no row {row!r}")
 
     def small(self, row: str) -> dict[str, object]:
