@@ -9,7 +9,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
-  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean compose-test
+  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -121,6 +121,10 @@ bench-restarts: setup ## a leader dies 30 times, under load and idle; a rolling 
 	$(BIN)/python -m tests.benchmarks.leader_kills
 	$(BIN)/python -m tests.benchmarks.leader_kills --idle
 	$(BIN)/python -m tests.benchmarks.rolling_restart
+
+bench-sizing: setup ## what a second broker on the same machine is worth; see docs/sizing.md
+	tests/peers/load/build
+	$(BIN)/python -m tests.benchmarks.sizing
 
 bench-groups: test-tools ## consumer groups and transactions beside Apache Kafka's, big groups, failover of a coordinator; see docs/benchmarks.md
 	tests/peers/kafka/kafka install

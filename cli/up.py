@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.up_words import DEFAULT_HOME, parse_settings, parse_topics
+from ottla.cli.up_words import DEFAULT_HOME, BrokerCount, parse_settings, parse_topics
 
 NODES = 3
 
@@ -25,7 +25,11 @@ dir_option = click.option(
 @click.option(
     "--controllers", type=click.IntRange(1, 9), help="With --brokers: how many nodes that are controllers only."
 )
-@click.option("--brokers", type=click.IntRange(1, 9), help="With --controllers: how many nodes that are brokers only.")
+@click.option(
+    "--brokers",
+    type=BrokerCount(),
+    help="With --controllers: how many nodes that are brokers only; `cores`: one for each core of this machine (docs/sizing.md).",
+)
 @dir_option
 @click.option(
     "--port",

@@ -1,11 +1,14 @@
 """What `ottla up` is told: settings for every node's server.properties, topics, where the nodes live."""
 
+import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 DEFAULT_HOME = Path("ottla-data")
+BROKERS_MAX = 64
+CORES = "cores"
 
 _OF_EACH_NODE = (
     "advertised.listeners",
@@ -24,6 +27,21 @@ _OF_EACH_NODE = (
     "ottla.ready.file",
     "process.roles",
 )
+
+
+class BrokerCount(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """A number, or as many as this process may use cores: a node is one loop, and one loop is one core."""
+
+    name = "count"
+    _number = click.IntRange(1, BROKERS_MAX)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[N|{CORES}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == CORES:
+            return min(BROKERS_MAX, len(os.sched_getaffinity(0)))
+        return int(self._number.convert(value, param, ctx))
 
 
 def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:

@@ -5,7 +5,8 @@
 Three combined nodes, one partition on all of them, an idempotent producer with a record every 5 ms (acks=all). The kills come
 at any moment of the client's second, in which it looks at its topics once. The longest time between two acknowledgements
 around each kill counts; a node is started again and in the ISR before the next dies. `--busy`: so many busy loops beside it.
-`--idle`: a record a second, and nothing else; what counts is the longest that one of them had to wait, from the kill on. Each round's line goes to standard error; the table, in Markdown, to standard output.
+`--idle`: a record a second, nothing else, and one right after the kill; what counts is the longest that one of them had to wait
+from the kill on. Each round's line goes to standard error; the table, in Markdown, to standard output.
 """
 
 import argparse
@@ -45,19 +46,22 @@ class Client:
         self.failed = 0
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0, "log_level": 2}
         )
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            delivered = partial(self._delivered, time.monotonic())
-            self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=delivered)
+            self.produce()
             until = time.monotonic() + self._every_s
             while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
-                self._producer.poll(min(left, 0.05))
+                self._producer.poll(min(left, BUSY_S))
         self._producer.flush(60)
+
+    def produce(self) -> None:
+        delivered = partial(self._delivered, time.monotonic())
+        self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=delivered)
 
     def _delivered(self, began: float, error: KafkaError | None, _: Message) -> None:
         if error:
@@ -85,6 +89,8 @@ def one_kill(cluster: Cluster, bootstrap: str, admin: AdminClient, *, idle: bool
         time.sleep(2 + random.random())
         killed = time.monotonic()
         os.kill(cluster.pid(leader), signal.SIGKILL)
+        if idle:
+            client.produce()  # or most kills would fall between two records
         while time.monotonic() < killed + 60 and not (client.acknowledged and client.acknowledged[-1] > killed + 2):
             time.sleep(0.1)
     finally:
@@ -112,7 +118,7 @@ def measure(kind: str, kills: int, loops: int, *, idle: bool) -> None:
     took: list[float] = []
     with running(kind, NODES) as cluster:
         bootstrap = ",".join("{}:{}".format(*cluster.address(node)) for node in range(1, NODES + 1))
-        admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000, "log_level": 2})
         made = admin.create_topics([NewTopic(TOPIC, 1, NODES, config={"min.insync.replicas": "2"})])
         made[TOPIC].result(30)
         with busy(loops):

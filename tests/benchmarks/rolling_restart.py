@@ -34,6 +34,7 @@ TOPIC = "rolling-restart"
 CLIENTS = ("librdkafka", "kafka-python")
 BETWEEN_S = 0.5
 LATE_S = 20.0
+QUIET = {"log_level": 2}  # what librdkafka tells nobody but its log
 SPAWN = mp.get_context("spawn")
 
 
@@ -72,7 +73,7 @@ def paced(rate: float, stop: Event) -> Iterator[int]:
 
 def produce_librdkafka(bootstrap: str, rate: float, stop: Event, done: Connection) -> None:
     seen = Seen([], [], [])
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, **QUIET})
 
     for number in paced(rate, stop):
         began = time.time()
@@ -146,7 +147,7 @@ class Reading:
 
 def consume_librdkafka(bootstrap: str, ready: Event, other_end: Connection) -> None:
     reading = Reading("librdkafka", other_end)
-    settings = {"bootstrap.servers": bootstrap, "group.id": "librdkafka", "auto.offset.reset": "earliest"}
+    settings = {"bootstrap.servers": bootstrap, "group.id": "librdkafka", "auto.offset.reset": "earliest", **QUIET}
     consumer = Consumer(settings)
     consumer.subscribe([TOPIC], on_assign=lambda *_: ready.set())
     while not reading.is_over():
@@ -277,7 +278,7 @@ def measure(kind: str, rounds: int, rate: float, libraries: Sequence[str]) -> No
     errors: dict[str, int] = {}
     with running(kind, NODES) as cluster:
         bootstrap = ",".join("{}:{}".format(*cluster.address(node)) for node in range(1, NODES + 1))
-        admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000, **QUIET})
         make_topic(admin)
         for _ in range(rounds):
             with clients(bootstrap, libraries, rate) as at_work:

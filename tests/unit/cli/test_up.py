@@ -14,6 +14,7 @@ from ottla.cli import up, up_run
 from ottla.cli.failures import CommandError
 from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import LocalNode
+from ottla.cli.up_words import BrokerCount
 from ottla.runtime.settings.definitions import SettingError
 
 
@@ -70,6 +71,12 @@ def test_brokers_are_numbered_before_controllers() -> None:
     assert [node.ports(shape.roles(node.node_id)) for node in nodes] == [[9092, 11092], [9093, 11093], [10094, 11094]]
 
 
+def test_one_broker_for_each_core_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5})
+    count = BrokerCount()
+    assert [count.convert(each, None, None) for each in ("cores", "1", "64")] == [3, 1, 64]
+
+
 def test_settings_are_checked_as_a_file_before_anything_is_written(tmp_path: Path) -> None:
     home = tmp_path / "cluster"
     with pytest.raises(SettingError) as caught:
@@ -106,6 +113,8 @@ def test_a_setting_given_again_changes_the_file_once(tmp_path: Path) -> None:
         (["--controllers", "1"], "both --controllers and --brokers"),
         (["--controllers", "1", "--brokers", "1", "--nodes", "2"], "both --controllers and --brokers"),
         (["--detach", "--ephemeral"], "there is nobody"),
+        (["--controllers", "1", "--brokers", "all"], "not a valid integer"),
+        (["--controllers", "1", "--brokers", "0"], "not in the range"),
     ],
 )
 def test_words_that_make_no_cluster_are_refused(tmp_path: Path, words: list[str], why: str) -> None:
