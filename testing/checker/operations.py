@@ -47,7 +47,7 @@ class Produce(Operation, tag="produce"):
     """One record. Its ``value`` is what it is known by: no two of a topic are the same, unless one is sent again on purpose.
 
     ``producer`` and ``sequence``: records of one producer stand in a partition in the order of their sequences. ``transaction``:
-    the one it belongs to. ``source``: what it was made of; of each source one record is committed. ``idempotent``: false where the
+    the one it belongs to. ``timestamp``: in milliseconds, if the producer gave it one. ``source``: what it was made of; of each source one record is committed. ``idempotent``: false where the
     producer may write it twice.
     """
 
@@ -58,6 +58,7 @@ class Produce(Operation, tag="produce"):
     key: str | None = None
     producer: str = ""
     sequence: int = -1
+    timestamp: int = -1
     transaction: str = ""
     source: str = ""
     idempotent: bool = True

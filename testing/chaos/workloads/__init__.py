@@ -1,0 +1,9 @@
+"""What clients do while a cluster is in trouble, and remember for the checker (docs/checker.md)."""
+
+from collections.abc import Callable, Mapping
+
+from ottla.testing.chaos.workloads.registers import Registers
+from ottla.testing.chaos.workloads.sequences import Sequences
+from ottla.testing.chaos.workloads.workload import Workload
+
+WORKLOADS: Mapping[str, Callable[[], Workload]] = {each.name: each for each in (Registers, Sequences)}
