@@ -24,8 +24,9 @@ class Sequences(Workload):
 class Numbers:
     """To all partitions, in bursts."""
 
-    def __init__(self, workload: Workload, name: str) -> None:
-        self._places = [(topic, index) for topic in workload.topics for index in range(workload.PARTITIONS)]
+    def __init__(self, workload: Workload, name: str, topics: Sequence[str] | None = None) -> None:
+        """``topics``: all of the workload, unless said."""
+        self._places = [(topic, index) for topic in topics or workload.topics for index in range(workload.PARTITIONS)]
         self._rng = workload.rng(name)
         self._stream = Stream(name, workload.site.bootstrap_servers, workload.history)
 

@@ -67,6 +67,13 @@ class Workload(ABC):
     def topic_names(self) -> list[str]:
         return [f"{self.name}-{self.site.seed}"]
 
+    def group_names(self) -> list[str]:
+        return []
+
+    def id_names(self) -> list[str]:
+        """Transactional ids."""
+        return []
+
     def read_finally(self) -> None:
         """Everything that the checker has to know at the end."""
         final_reads.by_clients(self.site.bootstrap_servers, self._places(), self.history)
@@ -79,8 +86,10 @@ class Workload(ABC):
         self.path = site.directory / f"{self.name}.jsonl"
         self.recorder = Recorder(self.path)
         self.history = Counted(self.recorder)
-        self.topics = self.topic_names()
-        self._make_topics()
+        self.topics, self.groups = self.topic_names(), self.group_names()
+        self.transactional_ids = self.id_names()
+        if self.topics:
+            self._make_topics()
 
     def rng(self, who: str) -> Random:
         return Random(f"{self.site.seed} {self.name} {who}")

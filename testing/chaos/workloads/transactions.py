@@ -1,0 +1,223 @@
+"""Read, process, write in transactions: of each record of one topic there is exactly one in another, and none of what was aborted."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from ottla.testing.chaos.workloads.assign import Following
+from ottla.testing.chaos.workloads.clients import (
+    Counted,
+    cause,
+    consumer,
+    offset_of,
+    partition_of,
+    producer,
+    topic_of,
+)
+from ottla.testing.chaos.workloads.groups import CLASSIC, committed_finally
+from ottla.testing.chaos.workloads.sequences import Numbers
+from ottla.testing.chaos.workloads.workload import Actor, Workload
+from ottla.testing.checker import Isolation, Outcome, Produce, Transaction, now
+
+COPIERS = ("c0", "c1")
+TRANSACTION_MS = 10_000
+PATIENCE_S = 15.0
+PAUSE_S = 0.2
+BATCH_RECORDS, BATCH_S = 30, 0.1
+ABORTED_OF = 6
+"""One of so many is given up on purpose."""
+LIFE_TRANSACTIONS = (5, 40)
+
+
+class Transactions(Workload):
+    name = "transactions"
+    description = "copies in transactions, some aborted on purpose, and a reader of what is committed: exactly once"
+
+    def topic_names(self) -> list[str]:
+        return [f"{self.name}-{self.site.seed}-{each}" for each in ("source", "target")]
+
+    def group_names(self) -> list[str]:
+        return [f"{self.name}-{self.site.seed}"]
+
+    def id_names(self) -> list[str]:
+        return [f"{group}-{each}" for group in self.group_names() for each in COPIERS]
+
+    def actors(self) -> Sequence[Callable[[], Actor]]:
+        return [
+            partial(Numbers, self, "p", self.topics[:1]),
+            partial(Following, self, "f", Isolation.COMMITTED, self.topics[1:]),
+            *(partial(Copier, self, each) for each in COPIERS),
+        ]
+
+    def read_finally(self) -> None:
+        """What was left open is aborted first, by whoever takes its transactional id."""
+        for each in self.transactional_ids:
+            producer(self.site.bootstrap_servers, **{"transactional.id": each}).init_transactions(PATIENCE_S)
+        super().read_finally()
+        source = self.topics[0]
+        committed_finally(self, self.groups[0], [(source, index) for index in range(self.PARTITIONS)])
+
+
+class Copier:
+    """A member of a group that copies what it reads. One that can do nothing more, or has lived long enough, is followed by
+    another with the same transactional id."""
+
+    def __init__(self, workload: Workload, name: str) -> None:
+        self._workload, self._base = workload, name
+        self._history: Counted = workload.history
+        self._rng = workload.rng(name)
+        self._source, self._target = workload.topics
+        self._group = workload.groups[0]
+        self._generation = -1
+        self._number = 0
+        self._consumer: Consumer | None = None
+        self._batch: list[Message] = []
+
+    def _begin(self) -> None:
+        self._generation += 1
+        self._left = self._rng.randrange(*LIFE_TRANSACTIONS)
+        bootstrap = self._workload.site.bootstrap_servers
+        settings = {
+            "transactional.id": f"{self._group}-{self._base}",
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "message.timeout.ms": TRANSACTION_MS,
+        }
+        self._producer = producer(bootstrap, **settings)
+        self._insist(lambda: self._producer.init_transactions(5))
+        told = {"group.id": self._group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        self._consumer = consumer(bootstrap, **told, **CLASSIC)
+        self._consumer.subscribe([self._source], on_revoke=self._gone, on_lost=self._gone)
+
+    def _gone(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """Somebody else copies what is not in a transaction yet."""
+        gone = {each.partition for each in partitions}
+        self._batch = [each for each in self._batch if partition_of(each) not in gone]
+
+    def step(self) -> None:
+        try:
+            if self._consumer is None:
+                self._begin()
+                return
+            self._collect(self._consumer)
+            batch, self._batch = self._batch, []
+            if batch:
+                self._left -= 1
+                self._copy(self._consumer, batch)
+            if self._left <= 0:
+                self._end()
+        except KafkaException:
+            self._end()  # what it was doing is in the history
+            time.sleep(PAUSE_S)
+
+    def _collect(self, reading: Consumer) -> None:
+        until = time.monotonic() + BATCH_S
+        while time.monotonic() < until and len(self._batch) < BATCH_RECORDS:
+            message = reading.poll(0.02)
+            if message is not None and message.error() is None:
+                self._batch.append(message)
+
+    def _copy(self, reading: Consumer, batch: list[Message]) -> None:
+        """Raises KafkaException when this producer can do nothing more."""
+        self._number += 1
+        name = f"{self._base}.{self._generation}.{self._number}"
+        offsets = {partition_of(each): offset_of(each) + 1 for each in batch}
+        self._producer.begin_transaction()
+        for place, each in enumerate(batch):
+            self._send(name, place, each)
+        told = [TopicPartition(self._source, partition, offset) for partition, offset in offsets.items()]
+        metadata = reading.consumer_group_metadata()
+        try:
+            self._insist(lambda: self._producer.send_offsets_to_transaction(told, metadata, 5))
+            self._producer.flush(PATIENCE_S)
+            if self._rng.randrange(ABORTED_OF) == 0:
+                self._abort(name)
+                self._go_back(reading, batch)
+            else:
+                self._commit(name)
+        except KafkaException as error:
+            if cause(error).txn_requires_abort():
+                self._abort(name)
+            raise
+
+    @staticmethod
+    def _go_back(reading: Consumer, batch: list[Message]) -> None:
+        """Raises KafkaException where a partition is being taken away meanwhile."""
+        first: dict[int, int] = {}
+        for each in batch:
+            first.setdefault(partition_of(each), offset_of(each))
+        for partition, offset in first.items():
+            reading.seek(TopicPartition(topic_of(batch[0]), partition, offset))
+
+    def _send(self, transaction: str, place: int, message: Message) -> None:
+        partition = partition_of(message)
+        each = Produce(
+            topic=self._target,
+            partition=partition,
+            value=f"{transaction}-{place}",
+            transaction=transaction,
+            source=f"{topic_of(message)}-{partition}@{offset_of(message)}",
+            process=self._base,
+            begin=now(),
+        )
+
+        def delivered(error: KafkaError | None, told: Message) -> None:
+            each.end = now()
+            if error is None:
+                each.offset, each.outcome = offset_of(told), Outcome.OK
+            else:
+                each.error = error.str()
+            self._history.write(each)
+
+        self._producer.produce(self._target, each.value, partition=partition, on_delivery=delivered)
+
+    def _commit(self, name: str) -> None:
+        """Unknown is what nobody was told of: a reader finds all of it or nothing."""
+        end = Transaction(transaction=name, action="commit", process=self._base, begin=now())
+        try:
+            self._insist(lambda: self._producer.commit_transaction(5))
+            end.outcome = Outcome.OK
+        except KafkaException as error:
+            end.error = str(error)
+            if cause(error).txn_requires_abort():
+                end.outcome = Outcome.FAIL
+            raise
+        finally:
+            if end.outcome is not Outcome.UNKNOWN:
+                end.end = now()
+            self._history.write(end)
+
+    def _abort(self, name: str) -> None:
+        end = Transaction(transaction=name, action="abort", process=self._base, begin=now())
+        try:
+            self._insist(lambda: self._producer.abort_transaction(5))
+            end.end, end.outcome = now(), Outcome.OK
+        except KafkaException as error:
+            end.error = str(error)
+            raise
+        finally:
+            self._history.write(end)
+
+    @staticmethod
+    def _insist(call: Callable[[], object]) -> None:
+        """Again, while the error is one that passes."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if not cause(error).retriable() or time.monotonic() > until:
+                    raise
+
+    def _end(self) -> None:
+        self._batch = []
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+            self._producer.purge()
+            self._producer.flush(1)
+
+    def close(self) -> None:
+        self._end()
