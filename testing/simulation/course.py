@@ -16,12 +16,13 @@ from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.cluster import DATA, SimulatedCluster
 from ottla.testing.simulation.dimension import Dimension
-from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.length import USUAL, Length
 from ottla.testing.simulation.metadata_at_rest import odd_images
 from ottla.testing.simulation.plan import Faults
 from ottla.testing.simulation.roles import resolve
 from ottla.testing.simulation.soundness import is_sound
+from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import (
     History,
     SimulatedProducer,
@@ -38,13 +39,14 @@ POLL_S = 0.02
 
 
 class Run:
-    """One run. ``acknowledged`` records so far; ``healed_s`` is how long the cluster took to heal."""
+    """One run. ``acknowledged`` records so far; ``lost`` of them, as elections were allowed to; ``healed_s`` is how long the cluster took
+    to heal."""
 
     def __init__(
         self, loop: SimulationLoop, faults: Sequence[Fault], dimensions: Sequence[Dimension], length: Length = USUAL
     ) -> None:
         self.loop = loop
-        self.acknowledged = 0
+        self.acknowledged = self.lost = 0
         self.healed_s = 0.0
         self.producers: list[SimulatedProducer] = []
         self._faults = faults
@@ -245,7 +247,7 @@ class Run:
             place = (producer.history.topic, producer.history.partition)
             if place not in read:
                 read[place] = await read_partition(client, *place)
-            check_history(producer.history, read[place])
+            self.lost += check_history(producer.history, read[place], self.invariants.committed(*place).may_lack)
         await self.until(self._all_hosted, "every broker has what the metadata says", 5.0)
         # Last: until then somebody may have written still, as a coordinator that ends what took too long.
         await self.until(self._all_quiet, "followers hear what is committed", 5.0)

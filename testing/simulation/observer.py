@@ -104,52 +104,52 @@ def _after(owner: type, name: str, tell: After) -> Hook:
 
 def _moved(invariants: Invariants, partition: Partition, result: object, offset: object) -> None:
     partition.log.make_whole()  # it may have to be read anew first: then it is now
-    invariants.high_watermark_moved(_number(invariants), partition)
+    invariants.partitions.high_watermark_moved(_number(invariants), partition)
 
 
 def _led(invariants: Invariants, partition: Partition, result: bool, *args: object, **kwargs: object) -> None:
     if result:
-        invariants.partition_led(_number(invariants), partition)
+        invariants.partitions.led(_number(invariants), partition)
 
 
 def _created(invariants: Invariants, manager: ReplicaManager, result: Partition, replica: object) -> None:
-    invariants.hosted(_number(invariants), result)
+    invariants.partitions.hosted(_number(invariants), result)
 
 
 def _dropped(invariants: Invariants, manager: ReplicaManager, result: object, topic_id: bytes, index: int) -> None:
-    invariants.dropped(_number(invariants), (topic_id, index))
+    invariants.partitions.dropped(_number(invariants), (topic_id, index))
 
 
 # The quorum
 
 
 def _stepped(invariants: Invariants, driver: CoreDriver, result: object, event: object) -> None:
-    invariants.quorum_changed(_number(invariants), driver.core.state)
+    invariants.quorum.changed(_number(invariants), driver.core.state)
 
 
 def _saved(invariants: Invariants, store: ElectionStore, result: object, state: ElectionState) -> None:
-    invariants.vote_saved(_number(invariants), state)
+    invariants.quorum.vote_saved(_number(invariants), state)
 
 
 def _read(invariants: Invariants, store: ElectionStore, result: ElectionState, log_end: object) -> None:
-    invariants.vote_loaded(_number(invariants), store, result)
+    invariants.quorum.vote_loaded(_number(invariants), store, result)
 
 
 def _loaded(invariants: Invariants, loader: MetadataLoader, result: object, *args: object) -> None:
-    invariants.metadata_loaded(_number(invariants), loader.next_offset)
+    invariants.quorum.loaded(_number(invariants), loader.next_offset)
 
 
 def _restored(invariants: Invariants, store: ImageStore, result: object, path: str, image: MetadataImage) -> None:
-    invariants.metadata_loaded(_number(invariants), image.offset + 1)
+    invariants.quorum.loaded(_number(invariants), image.offset + 1)
     invariants.snapshot_installed(_number(invariants), image)
 
 
 def _committed(invariants: Invariants, loader: MetadataLoader, result: object, batch: CommittedBatch) -> None:
-    invariants.metadata_committed(_number(invariants), batch)
+    invariants.quorum.committed(_number(invariants), batch)
 
 
 def _frozen(invariants: Invariants, files: SnapshotFiles, result: object, *args: object) -> None:
-    invariants.snapshot_taken()
+    invariants.storage.snapshots += 1
 
 
 def _published(tell_all: Method) -> Method:
@@ -168,21 +168,23 @@ def _published(tell_all: Method) -> Method:
 
 def _truncated(invariants: Invariants, log: CuttableLog, result: object, offset: int, *, sync: bool = True) -> None:
     if log.topic_id is not None:
-        invariants.truncated(_number(invariants), (log.topic_id, log.partition.partition), log.log_end_offset)
+        invariants.partitions.truncated(
+            _number(invariants), (log.topic_id, log.partition.partition), log.log_end_offset
+        )
 
 
 def _forgotten(invariants: Invariants, log: RetainedLog, result: list[int], now_ms: int) -> None:
     if log.topic_id is not None:
-        invariants.forgotten(len(result))
+        invariants.storage.forgotten += len(result)
 
 
 def _rolled(invariants: Invariants, segment: SegmentFiles, result: object) -> None:
     if METADATA_DIRECTORY not in segment.path:
-        invariants.segment_created(segment.base_offset)
+        invariants.storage.segment_created(segment.base_offset)
 
 
 def _cleaned(invariants: Invariants, cleaner: LogCleaner, result: bool, task: object, outcome: Outcome) -> None:
-    invariants.cleaned(result, outcome)
+    invariants.storage.segment_cleaned(result, outcome)
 
 
 def _opened(method: Any) -> Any:
@@ -191,7 +193,7 @@ def _opened(method: Any) -> Any:
         invariants = Watch.invariants
         if invariants is not None and METADATA_DIRECTORY not in directory:
             with _current(invariants).platter.sound():
-                invariants.log_opened(_number(invariants), log)
+                invariants.partitions.log_opened(_number(invariants), log)
         return log
 
     return classmethod(opened)

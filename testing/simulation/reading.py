@@ -3,8 +3,9 @@
 from ottla.broker.wire.messages.fetch_response import PartitionData
 from ottla.log.batch import CorruptBatchError, check_crc, headers
 from ottla.log.records import RecordError, decode_records
+from ottla.testing.simulation.committed import Batch
 from ottla.testing.simulation.compaction import Seen
-from ottla.testing.simulation.invariants import Batch, Invariants
+from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.workload import BrokenPromise
 
 

@@ -17,10 +17,11 @@ from ottla.runtime.simulation.run import collected_afterwards, run_on
 from ottla.testing.simulation.course import NODES, Run
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_of, made
-from ottla.testing.simulation.invariants import Invariants, InvariantViolation
+from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.length import BRIEF, USUAL, Length
 from ottla.testing.simulation.observer import observed
 from ottla.testing.simulation.plan import draw
+from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import BrokenPromise
 
 FAULTS_UNTIL_MS = USUAL.faults_until_ms

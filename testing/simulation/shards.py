@@ -12,7 +12,7 @@ from ottla.log.batch import headers
 from ottla.log.records import decode_records, read_end_marker
 from ottla.runtime.errors import KafkaError
 from ottla.testing.simulation.course import Run
-from ottla.testing.simulation.invariants import InvariantViolation
+from ottla.testing.simulation.violations import InvariantViolation
 
 STATE = "a coordinator's state is what its partition says"
 

@@ -10,8 +10,8 @@ from ottla.broker.replication.partition import Partition
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.course import NODES
 from ottla.testing.simulation.dimensions.rot import ROT, draw_rot
-from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.scenario import FAULTS_UNTIL_MS, SimulationFailure, faults_of, run_seed
+from ottla.testing.simulation.violations import InvariantViolation
 
 SEEDS = range(16)
 HAVING = ("compaction", ROT, "topics")

@@ -24,10 +24,10 @@ from ottla.testing.simulation.group_administrator import GroupAdministrator
 from ottla.testing.simulation.group_clerk import GroupClerk
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.groups import TIMERS, Group
-from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import leader_of
 from ottla.testing.simulation.shards import check_shards, missing_shards
+from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import BrokenPromise, History
 
 TOPIC = "departures"

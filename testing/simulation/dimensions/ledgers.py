@@ -17,8 +17,8 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.process import Process
 from ottla.testing.simulation.dimension import Dimension
-from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.ledger import REFUSED, TOPIC, Ledger, Shard, numbers_in
+from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import BrokenPromise
 
 PARTITIONS = 2

@@ -35,7 +35,7 @@ class Rot(Dimension):
         return {ROT: FaultKind(rot, stops=True, loses=True)}
 
     async def prepare(self) -> None:
-        self.run.invariants.bits_flip = True
+        self.run.invariants.partitions.bits_flip = True
 
     def missing(self) -> str:
         for number, server in self.run.servers.items():

@@ -21,10 +21,10 @@ from ottla.testing.simulation.copiers import NEW, OLD, Copier, Job
 from ottla.testing.simulation.copies import ENDED, Copies
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
-from ottla.testing.simulation.invariants import InvariantViolation
 from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import CONTROLLER, leader_of
 from ottla.testing.simulation.shards import check_shards, missing_shards
+from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import BrokenPromise, History
 
 SOURCE, TARGET, GROUP = "orders", "invoices", "copiers"

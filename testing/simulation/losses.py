@@ -1,0 +1,50 @@
+"""What may be lost: by whom an election was allowed to elect, and what was on stable storage when all power was cut.
+
+Everything else is held to what was committed, whatever happens.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ottla.quorum.metadata.delta import PartitionKey
+from ottla.quorum.metadata.views import NO_LEADER, RECOVERING, PartitionView
+
+
+class Losses:
+    """``may_elect``: whether anybody may be elected in the topic of that name."""
+
+    def __init__(self) -> None:
+        self.may_elect: Callable[[str], bool] = lambda topic: False
+        self.unclean_elections = 0
+        self._unclean: dict[PartitionKey, list[int]] = {}  # epochs of unclean elections after which nobody has led yet
+        self._latest: dict[PartitionKey, int] = {}
+        self._stable: dict[PartitionKey, Mapping[int, int]] = {}
+
+    def elected(self, topic: str, key: PartitionKey, before: PartitionView, view: PartitionView) -> bool:
+        """Metadata changed a partition: whether that is an unclean election, which may lose records there."""
+        leader = view.leader
+        if leader in (NO_LEADER, before.leader) or leader in before.isr or leader in before.elr:
+            return False
+        if view.leader_recovery_state != RECOVERING or not self.may_elect(topic):
+            return False
+        self.unclean_elections += 1
+        self._unclean.setdefault(key, []).append(view.leader_epoch)
+        self._latest[key] = view.leader_epoch
+        return True
+
+    def power_was_cut(self, key: PartitionKey, stable: Mapping[int, int]) -> None:
+        """Everybody in sync lost power; ``stable``: up to where each of them had its log on stable storage."""
+        self._stable[key] = stable
+
+    def permits(self, key: PartitionKey, node: int, epoch: int, end: int) -> bool:
+        """Whether who begins to lead ``epoch`` with so much may lack what was committed. Each reason permits it once: who was elected
+        uncleanly may die before it leads, and lead in a later epoch."""
+        pending = self._unclean.get(key, [])
+        if any(each <= epoch for each in pending):
+            self._unclean[key] = [each for each in pending if each > epoch]
+            return True
+        stable = self._stable.pop(key, {})
+        return node in stable and end >= stable[node]
+
+    def overtakes(self, key: PartitionKey, epoch: int) -> bool:
+        """Whether an unclean election has been decided that leaders of ``epoch`` have not heard of."""
+        return self._latest.get(key, -1) > epoch
