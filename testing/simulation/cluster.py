@@ -1,7 +1,7 @@
 """A cluster of production servers on simulated machines: formatted disks, one process a node, restarts on what is left."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ottla.broker.server import Server
@@ -53,8 +53,9 @@ class SimulatedCluster:
         directories: Sequence[str] = (DATA,),
         plain_brokers: int = 0,
         joining: int = 0,
+        settings_of: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """``settings``: Kafka's names, for every node, on top of `SETTINGS`. The first directory has the metadata log too.
+        """``settings``: Kafka's names, for every node, on top of `SETTINGS`; ``settings_of``: for one, on top of these. The first directory has the metadata log too.
         ``joining``: so many of ``nodes``, the last, are controllers that do not vote yet, and find the quorum by bootstrap
         servers."""
         self.loop = loop
@@ -68,7 +69,10 @@ class SimulatedCluster:
         self.servers: dict[int, Server] = {}
         self._ends: dict[int, asyncio.Future[None]] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
-        self._configs = {number: self._config(number, {**SETTINGS, **(settings or {})}) for number in self.nodes}
+        self._configs = {
+            number: self._config(number, {**SETTINGS, **(settings or {}), **settings_of(number)})
+            for number in self.nodes
+        }
         rng = loop.rng("format")
         cluster_id = id_to_text(random_id(rng))
         for number, node in self.nodes.items():

@@ -8,6 +8,7 @@ ever missing that it has read before.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
@@ -98,6 +99,7 @@ class Consumer:
         with_session: bool,
         read_committed: bool = False,
         oldest_go: Iterable[str] = (),
+        rack: str = "",
     ) -> None:
         """``oldest_go``: topics that may forget what was not read yet."""
         self.positions: dict[Key, int] = dict.fromkeys(keys, 0)
@@ -109,6 +111,18 @@ class Consumer:
         self._with_session = with_session
         self._read_committed = read_committed
         self._oldest_go = tuple(oldest_go)
+        self._rack = rack
+
+    def check_reads(self, found: Mapping[Key, list[tuple[int, int]]]) -> None:
+        """Raises BrokenPromise: what it was given while all that happened is what stands there in the end, nothing less and nothing
+        else. ``found``: (number, offset) of all records of each partition."""
+        for key, numbers in self.numbers.items():
+            there = [each for each in found[key] if each[1] < self.positions[key]]
+            if numbers != there:
+                odd = next(((mine, now) for mine, now in zip_longest(numbers, there) if mine != now), None)
+                raise BrokenPromise(
+                    f"{key}: a consumer was given {odd and odd[0]} where {odd and odd[1]} stands in the end"
+                )
 
     def tasks(self, brokers: Iterable[tuple[str, int]]) -> list[Coroutine[Any, Any, None]]:
         """One for each broker, on a connection of its own."""
@@ -117,8 +131,8 @@ class Consumer:
     async def _read_from(self, broker: tuple[str, int]) -> None:
         client, session = self._clients(), _Session()
         while True:
-            wanted = self._led_by(broker)
-            request = session.next_request(wanted, self._read_committed, incremental=self._with_session)
+            wanted = self._asked_of(broker)
+            request = session.next_request(wanted, self._read_committed, self._rack, incremental=self._with_session)
             if request is None:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -140,8 +154,8 @@ class Consumer:
                 self._leaders.outdated()
                 await asyncio.sleep(RETRY_S)
 
-    def _led_by(self, broker: tuple[str, int]) -> dict[Key, tuple[int, int]]:
-        """(offset, leader epoch) to ask for of each partition that this broker leads."""
+    def _asked_of(self, broker: tuple[str, int]) -> dict[Key, tuple[int, int]]:
+        """(offset, leader epoch) to ask this broker for: of each partition that it leads."""
         found = {}
         for key, position in self.positions.items():
             leader = self._leaders.of(key)
@@ -170,8 +184,9 @@ class Consumer:
         if data.error_code != ErrorCode.NONE:
             raise BrokenPromise(f"fetch of {topic}-{key[1]} from {position}: {ErrorCode(data.error_code).name}")
         following, numbers = check_answer(self._invariants, topic, position, data)
-        self.positions[key] = following
-        self.numbers[key] += numbers
+        if self.positions[key] == position:  # else another broker was asked meanwhile, and has answered
+            self.positions[key] = following
+            self.numbers[key] += numbers
         return True
 
 
@@ -184,7 +199,7 @@ class _Session:
         self._told: dict[Key, tuple[int, int]] = {}
 
     def next_request(
-        self, wanted: Mapping[Key, tuple[int, int]], read_committed: bool, *, incremental: bool
+        self, wanted: Mapping[Key, tuple[int, int]], read_committed: bool, rack: str, *, incremental: bool
     ) -> FetchRequest | None:
         """Names what changed since the last one; None when there is nothing to ask."""
         if not wanted and not self._told:
@@ -206,6 +221,7 @@ class _Session:
             session_epoch=self.epoch if incremental else FINAL_EPOCH,
             topics=_topics(changed),
             forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in gone],
+            rack_id=rack,
         )
 
     def answered(self, session_id: int) -> None:

@@ -49,6 +49,8 @@ class Run:
         self.acknowledged = self.lost = 0
         self.healed_s = 0.0
         self.producers: list[SimulatedProducer] = []
+        self.found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        """(number, offset) of all records of the producers' partitions, once they are read back."""
         self._faults = faults
         self._dimensions = dimensions
         self._length = length
@@ -61,6 +63,9 @@ class Run:
             },
             directories=(DATA, *dict.fromkeys(path for each in dimensions for path in each.directories)),
             plain_brokers=sum(each.plain_brokers for each in dimensions),
+            settings_of=lambda number: {
+                name: value for each in dimensions for name, value in each.settings_of(number).items()
+            },
         )
         self.invariants = Invariants(self.cluster)
         self._topics: dict[str, None] = {}
@@ -242,12 +247,11 @@ class Run:
 
     async def _read_back(self) -> None:
         client = self.client()
-        read: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for producer in self.producers:
             place = (producer.history.topic, producer.history.partition)
-            if place not in read:
-                read[place] = await read_partition(client, *place)
-            self.lost += check_history(producer.history, read[place], self.invariants.committed(*place).may_lack)
+            if place not in self.found:
+                self.found[place] = await read_partition(client, *place)
+            self.lost += check_history(producer.history, self.found[place], self.invariants.committed(*place).may_lack)
         await self.until(self._all_hosted, "every broker has what the metadata says", 5.0)
         # Last: until then somebody may have written still, as a coordinator that ends what took too long.
         await self.until(self._all_quiet, "followers hear what is committed", 5.0)

@@ -51,6 +51,10 @@ class Dimension:
         """Whatever the dimension draws, it draws from ``rng``, which is its own and depends on the seed alone."""
         self.rng = rng
 
+    def settings_of(self, number: int) -> Mapping[str, str]:
+        """For one node, on top of `settings`."""
+        return {}
+
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """Faults besides the seed's, all over by ``until_ms``. They are data: what they say must do for a replay."""
         return ()

@@ -49,6 +49,10 @@ class Readers(Dimension):
         invariants = self.run.invariants
         return invariants.committed_end(invariants.metadata.topics_by_name[key[0]].id, key[1])
 
+    async def check(self) -> None:
+        for consumer in self._consumers:
+            consumer.check_reads(self.run.found)
+
     def progress(self) -> Mapping[str, int]:
         return {"found again": self._searcher.found}
 
