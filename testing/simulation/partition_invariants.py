@@ -127,12 +127,12 @@ class PartitionInvariants:
             self._violated(
                 "one leader a partition epoch", f"{partition}: brokers {known} and {node} lead epoch {epoch}"
             )
-        begun, end = self._epochs.setdefault(key, []), partition.log.log_end_offset
-        if begun and epoch <= begun[-1][0]:
+        end = partition.log.log_end_offset
+        if not self._begins_epoch(key, epoch):
             return  # no new epoch, or old news: a node that catches up leads for a moment what it leads no longer
-        begun.append((epoch, end))
+        self._epochs.setdefault(key, []).append((epoch, end))
         if self.losses.permits(key, node, epoch, end):
-            self._branch(partition, key, epoch)
+            self._branch(node, partition, key, epoch)
         committed = self.committed_end(*key)
         if end < committed:
             # It makes the others delete what producers were promised.
@@ -143,12 +143,22 @@ class PartitionInvariants:
         with suppress(DamagedLogError):  # looked at again at rest, when it is healed
             self._check_compacted(node, partition, key)
 
-    def _branch(self, partition: Partition, key: PartitionKey, epoch: int) -> None:
+    def _begins_epoch(self, key: PartitionKey, epoch: int) -> bool:
+        begun = self._epochs.get(key)
+        return not begun or epoch > begun[-1][0]
+
+    def _branch(self, node: int, partition: Partition, key: PartitionKey, epoch: int) -> None:
         """What this leader lacks is lost, and it was allowed to."""
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
+        committed = self._committed.setdefault(key, CommittedLog())
         if self._compacted.pop(key, None) is None:
-            held = batches(pieces(partition, start, end), start)
-            self._committed.setdefault(key, CommittedLog()).branch(epoch, start, held)
+            committed.branch(epoch, start, batches(pieces(partition, start, end), start))
+        else:
+            committed.branch(epoch, end, ())
+        place = (node, self._cluster.lives[node], key)
+        self._compared[place] = min(
+            self._compared.get(place, 0), committed.end
+        )  # it may be of a branch that was left before
 
     def former_leader(self, topic_id: bytes, index: int, leader: int) -> int:
         """The last one to lead the partition before ``leader`` does; -1: nobody else has led it yet."""
@@ -170,6 +180,8 @@ class PartitionInvariants:
         key = _key(partition)
         place = (node, self._cluster.lives[node], key)
         high_watermark = partition.log.high_watermark
+        if partition.leader is not None and self._begins_epoch(key, partition.leader_epoch):
+            self.led(node, partition)  # one that is alone commits in the very step in which it begins to lead
         before = self._high_watermarks.get(place, 0)
         if high_watermark < before:
             # A consumer would not find again what it has read.

@@ -132,7 +132,10 @@ class SimulatedProducer:
         self._client = client
         self._interval_s = interval_s
         self._producer_id = -1
+        self._first = 0
+        """The number of the record whose sequence is 0."""
         self._leader: tuple[str, int] | None = None
+        self._told = 0  # the last error
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -166,7 +169,9 @@ class SimulatedProducer:
         while True:
             try:
                 leader = await self._find_leader()
-                batch = encode_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=number)
+                batch = encode_batch(
+                    records, producer_id=self._producer_id, producer_epoch=0, base_sequence=number - self._first
+                )
                 found = await self._produce(leader, bytes(batch))
                 if found is not None:
                     return found
@@ -174,6 +179,10 @@ class SimulatedProducer:
                 pass
             self._leader = None
             await asyncio.sleep(RETRY_S)
+            await self._recover(number)
+
+    async def _recover(self, number: int) -> None:
+        """The batch that begins with that record was not taken, and is to be tried again."""
 
     async def _produce(self, leader: tuple[str, int], batch: bytes) -> int | None:
         """The offset, or None when it is to be tried again."""
@@ -185,6 +194,7 @@ class SimulatedProducer:
         if partition.error_code == ErrorCode.NONE:
             return partition.base_offset
         if partition.error_code in RETRIABLE:
+            self._told = partition.error_code
             return None
         raise BrokenPromise(
             f"produce to {self.history.topic}-{self.history.partition}: {ErrorCode(partition.error_code).name}"
