@@ -150,12 +150,16 @@ class Run:
             await driving
         finally:
             driving.cancel()
-            await self._dismiss()
+            await self._close()
 
-    async def _dismiss(self) -> None:
-        """The users go home: nothing of theirs stays open."""
+    def dismiss(self) -> None:
+        """The users go home."""
         for user in self._users:
             user.cancel()
+
+    async def _close(self) -> None:
+        """Nothing of the users' stays open."""
+        self.dismiss()
         await asyncio.gather(*self._users, return_exceptions=True)
         for client in self._clients:
             client.close()
@@ -165,15 +169,14 @@ class Run:
         await self.until(self._all_ready, "the cluster starts", 5.0)
         await self._prepare()
         for producer in self.producers:
-            self._employ(producer.run())
+            self.employ(producer.run())
         for dimension in self._dimensions:
             for user in dimension.users():
-                self._employ(user)
+                self.employ(user)
         await self._weather()
         await self._heal()
         await self._everyone_goes_on()
-        for task in self._users:
-            task.cancel()
+        self.dismiss()
         await self._read_back()
 
     async def _prepare(self) -> None:
@@ -186,7 +189,8 @@ class Run:
         for dimension in self._dimensions:
             await dimension.prepare()
 
-    def _employ(self, work: Coroutine[Any, Any, None]) -> None:
+    def employ(self, work: Coroutine[Any, Any, None]) -> None:
+        """Somebody acts until all is read back, or in an epilogue until `dismiss`. Whatever it raises ends the run."""
         user = asyncio.ensure_future(work)
         user.add_done_callback(self._user_ended)
         self._users.append(user)
@@ -218,10 +222,10 @@ class Run:
         """When faults end, a user must not have to restart anything by hand."""
         began_s = self.loop.time()
         await self.until(self._all_ready, "every node takes requests again", HEAL_S)
-        await self.until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        await self.until(self.all_in_sync, "every replica is in sync again", HEAL_S)
         for dimension in self._dimensions:
             await self.until(dimension.missing, f"what {dimension.name} broke is whole again", HEAL_S)
-        await self.until(self._all_in_sync, "every replica is in sync again", HEAL_S)
+        await self.until(self.all_in_sync, "every replica is in sync again", HEAL_S)
         self.healed_s = self.loop.time() - began_s
 
     async def _everyone_goes_on(self) -> None:
@@ -291,7 +295,8 @@ class Run:
         waiting = [number for number, server in servers.items() if server is None or not server.ready.is_set()]
         return f"nodes {waiting}" if waiting else ""
 
-    def _all_in_sync(self) -> str:
+    def all_in_sync(self) -> str:
+        """What is missing to that."""
         image = self.invariants.metadata
         fenced = [broker.id for broker in image.brokers.values() if broker.fenced]
         if fenced:

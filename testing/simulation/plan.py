@@ -17,11 +17,13 @@ from ottla.testing.simulation.cluster import SimulatedCluster
 
 
 class FaultKind(NamedTuple):
-    """How a fault begins and what it may take: ``stops`` a node; ``loses`` part of what its disk had for sure."""
+    """How a fault begins and what it may take: ``stops`` a node; ``loses`` part of what its disk had for sure, or, as ``empties`` says,
+    all of it, which its broker tells when it is back, so that whoever else is in sync is enough."""
 
     begin: Begin
     stops: bool = False
     loses: bool = False
+    empties: bool = False
 
 
 POWER_CUTS = ("crash", "crash-in-disk-operation")
@@ -98,9 +100,10 @@ class Faults:
         if not self._is_cleared():
             return False
         self._suspect = None
-        if not self._kinds[fault.kind].loses:
+        kind = self._kinds[fault.kind]
+        if not kind.loses:
             return True
-        if not self._all_in_sync():
+        if not (self._others_have_all(node) if kind.empties else self._all_in_sync()):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
@@ -127,6 +130,14 @@ class Faults:
             len(view.isr) == len(view.replicas) for view in views
         )
 
+    def _others_have_all(self, node: int) -> bool:
+        """Of each partition somebody else is in sync and runs."""
+        image = self._metadata()
+        views = [view for topic in image.topics_by_id.values() for view in topic.partitions.values()]
+        return node in image.brokers and all(
+            any(each != node and self._is_well(each) for each in view.isr) for view in views if node in view.replicas
+        )
+
     def _is_well(self, node: int) -> bool:
         server, broker = self._cluster.running(node), self._metadata().brokers.get(node)
         process = self._cluster.nodes[node].process
@@ -135,7 +146,7 @@ class Faults:
         return server.ready.is_set() and not broker.fenced
 
     def _is_cleared(self) -> bool:
-        """Whether no ISR names the suspect for what it had before: it left them all, or has registered anew."""
+        """Whether nobody trusts the suspect for what it had before: it left all ISRs, or has registered anew."""
         if self._suspect is None:
             return True
         node, epoch, _ = self._suspect
@@ -144,4 +155,4 @@ class Faults:
         if broker is None or broker.epoch != epoch:
             return True
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
-        return not any(node in view.isr for view in views)
+        return not any(node in (*view.isr, *view.elr) for view in views)

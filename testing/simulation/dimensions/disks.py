@@ -13,15 +13,13 @@ from typing import Any
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
-from ottla.log.directories.checkpoints import MetaProperties
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.identifiers import random_id
 from ottla.runtime.simulation.backup import Backup, back_up, put_back
-from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.testing.simulation.client import Unreachable
 from ottla.testing.simulation.cluster import DATA
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.metadata_at_rest import odd_images
+from ottla.testing.simulation.new_disks import renew
 from ottla.testing.simulation.workload import BrokenPromise, check_history, create_topic, read_partition
 
 BACKUP, NEW = "a backup", "a new disk"
@@ -86,10 +84,7 @@ class OldDisks(Dimension):
 
     def _new_disk(self, number: int) -> Backup:
         platter = self.run.cluster.nodes[number].platter
-        meta = MetaProperties.read(SimulatedDisk(platter), DATA)
-        assert meta is not None
-        put_back(platter, {DATA: None})
-        meta._replace(directory_id=random_id(self.rng)).write(SimulatedDisk(platter), DATA)
+        renew(platter, DATA, DATA, self.rng)
         return back_up(platter)
 
     # --- not as promised ----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ order, cut off and back. In half of the runs a user changes min.insync.replicas 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -17,14 +17,13 @@ from ottla.broker.wire.messages.incremental_alter_configs_response import Increm
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
-from ottla.runtime.simulation.faults import Fault, repair
-from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.client import Unreachable
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import follower_of, leader_of
+from ottla.testing.simulation.stops import STOP, stopping
 
-STOP = "stop-in-order"
 HAS_ALL = "who is eligible has what is committed"
 ON = {**features.SUPPORTED, ELR_VERSION: features.Levels(0, 1, 1)}
 
@@ -52,12 +51,7 @@ class Eligible(Dimension):
                 time_ms += rng.choice((10, 300, 900, 1_700))
 
     def kinds(self) -> Mapping[str, FaultKind]:
-        return {STOP: FaultKind(self._stop, stops=True)}
-
-    def _stop(self, loop: SimulationLoop, name: str) -> Callable[[], None]:
-        """A start at the end; kill -9 for one that is not through with stopping by then."""
-        self.run.cluster.stop(loop.nodes[name])
-        return lambda: repair(loop, name, loop.nodes[name].kill)
+        return stopping(self.run.cluster)
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         return [self._change_minimum()] if self._changes else []

@@ -1,10 +1,10 @@
 """A user who moves the replicas of `nomads` from broker to broker: moves that begin, overtake each other and are given up, leaders
-that are sent back to the first replica, on four brokers, with throttles at times.
+that are sent back to the first replica, on four brokers, with throttles at times, and brokers that are stopped in order meanwhile.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -18,8 +18,12 @@ from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest
 from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.client import Unreachable
 from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.roles import follower_of, leader_of
+from ottla.testing.simulation.stops import STOP, stopping
 from ottla.testing.simulation.workload import History
 
 NOMADS, PARTITIONS = "nomads", 2
@@ -40,9 +44,18 @@ class Moves(Dimension):
         if rng.randrange(2):  # more than the producers write, or nobody would ever catch up
             self.settings = {f"{who}.replication.throttled.rate": "6000" for who in ("leader", "follower")}
             self._throttled = {f"{who}_replication_throttled_replicas": "*" for who in ("leader", "follower")}
+        beside = Random()
+        beside.setstate(rng.getstate())  # what it draws changes nothing of what the user does
+        self._stops = list(_stops(beside))
         self._over, self._has_ended = asyncio.Event(), False
         self._seen: dict[int, PartitionView] = {}
         self.ended = self.begun = self.given_up = 0
+
+    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
+        return self._stops
+
+    def kinds(self) -> Mapping[str, FaultKind]:
+        return stopping(self.run.cluster)
 
     async def prepare(self) -> None:
         await self.run.create_topic(NOMADS, PARTITIONS, retention_ms="-1", **self._throttled)
@@ -120,6 +133,13 @@ class Moves(Dimension):
 
     def counts(self) -> Mapping[str, int]:
         return {"moves begun": self.begun, "moves ended": self.ended, "moves given up": self.given_up}
+
+
+def _stops(rng: Random) -> Iterable[Fault]:
+    """Whoever leads or follows one that moves is stopped in order: its leaders are to be elsewhere, and elsewhere changes."""
+    for _ in range(rng.choice((0, 1, 2))):
+        who = rng.choice((leader_of, leader_of, follower_of))(NOMADS, rng.randrange(PARTITIONS))
+        yield Fault(rng.randrange(200, 4_000), STOP, (who,), rng.randrange(400, 1_800))
 
 
 DIMENSION = Moves

@@ -1,0 +1,111 @@
+"""Brokers with two log directories, of which one dies under them while the broker runs on (KIP-858). It comes back whole, or as a new disk
+with nothing on it, when the node is started again. In half of the runs eligible leaders are kept (KIP-966), in half a user moves replicas
+from directory to directory.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.broker.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
+from ottla.quorum.controller.decisions import features
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.simulation.faults import Fault, repair
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.simulation.client import Unreachable
+from ottla.testing.simulation.cluster import CLIENT_PORT, DATA
+from ottla.testing.simulation.course import PARTITIONS, TOPIC
+from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.dimensions.eligible import ON
+from ottla.testing.simulation.new_disks import renew
+from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.roles import follower_of, leader_of, other_follower_of
+
+MORE = "/more"
+FAILS, IS_NEW = "directory-fails", "directory-is-new"
+OFFICES = (leader_of, leader_of, follower_of, other_follower_of)
+
+
+class Jbod(Dimension):
+    name = "jbod"
+    one_in = 5
+    directories: Sequence[str] = (MORE,)
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._moves = rng.randrange(2) > 0
+        self.limits = ((features, "SUPPORTED", ON),) if rng.randrange(2) else ()
+        self.failed = self.new = self.moved = 0
+
+    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
+        rng = self.rng
+        for _ in range(rng.randint(1, 3)):
+            duration_ms = rng.randrange(200, 2_500)
+            who = rng.choice(OFFICES)(TOPIC, rng.randrange(PARTITIONS))
+            yield Fault(
+                rng.randrange(300, until_ms - duration_ms), rng.choice((FAILS, IS_NEW, IS_NEW)), (who,), duration_ms
+            )
+
+    def kinds(self) -> Mapping[str, FaultKind]:
+        return {
+            FAILS: FaultKind(self._fails, stops=True),
+            IS_NEW: FaultKind(self._is_new, stops=True, loses=True, empties=True),
+        }
+
+    def _fails(self, loop: SimulationLoop, name: str) -> Callable[[], None]:
+        """Every operation on it; a start of the node when it is repaired."""
+        self.failed += 1
+        node = loop.nodes[name]
+        mend = node.platter.fail(MORE)
+
+        def end() -> None:
+            mend()
+            node.kill()
+            repair(loop, name, lambda: None)
+
+        return end
+
+    def _is_new(self, loop: SimulationLoop, name: str) -> Callable[[], None]:
+        """As when it fails, and it is another disk that comes in its place."""
+        self.new += 1
+        platter, start = loop.nodes[name].platter, self._fails(loop, name)
+
+        def end() -> None:
+            loop.nodes[name].kill()
+            with platter.sound():
+                renew(platter, DATA, MORE, self.rng)
+            start()
+
+        return end
+
+    def users(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return [self._move()] if self._moves else []
+
+    async def _move(self) -> None:
+        client, rng = self.run.client(), self.rng
+        while True:
+            await asyncio.sleep(rng.choice((0.05, 0.3, 0.8)))
+            number = rng.choice(list(self.run.cluster.nodes))
+            moved = AlterReplicaLogDirTopic(TOPIC, [rng.randrange(PARTITIONS)])
+            request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(rng.choice((DATA, MORE)), [moved])])
+            with contextlib.suppress(Unreachable):
+                where = (self.run.cluster.nodes[number].name, CLIENT_PORT)
+                answer = await client.call(where, request, AlterReplicaLogDirsResponse)
+                self.moved += answer.results[0].partitions[0].error_code == ErrorCode.NONE
+
+    def counts(self) -> Mapping[str, int]:
+        return {
+            "directories failed": self.failed,
+            "of them replaced": self.new,
+            "moves between directories": self.moved,
+        }
+
+
+DIMENSION = Jbod

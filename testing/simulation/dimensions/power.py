@@ -1,0 +1,95 @@
+"""The power of several machines is cut in the same moment.
+
+With `ottla.flush.before.ack` nothing that was acknowledged is lost, whoever goes, again and again, while everything else happens. Without
+it, once all else is checked, all go while there are producers: what none of those that may lead has on stable storage may be gone then,
+from the leader's end on, and nothing else.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from ottla.runtime.simulation.faults import KINDS, Fault
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.workload import History, SimulatedProducer, check_history, read_partition
+
+BLACKOUT = "blackout"
+CANDLES = "candles"
+BACK_S = 20.0
+
+
+class Power(Dimension):
+    name = "power"
+    one_in = 6
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._is_promised = rng.randrange(3) > 0
+        self.settings: Mapping[str, str] = {"ottla.flush.before.ack": "true"} if self._is_promised else {}
+        self.cuts = self.lost = 0
+
+    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
+        rng, time_ms = self.rng, self.rng.randrange(200, 1_500)
+        for _ in range(rng.choice((1, 2, 3)) if self._is_promised else 0):
+            who = rng.sample(list(nodes), rng.choice((2, len(nodes), len(nodes))))
+            yield Fault(time_ms, BLACKOUT, tuple(who), rng.randrange(20, 300))
+            time_ms += rng.randrange(600, 2_000)
+
+    def kinds(self) -> Mapping[str, FaultKind]:
+        return {BLACKOUT: FaultKind(self._cut, stops=True)}
+
+    def _cut(self, loop: SimulationLoop, *names: str) -> Callable[[], None]:
+        ends = [KINDS["crash"](loop, name) for name in names]
+        self.cuts += 1
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    # --- without the setting
+
+    async def epilogue(self) -> None:
+        if self._is_promised or not self.run.invariants.violations.measures:
+            return
+        run = self.run
+        await run.create_topic(CANDLES, 1, retention_ms="-1")
+        for node in run.cluster.nodes.values():
+            node.platter.sync_everything()
+        producer = SimulatedProducer(run.client(), History(CANDLES, 0), 0.01)
+        producer.on_acknowledged = run.note_acknowledged
+        run.employ(producer.run())
+        await run.until(self._acknowledged(producer, self.rng.randrange(5, 60)), "records are taken", BACK_S)
+        self._cut_all()
+        await run.until(run.all_in_sync, "every replica is in sync after a power cut of all", BACK_S)
+        await run.until(
+            self._acknowledged(producer, len(producer.history.acknowledged) + 3), "records are taken again", BACK_S
+        )
+        run.dismiss()
+        found = await read_partition(run.client(), CANDLES, 0)
+        self.lost = check_history(producer.history, found, run.invariants.committed(CANDLES, 0).may_lack)
+
+    @staticmethod
+    def _acknowledged(producer: SimulatedProducer, count: int) -> Callable[[], str]:
+        return lambda: "" if len(producer.history.acknowledged) >= count else "more records"
+
+    def _cut_all(self) -> None:
+        losses, metadata = self.run.invariants.partitions.losses, self.run.invariants.metadata
+        for topic in metadata.topics_by_id.values():
+            for index, view in topic.partitions.items():
+                held = {number: self.run.partition(number, topic.name, index) for number in view.isr}
+                stable = {number: each.log.recovery_point for number, each in held.items() if each is not None}
+                losses.power_was_cut((topic.id, index), stable)
+        self._cut(self.run.loop, *(node.name for node in self.run.cluster.nodes.values()))()
+
+    def users(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return ()
+
+    def counts(self) -> Mapping[str, int]:
+        return {"power cuts of several": self.cuts, "records lost with all power": self.lost}
+
+
+DIMENSION = Power
