@@ -1,4 +1,4 @@
-"""What a handler may reach: the parts of the broker it runs in."""
+"""What a handler may reach: the parts of the node it runs in."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers
 
 if TYPE_CHECKING:
+    from ottla.broker.controller_errand import Controller
     from ottla.broker.coordinator.group_coordinator import GroupCoordinator
     from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
     from ottla.broker.handlers.fetching.cold_reads import ColdReads
@@ -25,16 +26,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class BrokerContext:
-    """The broker's parts. Put together once, when the node starts. ``image`` is the node's own: it changes as the metadata
-    log is applied."""
+class NodeContext:
+    """What brokers and controllers have both. Put together once, when the node starts. ``image`` is the node's own: it changes as the
+    metadata log is applied."""
 
     config: ServerConfig
+    image: "MetadataImage"
+    controller: "Controller"
+    quorum: "QuorumNode"
+    quorum_view: "QuorumView"
+    node_id: int
+    cluster_id: str
+    sends_on: bool = True
+    """Whether what others decide is asked of them. A controller's listener says instead who is not the one to be asked, as Kafka's
+    does: its clients go by DescribeCluster, and a second controller in between would only hide that they look in the wrong place."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext(NodeContext):
+    """The broker's parts."""
+
     host: Host
     timers: LoopTimers
-    image: "MetadataImage"
     controller: "ControllerChannel"
-    quorum: "QuorumNode"
     replicas: "ReplicaManager"
     cold_reads: "ColdReads"
     time_searches: "TimeSearches"
@@ -43,8 +57,5 @@ class BrokerContext:
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
     verifications: "Verifications"
-    quorum_view: "QuorumView"
     logs: "LogManager"
     moves: "DirectoryMoves"
-    node_id: int
-    cluster_id: str

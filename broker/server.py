@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
+from ottla.broker.context import NodeContext
+from ottla.broker.controller_listener import Entrance, OwnController, entrance
 from ottla.broker.directories import NodeIdentity, metadata_directory, read_identity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.listening import naming, naming_setting
@@ -17,6 +19,9 @@ from ottla.broker.metadata_storage import StoreSync, image_named, open_metadata_
 from ottla.broker.metrics.http import MetricsServer
 from ottla.broker.metrics.node import NodeMetrics
 from ottla.broker.metrics.scrape import Scraper
+from ottla.broker.network.limits import ServerLimits
+from ottla.broker.network.server import NetworkServer
+from ottla.broker.quorum_view import QuorumView
 from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.directories.roots import lock
 from ottla.log.log import Log
@@ -82,6 +87,8 @@ class Server:
         self.controller: Controller | None = None
         self._knocker: Knocker | None = None
         self.broker: Broker | None = None
+        self.network: NetworkServer | None = None
+        """Of Kafka's protocol. A broker's serves its controller's listener too: they share the limits."""
         self.metrics = NodeMetrics(config, host)
         self._metrics_server: MetricsServer | None = None
         self._stopped = False
@@ -145,8 +152,9 @@ class Server:
                 self._start_cleaner,
             )
             await self.broker.bind()
+        self.network = self.broker.network if self.broker else self._own_network()
         if config.is_controller:
-            await self._serve_rpc(self.quorum, self.controller)
+            await self._serve_rpc(self.quorum, self.controller, loader, identity)
         await self._come_up(self.quorum, self._channel, loader)
 
     def _make_controller(
@@ -180,7 +188,9 @@ class Server:
         logger.info("metrics at http://%s/metrics", endpoints.Endpoint(listener.host or "localhost", port))
 
     def _watch(self, quorum: QuorumNode, loader: MetadataLoader) -> None:
+        assert self.network is not None
         self.metrics.watch_quorum(quorum)
+        self.metrics.watch_network(self.network)
         if self.controller:
             self.metrics.watch_controller(self.controller, quorum, loader)
         if self.broker:
@@ -191,7 +201,12 @@ class Server:
         self._stores.append(store)
         return store
 
-    async def _serve_rpc(self, quorum: QuorumNode, controller: Controller | None) -> None:
+    def _own_network(self) -> NetworkServer:
+        return NetworkServer(ServerLimits.from_config(self.config, self._host.descriptors), self._host.loop_watch)
+
+    async def _serve_rpc(
+        self, quorum: QuorumNode, controller: Controller | None, loader: MetadataLoader, identity: NodeIdentity
+    ) -> None:
         assert controller is not None
         listener = self.config.controller_listener
         assert listener is not None, "settings are checked before a node starts"
@@ -199,8 +214,26 @@ class Server:
             QUORUM_SERVICE: quorum.handle_request,
             CONTROLLER_SERVICE: PerConnection(controller.open),
         }
+        stranger = self._entrance(quorum, controller, loader, identity)
         with naming(listener):
-            self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers)
+            self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers, stranger)
+
+    def _entrance(
+        self, quorum: QuorumNode, controller: Controller, loader: MetadataLoader, identity: NodeIdentity
+    ) -> Entrance:
+        """For clients of Kafka's protocol that come to the controllers' listener."""
+        assert self.network is not None
+        node = NodeContext(
+            config=self.config,
+            image=loader.image,
+            controller=OwnController(controller.handle),
+            quorum=quorum,
+            quorum_view=QuorumView(quorum, self._transport, identity.cluster_id),
+            node_id=self.config.node_id,
+            cluster_id=identity.cluster_id,
+            sends_on=False,
+        )
+        return entrance(self.network, node)
 
     def _register(self, channel: ControllerChannel, loader: MetadataLoader) -> None:
         listener, endpoint = self.config.controller_listener, self.config.controller_endpoint
@@ -249,11 +282,16 @@ class Server:
             await self.quorum.stop(graceful=True)
         if self.controller:
             self.controller.stop()
-        if self._rpc_server:
-            await self._rpc_server.close()
+        await self._close_listeners()
         await self._transport.close()
         await self._close_storage()
         self._host.sync_later.close()
+
+    async def _close_listeners(self) -> None:
+        if self.network:
+            await self.network.stop()
+        if self._rpc_server:
+            await self._rpc_server.close()
 
     async def _close_storage(self) -> None:
         if self._store_sync:

@@ -24,11 +24,19 @@ from ottla.testing import ports
 class ProcessCluster:
     """``with ProcessCluster(nodes=3) as cluster``: `ottla up`'s processes on free ports, in a directory of their own."""
 
-    def __init__(self, nodes: int = 3, home: Path | None = None, settings: dict[str, str] | None = None) -> None:
-        """``settings`` are added to every node's server.properties."""
+    def __init__(
+        self,
+        nodes: int = 3,
+        home: Path | None = None,
+        settings: dict[str, str] | None = None,
+        shape: Shape | None = None,
+    ) -> None:
+        """``settings`` are added to every node's server.properties. ``shape``: which nodes are brokers or controllers only; without,
+        all ``nodes`` are both."""
         self._own_home = home is None
         self.home = home or Path(tempfile.mkdtemp(prefix="ottla-test-"))
-        self._cluster = LocalCluster.prepare(self.home, Shape(both=nodes), free_port_block(nodes), settings or {})
+        shape = shape or Shape(both=nodes)
+        self._cluster = LocalCluster.prepare(self.home, shape, free_port_block(sum(shape)), settings or {})
 
     @property
     def bootstrap_servers(self) -> str:

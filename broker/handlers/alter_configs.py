@@ -6,7 +6,7 @@ A broker's settings are checked here, where it is known which of them take effec
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.broker_loggers import (
     BROKER_LOGGER_RESOURCE,
     LevelChange,
@@ -34,7 +34,7 @@ Change = controller_pb2.IncrementalAlterConfigsRequest.Change
 Result = tuple[int, str | None, int, str]  # error code, message, resource type, resource name
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer_incremental(request: RequestContext, body: incremental.IncrementalAlterConfigsRequest) -> None:
         def response(results: list[Result]) -> altered.IncrementalAlterConfigsResponse:
             return altered.IncrementalAlterConfigsResponse(
@@ -47,7 +47,7 @@ def routes(broker: BrokerContext) -> list[Route]:
             )
             for each in body.resources
         ]
-        _alter(broker, request, resources, body.validate_only, False, response)
+        _alter(node, request, resources, body.validate_only, False, response)
 
     def answer_replacing(request: RequestContext, body: replacing.AlterConfigsRequest) -> None:
         def response(results: list[Result]) -> replaced.AlterConfigsResponse:
@@ -59,7 +59,7 @@ def routes(broker: BrokerContext) -> list[Route]:
             _resource(each.resource_type, each.resource_name, [(c.name, _SET, c.value) for c in each.configs])
             for each in body.resources
         ]
-        _alter(broker, request, resources, body.validate_only, True, response)
+        _alter(node, request, resources, body.validate_only, True, response)
 
     return [
         route("IncrementalAlterConfigs", incremental.IncrementalAlterConfigsRequest, answer_incremental),
@@ -76,7 +76,7 @@ def _resource(kind: int, name: str, changes: list[tuple[str, int, str | None]]) 
 
 
 def _alter(
-    broker: BrokerContext,
+    node: NodeContext,
     request: RequestContext,
     resources: list[Resource],
     validate_only: bool,
@@ -84,7 +84,7 @@ def _alter(
     response: Callable[[list[Result]], Any],
 ) -> None:
     """Sends on what passes the checks; each resource gets its own result. What is of this node alone is done here."""
-    wanted, settled = _split(broker, resources, validate_only=validate_only, replace_all=replace_all)
+    wanted, settled = _split(node, resources, validate_only=validate_only, replace_all=replace_all)
     if not wanted:
         request.respond_message(response(settled))
         return
@@ -103,11 +103,11 @@ def _alter(
     asked = controller_pb2.IncrementalAlterConfigsRequest(
         resources=wanted, validate_only=validate_only, replace_all=replace_all
     )
-    ask_controller(broker, request, Ask(incremental_alter_configs=asked), _TIMEOUT_MS, told, refuse)
+    ask_controller(node, request, Ask(incremental_alter_configs=asked), _TIMEOUT_MS, told, refuse)
 
 
 def _split(
-    broker: BrokerContext, resources: list[Resource], *, validate_only: bool, replace_all: bool
+    node: NodeContext, resources: list[Resource], *, validate_only: bool, replace_all: bool
 ) -> tuple[list[Resource], list[Result]]:
     """What the controller decides, and the results of all else."""
     wanted: dict[tuple[int, str], Resource] = {}
@@ -119,7 +119,7 @@ def _split(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
             _check(resource)
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
-                _change_levels(broker, resource, validate_only=validate_only, replace_all=replace_all)
+                _change_levels(node, resource, validate_only=validate_only, replace_all=replace_all)
                 settled[key] = (ErrorCode.NONE, None, *key)
             else:
                 wanted[key] = resource
@@ -129,14 +129,14 @@ def _split(
     return list(wanted.values()), list(settled.values())
 
 
-def _change_levels(broker: BrokerContext, resource: Resource, *, validate_only: bool, replace_all: bool) -> None:
+def _change_levels(node: NodeContext, resource: Resource, *, validate_only: bool, replace_all: bool) -> None:
     if replace_all:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "levels of loggers are changed by IncrementalAlterConfigs only")
     levels = [
         LevelChange(each.name, each.operation, each.value if each.HasField("value") else None)
         for each in resource.changes
     ]
-    check_level_changes(broker.node_id, resource.resource_name, levels)
+    check_level_changes(node.node_id, resource.resource_name, levels)
     if not validate_only:
         change_levels(levels)
 

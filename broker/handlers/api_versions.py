@@ -7,7 +7,7 @@ Produce is offered from version 0 although 0 to 2 are refused (KAFKA-18659).
 import re
 from collections.abc import Callable
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
@@ -35,8 +35,8 @@ Ranges = Callable[[], dict[int, tuple[int, int]]]
 class ApiVersionsHandler:
     """Answers ApiVersions. ``ranges()`` is asked when the first client comes: all routes are known by then."""
 
-    def __init__(self, broker: BrokerContext, ranges: Ranges) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeContext, ranges: Ranges) -> None:
+        self._node = node
         self._ranges = ranges
         self._offset = -2
         self._encoded: dict[int, list[Buffer]] = {}
@@ -49,8 +49,8 @@ class ApiVersionsHandler:
             refused = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             request.respond_message(refused)
             return
-        if self._offset != self._broker.image.offset:
-            self._offset = self._broker.image.offset
+        if self._offset != self._node.image.offset:
+            self._offset = self._node.image.offset
             self._encoded.clear()
         encoded = self._encoded.get(request.version)
         if encoded is None:
@@ -67,7 +67,7 @@ class ApiVersionsHandler:
         request.respond(encoder(ApiVersionsResponse, 0)(response))
 
     def _response(self, version: int) -> ApiVersionsResponse:
-        image = self._broker.image
+        image = self._node.image
         keys = [
             ApiVersion(key, 0 if key == PRODUCE else low, high) for key, (low, high) in sorted(self._ranges().items())
         ]
@@ -76,7 +76,7 @@ class ApiVersionsHandler:
             for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
             if low > 0 or version >= _ZERO_MINIMUM_FROM
         ]
-        levels = finalized(image, self._broker.quorum.kraft_version)
+        levels = finalized(image, self._node.quorum.kraft_version)
         return ApiVersionsResponse(
             api_keys=keys,
             supported_features=supported,

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, Route
 from ottla.broker.wire.apis import BY_NAME
@@ -49,7 +49,7 @@ Told = controller_pb2.ControllerResponse
 
 
 def ask_controller(
-    broker: BrokerContext,
+    node: NodeContext,
     request: RequestContext,
     ask: Ask,
     timeout_ms: int,
@@ -60,7 +60,7 @@ def ask_controller(
 
     ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request.
     """
-    ask.origin = client_origin(request.client_id, broker.node_id)
+    ask.origin = client_origin(request.client_id, node.node_id)
 
     def on_done(told: Told | None) -> None:
         if told is None:
@@ -71,7 +71,7 @@ def ask_controller(
             message = answer(told)
         request.respond_message(message)
 
-    broker.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
+    node.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
 
 
 def error_code(number: int) -> ErrorCode:

@@ -6,7 +6,7 @@ Source: Kafka's ConfigHelper. What a running node does not take (`ottla.runtime.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.quorum.metadata.views import BROKER_RESOURCE
 from ottla.runtime.settings.definitions import Setting, group_settings, server_settings, topic_settings, value_text
 from ottla.runtime.settings.dynamic import changeable_settings
@@ -60,39 +60,39 @@ class ConfigEntry(NamedTuple):
         return None if self.is_sensitive else self.value
 
 
-def topic_entries(broker: BrokerContext, own: Mapping[str, str]) -> list[ConfigEntry]:
+def topic_entries(node: NodeContext, own: Mapping[str, str]) -> list[ConfigEntry]:
     """Every setting of a topic whose own settings are ``own``."""
-    return [_topic_entry(broker, setting, own.get(name)) for name, setting in topic_settings().items()]
+    return [_topic_entry(node, setting, own.get(name)) for name, setting in topic_settings().items()]
 
 
-def broker_entries(broker: BrokerContext) -> list[ConfigEntry]:
+def broker_entries(node: NodeContext) -> list[ConfigEntry]:
     """Every setting of this broker."""
     changeable = changeable_settings()
     return [
-        _entry(setting, _broker_synonyms(broker, name), read_only=name not in changeable)
+        _entry(setting, _broker_synonyms(node, name), read_only=name not in changeable)
         for name, setting in server_settings().items()
     ]
 
 
-def cluster_entries(broker: BrokerContext) -> list[ConfigEntry]:
+def cluster_entries(node: NodeContext) -> list[ConfigEntry]:
     """What was set for all brokers at run time."""
     known = server_settings()
     return [
         _entry(known[name], (Synonym(name, value, DYNAMIC_CLUSTER),), read_only=False)
-        for name, value in sorted(_dynamic(broker, "").items())
+        for name, value in sorted(_dynamic(node, "").items())
         if name in known
     ]
 
 
-def group_entries(broker: BrokerContext, own: Mapping[str, str]) -> list[ConfigEntry]:
+def group_entries(node: NodeContext, own: Mapping[str, str]) -> list[ConfigEntry]:
     """Every setting of a group whose own settings are ``own``; those, too, that a newer version let into the log."""
     unknown = {name: value for name, value in own.items() if name not in group_settings()}
-    known = [_group_entry(broker, setting, own.get(name)) for name, setting in group_settings().items()]
+    known = [_group_entry(node, setting, own.get(name)) for name, setting in group_settings().items()]
     return known + plain_entries(unknown, GROUP)
 
 
-def _group_entry(broker: BrokerContext, setting: Setting, own: str | None) -> ConfigEntry:
-    synonyms = _synonyms(broker, (setting.broker_name,)) or (Synonym(setting.name, setting.default, DEFAULT),)
+def _group_entry(node: NodeContext, setting: Setting, own: str | None) -> ConfigEntry:
+    synonyms = _synonyms(node, (setting.broker_name,)) or (Synonym(setting.name, setting.default, DEFAULT),)
     if own is not None:
         synonyms = (Synonym(setting.name, own, GROUP), *synonyms)
     _, value, source = synonyms[0]
@@ -107,13 +107,13 @@ def plain_entries(own: Mapping[str, str], source: int) -> list[ConfigEntry]:
     ]
 
 
-def _topic_entry(broker: BrokerContext, setting: Setting, own: str | None) -> ConfigEntry:
+def _topic_entry(node: NodeContext, setting: Setting, own: str | None) -> ConfigEntry:
     names = (setting.broker_name, *_coarser(setting.broker_name)) if setting.broker_name else ()
-    synonyms = _synonyms(broker, names)
+    synonyms = _synonyms(node, names)
     if own is not None:
         synonyms = (Synonym(setting.name, own, DYNAMIC_TOPIC), *synonyms)
     # The value of a coarser name is in another unit; the topic's own default is the same time in milliseconds.
-    value = synonyms[0].value if synonyms and not _is_coarser(synonyms[0].name) else _resolved(broker.config, setting)
+    value = synonyms[0].value if synonyms and not _is_coarser(synonyms[0].name) else _resolved(node.config, setting)
     source = synonyms[0].source if synonyms else DEFAULT
     return ConfigEntry(setting.name, value, False, source, _sensitive(setting), synonyms, _TYPES.get(setting.type, 0))
 
@@ -131,16 +131,16 @@ def _is_coarser(name: str) -> bool:
     return any(name in _coarser(finest) for finest in COARSER)
 
 
-def _broker_synonyms(broker: BrokerContext, name: str) -> tuple[Synonym, ...]:
-    return _synonyms(broker, (name, *_coarser(name)))
+def _broker_synonyms(node: NodeContext, name: str) -> tuple[Synonym, ...]:
+    return _synonyms(node, (name, *_coarser(name)))
 
 
-def _synonyms(broker: BrokerContext, names: tuple[str, ...]) -> tuple[Synonym, ...]:
+def _synonyms(node: NodeContext, names: tuple[str, ...]) -> tuple[Synonym, ...]:
     known = server_settings()
-    of_node, of_cluster = _dynamic(broker, str(broker.node_id)), _dynamic(broker, "")
+    of_node, of_cluster = _dynamic(node, str(node.node_id)), _dynamic(node, "")
     found = [Synonym(name, of_node[name], DYNAMIC_BROKER) for name in names if name in of_node]
     found += [Synonym(name, of_cluster[name], DYNAMIC_CLUSTER) for name in names if name in of_cluster]
-    found += [Synonym(name, broker.config.texts[name], STATIC_BROKER) for name in names if name in broker.config.texts]
+    found += [Synonym(name, node.config.texts[name], STATIC_BROKER) for name in names if name in node.config.texts]
     for name in names:
         default = value_text(known[name].default_value) if name in known else None
         if default is not None:
@@ -160,5 +160,5 @@ def _sensitive(setting: Setting) -> bool:
     return setting.type == "PASSWORD"
 
 
-def _dynamic(broker: BrokerContext, name: str) -> Mapping[str, str]:
-    return broker.image.configs.get((BROKER_RESOURCE, name), {})
+def _dynamic(node: NodeContext, name: str) -> Mapping[str, str]:
+    return node.image.configs.get((BROKER_RESOURCE, name), {})

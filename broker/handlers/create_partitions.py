@@ -1,6 +1,6 @@
 """CreatePartitions (37): raises a topic's partition count; decided by the controller."""
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.cluster_view import duplicates
 from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
@@ -14,7 +14,7 @@ from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: CreatePartitionsRequest) -> None:
         twice = duplicates(topic.name for topic in body.topics)
         refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, NAMED_TWICE) for name in twice]
@@ -37,7 +37,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         asked = controller_pb2.CreatePartitionsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )
-        ask_controller(broker, request, Ask(create_partitions=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, Ask(create_partitions=asked), body.timeout_ms, told, refuse)
 
     return [route("CreatePartitions", CreatePartitionsRequest, answer)]
 

@@ -1,6 +1,6 @@
 """CreateTopics (19): decided by the controller; the answer tells the settings that hold here."""
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.cluster_view import duplicates
 from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.handlers.config_entries import topic_entries
@@ -16,7 +16,7 @@ from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: CreateTopicsRequest) -> None:
         twice = duplicates(topic.name for topic in body.topics)
         refused = [
@@ -29,7 +29,7 @@ def routes(broker: BrokerContext) -> list[Route]:
             return
 
         def told(response: Told) -> CreateTopicsResponse:
-            results = [_result(broker, topic) for topic in response.create_topics.topics]
+            results = [_result(node, topic) for topic in response.create_topics.topics]
             return CreateTopicsResponse(topics=results + refused)
 
         def refuse(code: ErrorCode, message: str) -> CreateTopicsResponse:
@@ -39,7 +39,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         asked = controller_pb2.CreateTopicsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )
-        ask_controller(broker, request, Ask(create_topics=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, Ask(create_topics=asked), body.timeout_ms, told, refuse)
 
     return [route("CreateTopics", CreateTopicsRequest, answer)]
 
@@ -57,7 +57,7 @@ def _asked(topic: CreatableTopic) -> controller_pb2.CreateTopicsRequest.Topic:
     )
 
 
-def _result(broker: BrokerContext, topic: controller_pb2.CreateTopicsResponse.Topic) -> CreatableTopicResult:
+def _result(node: NodeContext, topic: controller_pb2.CreateTopicsResponse.Topic) -> CreatableTopicResult:
     if topic.error_code:
         return CreatableTopicResult(
             topic.name, error_code=topic.error_code, error_message=text_or_none(topic.error_message)
@@ -71,6 +71,6 @@ def _result(broker: BrokerContext, topic: controller_pb2.CreateTopicsResponse.To
         replication_factor=topic.replication_factor,
         configs=[
             CreatableTopicConfigs(entry.name, entry.shown_value, entry.read_only, entry.source, entry.is_sensitive)
-            for entry in topic_entries(broker, own)
+            for entry in topic_entries(node, own)
         ],
     )

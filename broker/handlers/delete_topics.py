@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -16,12 +16,12 @@ _STATES_FROM = 6
 _DISABLED_ERROR_FROM = 3
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: DeleteTopicsRequest) -> None:
         asked = (
             body.topics if request.version >= _STATES_FROM else [DeleteTopicState(name) for name in body.topic_names]
         )
-        if not broker.config.flag("delete.topic.enable"):
+        if not node.config.flag("delete.topic.enable"):
             known = request.version >= _DISABLED_ERROR_FROM
             code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
             request.respond_message(_all_refused(asked, code, "delete.topic.enable=false"))
@@ -42,7 +42,7 @@ def routes(broker: BrokerContext) -> list[Route]:
             )
 
         ask = Ask(delete_topics=controller_pb2.DeleteTopicsRequest(topics=[_asked(topic) for topic in wanted]))
-        ask_controller(broker, request, ask, body.timeout_ms, told, refuse)
+        ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 
     return [route("DeleteTopics", DeleteTopicsRequest, answer)]
 

@@ -1,6 +1,9 @@
-"""DescribeConfigs (32): settings of topics, of this broker and its loggers, of all brokers, of groups and of client metrics."""
+"""DescribeConfigs (32): settings of topics, of this node and its loggers, of all brokers, of groups and of client metrics."""
 
-from ottla.broker.context import BrokerContext
+from collections.abc import Callable, Collection
+from functools import partial
+
+from ottla.broker.context import BrokerContext, NodeContext
 from ottla.broker.handlers.broker_loggers import BROKER_LOGGER_RESOURCE, logger_entries
 from ottla.broker.handlers.cluster_view import missing_topic_error
 from ottla.broker.handlers.common import route
@@ -27,59 +30,72 @@ from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.documentation import words_or_none
 
+History = Callable[[str, Collection[str]], list[ConfigEntry]]
+"""What a group's coordinator adds to the settings that were asked for by name."""
+
 
 def routes(broker: BrokerContext) -> list[Route]:
+    """Of a client listener."""
+    return _routes(broker, partial(history_entries, broker))
+
+
+def controller_routes(node: NodeContext) -> list[Route]:
+    """Of a controller's listener: it coordinates no group."""
+    return _routes(node, lambda _group_id, _keys: [])
+
+
+def _routes(node: NodeContext, history: History) -> list[Route]:
     def answer(request: RequestContext, body: DescribeConfigsRequest) -> None:
-        results = [_describe(broker, resource, body) for resource in body.resources]
+        results = [_describe(node, history, resource, body) for resource in body.resources]
         request.respond_message(DescribeConfigsResponse(results=results))
 
     return [route("DescribeConfigs", DescribeConfigsRequest, answer)]
 
 
 def _describe(
-    broker: BrokerContext, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+    node: NodeContext, history: History, resource: DescribeConfigsResource, body: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
         keys = resource.configuration_keys
-        entries = _entries(broker, kind, name)
+        entries = _entries(node, kind, name)
         if kind == GROUP_RESOURCE and keys:
-            entries += history_entries(broker, name, keys)
+            entries += history(name, keys)
     except KafkaError as error:
         return DescribeConfigsResult(error.code, str(error), kind, name)
     wanted = [entry for entry in entries if not keys or entry.name in keys]
     return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, [_told(entry, body) for entry in wanted])
 
 
-def _entries(broker: BrokerContext, kind: int, name: str) -> list[ConfigEntry]:
+def _entries(node: NodeContext, kind: int, name: str) -> list[ConfigEntry]:
     if kind == TOPIC_RESOURCE:
-        return _topic(broker, name)
+        return _topic(node, name)
     if kind == BROKER_RESOURCE:
-        return _broker(broker, name)
+        return _broker(node, name)
     if kind == BROKER_LOGGER_RESOURCE:
-        return logger_entries(broker.node_id, name)
+        return logger_entries(node.node_id, name)
     if kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource has no name")
-        own = broker.image.configs.get((kind, name), {})
-        return group_entries(broker, own) if kind == GROUP_RESOURCE else plain_entries(own, CLIENT_METRICS)
+        own = node.image.configs.get((kind, name), {})
+        return group_entries(node, own) if kind == GROUP_RESOURCE else plain_entries(own, CLIENT_METRICS)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} cannot be described here")
 
 
-def _topic(broker: BrokerContext, name: str) -> list[ConfigEntry]:
-    if name not in broker.image.topics_by_name:
+def _topic(node: NodeContext, name: str) -> list[ConfigEntry]:
+    if name not in node.image.topics_by_name:
         raise KafkaError(missing_topic_error(name), f"there is no topic {name!r}")
-    return topic_entries(broker, broker.image.configs.get((TOPIC_RESOURCE, name), {}))
+    return topic_entries(node, node.image.configs.get((TOPIC_RESOURCE, name), {}))
 
 
-def _broker(broker: BrokerContext, name: str) -> list[ConfigEntry]:
+def _broker(node: NodeContext, name: str) -> list[ConfigEntry]:
     if name == "":
-        return cluster_entries(broker)
-    if name != str(broker.node_id):
+        return cluster_entries(node)
+    if name != str(node.node_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}: ask broker {name} for its own settings"
+            ErrorCode.INVALID_REQUEST, f"this is node {node.node_id}: ask node {name} for its own settings"
         )
-    return broker_entries(broker)
+    return broker_entries(node)
 
 
 def _told(entry: ConfigEntry, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -1,6 +1,6 @@
 """DescribeQuorum (55): how far each voter and observer has followed the metadata log, as the quorum's leader knows."""
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import route
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -18,16 +18,21 @@ from ottla.quorum.listener import QuorumDescription, ReplicaDescription
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
+_NO_QUORUM = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_PARTITION} has a quorum")
+_ANOTHER_LEADS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, "this controller does not lead the quorum: ask the active one")
 _NODES_FROM = 2
 _DIRECTORIES_FROM = 2
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: DescribeQuorumRequest) -> None:
         if not _asks_metadata_only(body):
-            request.respond_message(_not_there(body))
+            request.respond_message(_refused(body, *_NO_QUORUM))
             return
-        broker.quorum_view.describe(lambda found: request.respond_message(_response(broker, found, request.version)))
+        if not (node.sends_on or node.quorum.is_leader):
+            request.respond_message(_refused(body, *_ANOTHER_LEADS))
+            return
+        node.quorum_view.describe(lambda found: request.respond_message(_response(node, found, request.version)))
 
     return [route("DescribeQuorum", DescribeQuorumRequest, answer)]
 
@@ -39,9 +44,7 @@ def _asks_metadata_only(body: DescribeQuorumRequest) -> bool:
     )
 
 
-def _not_there(body: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Only the metadata log has a quorum."""
-    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_PARTITION} has a quorum"
+def _refused(body: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
     topics = [
         TopicData(topic.topic_name, [PartitionData(each.partition_index, code, message) for each in topic.partitions])
         for topic in body.topics
@@ -49,7 +52,7 @@ def _not_there(body: DescribeQuorumRequest) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(error_message=None, topics=topics)
 
 
-def _response(broker: BrokerContext, found: QuorumDescription | None, version: int) -> DescribeQuorumResponse:
+def _response(node: NodeContext, found: QuorumDescription | None, version: int) -> DescribeQuorumResponse:
     if found is None or found.leader_id is None:
         message = "the quorum has no leader that answers"
         return DescribeQuorumResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE, error_message=message)
@@ -64,7 +67,7 @@ def _response(broker: BrokerContext, found: QuorumDescription | None, version: i
     return DescribeQuorumResponse(
         error_message=None,
         topics=[TopicData(METADATA_PARTITION.topic, [partition])],
-        nodes=_nodes(broker, found) if version >= _NODES_FROM else [],
+        nodes=_nodes(node, found) if version >= _NODES_FROM else [],
     )
 
 
@@ -79,12 +82,12 @@ def _replica(replica: ReplicaDescription, version: int) -> ReplicaState:
     )
 
 
-def _nodes(broker: BrokerContext, found: QuorumDescription) -> list[Node]:
+def _nodes(node: NodeContext, found: QuorumDescription) -> list[Node]:
     """The voters, and the controllers that may become voters."""
-    name = next(iter(broker.config.controller_listener_names), "CONTROLLER")
+    name = next(iter(node.config.controller_listener_names), "CONTROLLER")
     voters = [Node(each.id, [Listener(name, *each.endpoint)]) for each in found.voters if each.endpoint is not None]
     known = [node.node_id for node in voters]
-    controllers = broker.image.controllers
+    controllers = node.image.controllers
     return voters + [
         Node(each.id, [Listener(end.name, end.host, end.port) for end in controllers[each.id].endpoints])
         for each in found.observers

@@ -1,7 +1,7 @@
 """ElectLeaders (43): the first replicas lead again, or any live replica where nobody does (kafka-leader-election); decided by
 the controller. Null instead of topics stands for all partitions that need it."""
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -17,7 +17,7 @@ from ottla.runtime.errors import ErrorCode
 _TOP_LEVEL_ERROR_FROM = 1
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: ElectLeadersRequest) -> None:
         named = body.topic_partitions or []
 
@@ -46,7 +46,7 @@ def routes(broker: BrokerContext) -> list[Route]:
             ],
             all_partitions=body.topic_partitions is None,
         )
-        ask_controller(broker, request, Ask(elect_leaders=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, Ask(elect_leaders=asked), body.timeout_ms, told, refuse)
 
     return [route("ElectLeaders", ElectLeadersRequest, answer)]
 

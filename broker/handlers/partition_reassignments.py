@@ -3,7 +3,7 @@ what kafka-reassign-partitions asks."""
 
 from collections.abc import Iterable, Iterator
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -27,7 +27,7 @@ from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def alter(request: RequestContext, body: AlterPartitionReassignmentsRequest) -> None:
         factor_may_change = body.allow_replication_factor_change
 
@@ -44,10 +44,10 @@ def routes(broker: BrokerContext) -> list[Route]:
         asked = controller_pb2.AlterPartitionReassignmentsRequest(
             topics=[_asked(topic) for topic in body.topics], allow_replication_factor_change=factor_may_change
         )
-        ask_controller(broker, request, Ask(alter_partition_reassignments=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, Ask(alter_partition_reassignments=asked), body.timeout_ms, told, refuse)
 
     def list_ongoing(request: RequestContext, body: ListPartitionReassignmentsRequest) -> None:
-        found = [OngoingTopicReassignment(topic.name, ongoing) for topic, ongoing in _ongoing(broker, body)]
+        found = [OngoingTopicReassignment(topic.name, ongoing) for topic, ongoing in _ongoing(node, body)]
         request.respond_message(ListPartitionReassignmentsResponse(error_message=None, topics=found))
 
     return [
@@ -71,10 +71,10 @@ def _result(told: controller_pb2.AlterPartitionReassignmentsResponse.Partition) 
 
 
 def _ongoing(
-    broker: BrokerContext, body: ListPartitionReassignmentsRequest
+    node: NodeContext, body: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[TopicView, list[OngoingPartitionReassignment]]]:
     """Reassignments under way by topic, of those that were asked for (null: of all); what is not there has no reassignment."""
-    topics = broker.image.topics_by_name
+    topics = node.image.topics_by_name
     if body.topics is None:
         asked: Iterable[tuple[str, Iterable[int]]] = ((name, topic.partitions) for name, topic in topics.items())
     else:

@@ -1,8 +1,8 @@
-"""All that a client listener answers."""
+"""All that a client listener answers, and a controller's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import BrokerContext, NodeContext
 from ottla.broker.handlers import (
     alter_configs,
     alter_replica_log_dirs,
@@ -83,7 +83,32 @@ HANDLERS: tuple[RoutesOf, ...] = (
 
 def client_routes(broker: BrokerContext, handlers: tuple[RoutesOf, ...] = HANDLERS) -> RouteTable:
     """The routes of a client listener. Raises DuplicateRouteError when two handlers claim the same version."""
-    versions = ApiVersionsHandler(broker, lambda: table.ranges())
-    routes = [route for routes_of in handlers for route in routes_of(broker)]
+    return _with_versions(broker, (route for routes_of in handlers for route in routes_of(broker)))
+
+
+CONTROLLER_HANDLERS: tuple[Callable[[NodeContext], list[Route]], ...] = (
+    alter_configs.routes,
+    create_partitions.routes,
+    create_topics.routes,
+    delete_topics.routes,
+    describe_cluster.controller_routes,
+    describe_configs.controller_routes,
+    describe_quorum.routes,
+    elect_leaders.routes,
+    partition_reassignments.routes,
+    raft_voters.routes,
+    unregister_broker.routes,
+    update_features.routes,
+)
+"""What Kafka's controllers answer to administrators. Not what its nodes ask each other: ours do in gRPC."""
+
+
+def controller_routes(node: NodeContext) -> RouteTable:
+    """The routes of a controller's listener."""
+    return _with_versions(node, (route for routes_of in CONTROLLER_HANDLERS for route in routes_of(node)))
+
+
+def _with_versions(node: NodeContext, routes: Iterable[Route]) -> RouteTable:
+    versions = ApiVersionsHandler(node, lambda: table.ranges())
     table = RouteTable([*routes, *versions.routes()], {API_VERSIONS: versions.answer_unsupported})
     return table

@@ -1,6 +1,6 @@
 """UpdateFeatures (57): raises and lowers finalized levels; decided by the controller, all of them or none (KIP-584, KIP-1022)."""
 
-from ottla.broker.context import BrokerContext
+from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -14,7 +14,7 @@ _KINDS_FROM = 1  # before that, a flag says whether a downgrade may be
 _ONE_ERROR_FROM = 2  # before that, each feature has a result
 
 
-def routes(broker: BrokerContext) -> list[Route]:
+def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: UpdateFeaturesRequest) -> None:
         def response(code: ErrorCode, message: str | None) -> UpdateFeaturesResponse:
             results = [UpdatableFeatureResult(each.feature, code, message) for each in body.feature_updates]
@@ -30,7 +30,7 @@ def routes(broker: BrokerContext) -> list[Route]:
 
         updates = [_update(each, request.version) for each in body.feature_updates]
         asked = controller_pb2.UpdateFeaturesRequest(updates=updates, validate_only=body.validate_only)
-        ask_controller(broker, request, Ask(update_features=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, Ask(update_features=asked), body.timeout_ms, told, refuse)
 
     return [route("UpdateFeatures", UpdateFeaturesRequest, answer)]
 

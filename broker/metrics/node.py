@@ -9,6 +9,7 @@ from ottla.broker.coordinator import metrics as coordinators
 from ottla.broker.lifecycle_state import Phase
 from ottla.broker.metrics import scrape
 from ottla.broker.network import metrics as network
+from ottla.broker.network.server import NetworkServer
 from ottla.broker.replication import metrics as replication
 from ottla.log import metrics as log
 from ottla.quorum import metrics as quorum_metrics
@@ -84,7 +85,7 @@ AREAS: tuple[Area, ...] = tuple(
         ("Log", "brokers", log.METRICS),
         ("Replication and traffic", "brokers", replication.METRICS),
         ("Groups and transactions", "brokers", coordinators.GROUP_METRICS + coordinators.TRANSACTION_METRICS),
-        ("Network", "brokers", network.METRICS + network.TIME_METRICS),
+        ("Network", "every node", network.METRICS + network.TIME_METRICS),
         ("The metrics themselves", "every node with a listener", scrape.METRICS + REGISTRY_METRICS),
     )
 )
@@ -109,6 +110,10 @@ class NodeMetrics:
         counts = PartitionCounts(loader)
         self.registry.add(controller_metrics.METRICS, partial(controller_metrics.look, controller, counts, applied))
 
+    def watch_network(self, server: NetworkServer) -> None:
+        self.registry.add(network.METRICS, at_once(lambda: server))
+        self.registry.add(network.TIME_METRICS, partial(network.look_at_times, server))
+
     def watch_broker(self, broker: Broker, node: QuorumNode, loader: MetadataLoader) -> None:
         registry, host, storage = self.registry, self._host, broker.storage
         partitions_max = self._config.integer("ottla.metrics.partitions.max")
@@ -125,8 +130,6 @@ class NodeMetrics:
             coordinators.look_at_transactions, transactions, lambda: broker.markers.leaderless, host.clock.wall_ms
         )
         registry.add(coordinators.TRANSACTION_METRICS, looked)
-        registry.add(network.METRICS, at_once(lambda: broker.network))
-        registry.add(network.TIME_METRICS, partial(network.look_at_times, broker.network))
 
     def _applied(self, node: QuorumNode, loader: MetadataLoader) -> quorum_metrics.AppliedMetadata:
         return quorum_metrics.AppliedMetadata(loader, node.high_watermark, self._host.clock.wall_ms())

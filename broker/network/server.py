@@ -64,6 +64,7 @@ class NetworkServer:
         self.counters: list[ListenerCounters] = []
         self.tables: dict[RouteTable, None] = {}
         self._all_gone: asyncio.Event | None = None
+        self._stopped = False
 
     @property
     def connection_count(self) -> int:
@@ -77,14 +78,28 @@ class NetworkServer:
         Requests are timed if the loop is watched. Raises OSError when the address is taken or not ours.
         """
         acceptors = await bind(host, port, self.limits.backlog)
+        counters = self._listener(name, routes)
+        welcome = partial(self._welcome, partial(self._new_connection, counters, routes, security_protocol), counters)
+        self._acceptors += ((each, welcome) for each in acceptors)
+        return acceptors[0].port
+
+    def entrance(
+        self, name: str, routes: RouteTable, security_protocol: str = PLAINTEXT
+    ) -> Callable[[asyncio.Transport, bytes], None]:
+        """For connections that somebody else accepts, and reads the first bytes of: to be called with both. Who comes that way is
+        served at once, within the same limits."""
+        counters = self._listener(name, routes)
+        if self._sweep_timer is None:
+            self._schedule_sweep()
+        return partial(self._take_over, partial(self._new_connection, counters, routes, security_protocol), counters)
+
+    def _listener(self, name: str, routes: RouteTable) -> ListenerCounters:
         counters = ListenerCounters(name, self.times)
         self.counters.append(counters)
         self.tables[routes] = None
         if self._turn.loop_watch.is_on:
             routes.time(self.times)
-        welcome = partial(self._welcome, partial(self._new_connection, counters, routes, security_protocol), counters)
-        self._acceptors += ((each, welcome) for each in acceptors)
-        return acceptors[0].port
+        return counters
 
     async def start(self) -> None:
         """Begins to accept on everything that was bound and does not accept yet."""
@@ -95,6 +110,7 @@ class NetworkServer:
 
     async def stop(self) -> None:
         """Closes the listeners and all connections. Answers already given leave, if their clients take them in a second."""
+        self._stopped = True
         for timer in (self._sweep_timer, self._relief_timer):
             if timer is not None:
                 timer.cancel()
@@ -125,18 +141,50 @@ class NetworkServer:
     ) -> None:
         if not self._turn.loop_watch.is_open:
             self._turn.loop_watch.begin()
+        if self._is_refused(counters, address):
+            client.close()
+        else:
+            self._let_in(new_connection(), client, address[0])
+
+    def _is_refused(self, counters: ListenerCounters, address: tuple[str, int]) -> bool:
+        """Counts who comes, and says why one may not."""
         host, limits = address[0], self.limits
         counters.accepted += 1
         refusal = self._admission.refusal(host, counters.listener, limits)
         if refusal is None and self._admission.count >= limits.descriptors_max and not self._make_room():
             refusal = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
-        if refusal is not None:
-            counters.refused += 1
-            counters.closed += 1
-            self._refusals.warn("Closed the connection from %s:%s: %s", host, address[1], refusal)
-            client.close()
+        if refusal is None:
+            return False
+        counters.refused += 1
+        counters.closed += 1
+        self._refusals.warn("Closed the connection from %s:%s: %s", host, address[1], refusal)
+        return True
+
+    def _take_over(
+        self,
+        new_connection: Callable[[], Connection],
+        counters: ListenerCounters,
+        transport: asyncio.Transport,
+        first: bytes,
+    ) -> None:
+        address = transport.get_extra_info("peername")
+        if self._stopped or not address or self._is_refused(counters, address):
+            transport.abort()
             return
-        self._let_in(new_connection(), client, host)
+        connection = new_connection()
+        self._admission.enter(address[0])
+        self._admitted[connection] = address[0]
+        transport.pause_reading()  # how a loop reads is decided when it begins to
+        transport.set_protocol(connection)
+        transport.resume_reading()
+        connection.connection_made(transport)
+        rest = memoryview(first)
+        while rest and not connection.closed:
+            room = connection.get_buffer(-1)
+            size = min(len(room), len(rest))
+            room[:size] = rest[:size]
+            rest = rest[size:]
+            connection.buffer_updated(size)
 
     def _new_connection(self, counters: ListenerCounters, routes: RouteTable, security_protocol: str) -> Connection:
         connection = Connection(

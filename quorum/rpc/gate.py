@@ -3,7 +3,8 @@
 gRPC drops a connection that is not HTTP/2 without a word to anybody, its Python side offers no place to look, and it takes in
 whatever anybody sends up to the largest message. So the port belongs to this gate: it reads a connection's first bytes and, when they
 are HTTP/2's preface (RFC 9113, 3.4), joins it to the gRPC server's Unix socket, from a name of its own by which the server
-inside finds out who that is. The second hop is lost in the noise of a call's 0.17 ms.
+inside finds out who that is. The second hop is lost in the noise of a call's 0.17 ms. Who begins otherwise is a client of Kafka's
+protocol, and handed over to who speaks that: no frame of it is as long as those bytes would say.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import tempfile
 from typing import cast
 
 from ottla.quorum.rpc.admission import KNOCK_S, KNOWN_FIRST_MESSAGE_S, UNKNOWN_BYTES_MAX, Admission, DoorLimits
+from ottla.quorum.rpc.transport import Stranger
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _TLS = b"\x16\x03"
@@ -26,7 +28,9 @@ _logger = logging.getLogger(__name__)
 class Gate:
     """Listens on a port and passes HTTP/2 connections on to `socket_path`, where somebody has to listen before `open`."""
 
-    def __init__(self, limits: DoorLimits, *, knock_s: float = KNOCK_S) -> None:
+    def __init__(self, limits: DoorLimits, *, knock_s: float = KNOCK_S, stranger: Stranger | None = None) -> None:
+        """``stranger`` is given who does not speak HTTP/2; without, they are refused."""
+        self.stranger = stranger
         self._directory = tempfile.TemporaryDirectory(prefix="ottla-", ignore_cleanup_errors=True)
         self._server: asyncio.Server | None = None
         self._visitors: dict[str, Visitor] = {}  # by the name of their connection inside
@@ -223,11 +227,21 @@ class Visitor(_Pipe):
     def _judge(self) -> None:
         shown = self._first[: len(_PREFACE)]
         if not _PREFACE.startswith(shown):
-            self._refuse_stranger()
+            self._hand_over()
         elif len(shown) == len(_PREFACE):
             assert self.transport is not None
             self.transport.pause_reading()
             self._joining = asyncio.get_running_loop().create_task(self._join())
+
+    def _hand_over(self) -> None:
+        """It is the gate's no more, and none of those that the gate counts."""
+        if self._gate.stranger is None or self.transport is None:
+            self._refuse_stranger()
+            return
+        self._disarm()
+        self._gate.left(self)
+        transport, self.transport = self.transport, None
+        self._gate.stranger(transport, self._first)
 
     async def _join(self) -> None:
         inside = _Pipe()

@@ -18,7 +18,15 @@ from ottla.quorum.rpc.admission import DoorLimits
 from ottla.quorum.rpc.channel import Channel, LinkEvents
 from ottla.quorum.rpc.gate import Gate, Visitor
 from ottla.quorum.rpc.session import Session
-from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, PerConnection, RpcChannel, RpcServer, Service
+from ottla.quorum.rpc.transport import (
+    MESSAGE_BYTES_MAX,
+    Handler,
+    PerConnection,
+    RpcChannel,
+    RpcServer,
+    Service,
+    Stranger,
+)
 
 if TYPE_CHECKING:
     import grpc  # otherwise where it is used: commands that talk to no node do not pay for it
@@ -201,11 +209,16 @@ class _Server:
     descriptors while it starts."""
 
     def __init__(
-        self, handlers: Mapping[Service, Handler | PerConnection], cluster_id: str, limits: DoorLimits | None
+        self,
+        handlers: Mapping[Service, Handler | PerConnection],
+        cluster_id: str,
+        limits: DoorLimits | None,
+        stranger: Stranger | None,
     ) -> None:
         self._handlers = handlers
         self._cluster_id = cluster_id
-        self._gate = Gate(limits or DoorLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        limits = limits or DoorLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._gate = Gate(limits, stranger=stranger)
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -272,8 +285,14 @@ class GrpcTransport:
         self._cluster_id = cluster_id
         grpc.aio.init_grpc_aio()
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
-        server = _Server(handlers, self._cluster_id, self._limits)
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Mapping[Service, Handler | PerConnection],
+        stranger: Stranger | None = None,
+    ) -> RpcServer:
+        server = _Server(handlers, self._cluster_id, self._limits, stranger)
         await server.open(host, port)
         return server
 

@@ -12,7 +12,15 @@ from typing import cast
 
 from ottla.quorum.rpc.channel import Channel, LinkEvents
 from ottla.quorum.rpc.session import Session
-from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX, Handler, PerConnection, RpcChannel, RpcServer, Service
+from ottla.quorum.rpc.transport import (
+    MESSAGE_BYTES_MAX,
+    Handler,
+    PerConnection,
+    RpcChannel,
+    RpcServer,
+    Service,
+    Stranger,
+)
 
 _GREETING = b"OTTLA/1 "
 _GREETING_BYTES_MAX = 128
@@ -33,6 +41,10 @@ class _Frames:
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
+
+    def foreign(self) -> bytes:
+        """All that came, if it does not begin as a greeting does."""
+        return b"" if self._buffer.startswith(_GREETING[: len(self._buffer)]) else bytes(self._buffer)
 
     def line(self) -> bytes | None:
         """The greeting without its end, once it is whole. Raises _FrameError when it is none."""
@@ -126,9 +138,11 @@ class _ServerConnection(asyncio.Protocol):
         self,
         handlers: Mapping[str, tuple[Service, Handler | PerConnection]],
         connections: "dict[_ServerConnection, None]",
+        stranger: Stranger | None,
     ):
         self._handlers = handlers
         self._connections = connections
+        self._stranger = stranger
         self._frames = _Frames()
         self._session: Session | None = None
         self._may_write = True
@@ -148,7 +162,12 @@ class _ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._frames.feed(data)
-        self._go_on()
+        foreign = self._frames.foreign() if self._session is None and self._stranger is not None else b""
+        if foreign and self._stranger is not None:
+            self._connections.pop(self, None)
+            self._stranger(self._transport, foreign)
+        else:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Handles what has arrived, as far as there is room for the replies; the rest waits in a socket that is not read."""
@@ -226,11 +245,17 @@ class StreamTransport:
     async def prepare(self, cluster_id: str) -> None:
         """Nothing: nobody but the cluster is in a simulation."""
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Mapping[Service, Handler | PerConnection],
+        stranger: Stranger | None = None,
+    ) -> RpcServer:
         by_name = {service.name: (service, handler) for service, handler in handlers.items()}
         connections: dict[_ServerConnection, None] = {}
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: _ServerConnection(by_name, connections), host, port)
+        server = await loop.create_server(lambda: _ServerConnection(by_name, connections, stranger), host, port)
         return _Server(server, server.sockets[0].getsockname()[1], connections)
 
     def channel(self, host: str, port: int, service: Service, on_broken: Callable[[], None]) -> RpcChannel:

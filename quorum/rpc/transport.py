@@ -4,6 +4,7 @@ A service exchanges protobuf messages that carry ``uint64 correlation_id = 1``; 
 Production uses `GrpcTransport`, the simulation `StreamTransport`; one suite of tests holds both to what is said here.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,6 +27,10 @@ Reply = Callable[[Response], None]
 Handler = Callable[[Request, Reply], None]
 """Takes a request on the loop; calls ``reply`` at most once, now or later. An exception closes the connection, BadRequest with a
 line that gives its reason."""
+
+
+Stranger = Callable[[asyncio.Transport, bytes], None]
+"""Takes over a connection that speaks another protocol: its transport, and all that came of it by now. It is nobody else's any more."""
 
 
 class BadRequest(Exception):
@@ -93,8 +98,15 @@ class RpcTransport(Protocol):
         From then on its channels show that they belong to ``cluster_id``, and its servers look for that. OSError."""
         ...
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
-        """Answers the services on ``port`` (0: any free one). OSError when the address cannot be had."""
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Mapping[Service, Handler | PerConnection],
+        stranger: Stranger | None = None,
+    ) -> RpcServer:
+        """Answers the services on ``port`` (0: any free one); connections that begin otherwise are ``stranger``'s, or closed.
+        OSError when the address cannot be had."""
         ...
 
     def channel(self, host: str, port: int, service: Service, on_broken: Callable[[], None]) -> RpcChannel:

@@ -3,6 +3,7 @@
 python -m ottla.testing.hostile.run --seeds 20            # 500 requests each
 python -m ottla.testing.hostile.run --seed 17             # one, as a failing test says
 python -m ottla.testing.hostile.run --seed 17 --trace     # with each request
+python -m ottla.testing.hostile.run --controllers ...     # at the controllers' listener
 """
 
 import argparse
@@ -31,7 +32,7 @@ from ottla.testing.hostile.expected import WrongAnswer
 from ottla.testing.hostile.requests import KINDS, TOPIC, HostileMaker, mutated, request, sent
 from ottla.testing.hostile.visiting import Ears, Visit
 from ottla.testing.simulation.client import BrokerConnection, Unreachable
-from ottla.testing.simulation.cluster import CLIENT_PORT, SimulatedCluster
+from ottla.testing.simulation.cluster import CLIENT_PORT, CONTROLLER_PORT, SimulatedCluster
 
 REQUESTS = 500
 TOPIC_EVERY = 50
@@ -65,7 +66,8 @@ class Counts(NamedTuple):
 class Siege:
     """One node, one hostile client, and another one that must be served all the while."""
 
-    def __init__(self, loop: SimulationLoop, seed: int, requests: int, trace: bool) -> None:
+    def __init__(self, loop: SimulationLoop, seed: int, requests: int, trace: bool, port: int = CLIENT_PORT) -> None:
+        self._port = port
         self._seed = seed
         self._rng = Random(f"hostile {seed}")
         self._requests = requests
@@ -93,6 +95,7 @@ class Siege:
     def _told(self, problem: str) -> str:
         number = sum(self.counts)
         command = f"python -m ottla.testing.hostile.run --seed {self._seed} --requests {self._requests}"
+        command += " --controllers" if self._port == CONTROLLER_PORT else ""
         return f"request {number} of seed {self._seed}: {problem}\nsent: {self._last[:300].hex()}\nreplay: {command} --trace"
 
     async def _come_up(self) -> None:
@@ -101,8 +104,9 @@ class Siege:
         await self._server().ready.wait()
         self._other = await BrokerConnection.open(HOST, CLIENT_PORT)
         self._maker = HostileMaker(b"")
-        asked = ApiVersionsRequest("other", "1")
-        offered = (await self._other.call(asked, ApiVersionsResponse)).api_keys
+        besieged = await BrokerConnection.open(HOST, self._port)
+        offered = (await besieged.call(ApiVersionsRequest("other", "1"), ApiVersionsResponse)).api_keys
+        besieged.close()
         served = [
             (each.api_key, version) for each in offered for version in range(each.min_version, each.max_version + 1)
         ]
@@ -141,7 +145,7 @@ class Siege:
         if self._trace:
             sys.stdout.write(f"{number} API {key} version {version}: {data.hex()}\n")
         if self._visit is None:
-            self._visit = Visit(*await asyncio.open_connection(HOST, CLIENT_PORT))
+            self._visit = Visit(*await asyncio.open_connection(HOST, self._port))
         began, grown = time.process_time(), _peak_bytes()
         closings = self._ears.closings
         self._visit.send(data)
@@ -200,11 +204,11 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-def run_seed(seed: int, requests: int = REQUESTS, *, trace: bool = False) -> Counts:
-    """Raises HostileFailure."""
+def run_seed(seed: int, requests: int = REQUESTS, *, trace: bool = False, port: int = CLIENT_PORT) -> Counts:
+    """``port``: which listener is besieged. Raises HostileFailure."""
 
     async def program(loop: SimulationLoop) -> Counts:
-        return await Siege(loop, seed, requests, trace).run()
+        return await Siege(loop, seed, requests, trace, port).run()
 
     return simulate(program, seed)
 
@@ -215,13 +219,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--controllers", action="store_true", help="besiege the controllers' listener")
     options = parser.parse_args()
     logging.getLogger("ottla").propagate = options.trace
     seeds = range(options.seeds) if options.seed is None else [options.seed]
+    port = CONTROLLER_PORT if options.controllers else CLIENT_PORT
     counts, failed = Counts(), 0
     for seed in seeds:
         try:
-            counts = counts.plus(run_seed(seed, options.requests, trace=options.trace))
+            counts = counts.plus(run_seed(seed, options.requests, trace=options.trace, port=port))
         except HostileFailure as failure:
             failed += 1
             sys.stdout.write(f"{failure}\n")

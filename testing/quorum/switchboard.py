@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from ottla.quorum.rpc.transport import Handler, OnDone, PerConnection, Request, Response, Service
+from ottla.quorum.rpc.transport import Handler, OnDone, PerConnection, Request, Response, Service, Stranger
 
 
 class Switchboard:
@@ -16,7 +16,11 @@ class Switchboard:
     async def prepare(self, cluster_id: str) -> None: ...
 
     async def serve(
-        self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]
+        self,
+        host: str,
+        port: int,
+        handlers: Mapping[Service, Handler | PerConnection],
+        stranger: Stranger | None = None,
     ) -> "SwitchboardServer":
         server = SwitchboardServer(self, (host, port), handlers)
         self.servers[host, port] = server

@@ -19,6 +19,7 @@ CLASSES = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -143,9 +144,9 @@ Told = dict[str, list[tuple[str, list[str]]]]
 class Broker:
     """One that tools are asked about."""
 
-    def __init__(self, tools: KafkaTools, bootstrap: str, home: Path) -> None:
+    def __init__(self, tools: KafkaTools, bootstrap: str, home: Path, option: str = "--bootstrap-server") -> None:
         self.tools, self.bootstrap, self.home = tools, bootstrap, home
-        self.where = ("--bootstrap-server", bootstrap)
+        self.where = (option, bootstrap)
         self.answers: list[tuple[str, list[str]]] = []
 
     def ask(self, tool: str, words: str) -> None:

@@ -30,13 +30,6 @@ CLIENT_BYTES = {
     "HTTP": (HTTP, "it speaks HTTP"),
     "TLS": (TLS, "it speaks TLS"),
 }
-CONTROLLER_BYTES = {
-    "a frame of 2 GB": b"\x7f\xff\xff\xff",
-    "a negative frame": b"\xff\xff\xff\xfe",
-    "garbage": GARBAGE,
-    "HTTP": HTTP,
-    "TLS": TLS,
-}
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +150,15 @@ def test_hostile_bytes_on_the_client_port_get_one_line(trio: ProcessCluster, wha
     goes_on(trio)
 
 
-@pytest.mark.parametrize("what", CONTROLLER_BYTES)
+@pytest.mark.parametrize("what", CLIENT_BYTES)
 def test_hostile_bytes_on_the_controller_port_get_one_line(trio: ProcessCluster, what: str) -> None:
-    node, data = trio.node(2), CONTROLLER_BYTES[what]
+    """Who speaks no gRPC there is a client of Kafka's protocol."""
+    node, (data, words) = trio.node(2), CLIENT_BYTES[what]
     before = log_of(node)
 
     assert send(node.controller_port, data) == b""
 
-    lines = new_lines(node, before, "not a gRPC client")
+    lines = new_lines(node, before, words)
     assert len(lines) == 1, lines
     goes_on(trio)
 

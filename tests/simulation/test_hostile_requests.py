@@ -12,14 +12,23 @@ from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.hostile.expected import Asked, WrongAnswer, check, responses_in
 from ottla.testing.hostile.run import HostileFailure, run_seed
+from ottla.testing.simulation.cluster import CONTROLLER_PORT
 
 SEEDS = 20  # of 500 requests each
+CONTROLLER_SEEDS = 5
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_node_stands_what_no_client_sends(seed: int) -> None:
     counts = run_seed(seed)
     assert counts.answered > 100, "too little was taken for a request"
+    assert counts.closed > 100, "too little was broken"
+
+
+@pytest.mark.parametrize("seed", range(CONTROLLER_SEEDS))
+def test_a_controllers_listener_stands_it_as_well(seed: int) -> None:
+    counts = run_seed(seed, port=CONTROLLER_PORT)
+    assert counts.answered > 50, "too little was taken for a request"
     assert counts.closed > 100, "too little was broken"
 
 

@@ -9,7 +9,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.listener import LeaderAndEpoch
 from ottla.quorum.raft.voters import Endpoint
-from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, Service
+from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, Service, Stranger
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.loop import SimulationLoop
 
@@ -45,7 +45,13 @@ class FakeTransport:
 
     async def prepare(self, cluster_id: str) -> None: ...
 
-    async def serve(self, host: str, port: int, handlers: Mapping[Service, Handler | PerConnection]) -> RpcServer:
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Mapping[Service, Handler | PerConnection],
+        stranger: Stranger | None = None,
+    ) -> RpcServer:
         raise NotImplementedError
 
     def channel(self, host: str, port: int, service: Service, on_broken: Callable[[], None]) -> FakeChannel:
