@@ -46,6 +46,7 @@ class ControllerRequest(_message.Message):
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
     REPORT_DAMAGE_FIELD_NUMBER: _builtins.int
+    LIST_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """set by the transport"""
     origin: _builtins.str
@@ -82,6 +83,8 @@ class ControllerRequest(_message.Message):
     def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesRequest: ...
     @_builtins.property
     def report_damage(self) -> Global___ReportDamageRequest: ...
+    @_builtins.property
+    def list_partition_reassignments(self) -> Global___ListPartitionReassignmentsRequest: ...
     def __init__(
         self,
         *,
@@ -103,12 +106,13 @@ class ControllerRequest(_message.Message):
         register_controller: Global___RegisterControllerRequest | None = ...,
         assign_replicas_to_directories: Global___AssignReplicasToDirectoriesRequest | None = ...,
         report_damage: Global___ReportDamageRequest | None = ...,
+        list_partition_reassignments: Global___ListPartitionReassignmentsRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "list_partition_reassignments", b"list_partition_reassignments", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "list_partition_reassignments", b"list_partition_reassignments", "origin", b"origin", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "request_id", b"request_id", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage", "list_partition_reassignments"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -137,6 +141,7 @@ class ControllerResponse(_message.Message):
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     ASSIGN_REPLICAS_TO_DIRECTORIES_FIELD_NUMBER: _builtins.int
     REPORT_DAMAGE_FIELD_NUMBER: _builtins.int
+    LIST_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """of the request"""
     error_code: _builtins.int
@@ -174,6 +179,8 @@ class ControllerResponse(_message.Message):
     def assign_replicas_to_directories(self) -> Global___AssignReplicasToDirectoriesResponse: ...
     @_builtins.property
     def report_damage(self) -> Global___ReportDamageResponse: ...
+    @_builtins.property
+    def list_partition_reassignments(self) -> Global___ListPartitionReassignmentsResponse: ...
     def __init__(
         self,
         *,
@@ -196,14 +203,15 @@ class ControllerResponse(_message.Message):
         register_controller: Global___RegisterControllerResponse | None = ...,
         assign_replicas_to_directories: Global___AssignReplicasToDirectoriesResponse | None = ...,
         report_damage: Global___ReportDamageResponse | None = ...,
+        list_partition_reassignments: Global___ListPartitionReassignmentsResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "list_partition_reassignments", b"list_partition_reassignments", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id", "allocate_producer_ids", b"allocate_producer_ids", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_directories", b"assign_replicas_to_directories", "body", b"body", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "error_code", b"error_code", "error_message", b"error_message", "incremental_alter_configs", b"incremental_alter_configs", "leader_id", b"leader_id", "list_partition_reassignments", b"list_partition_reassignments", "register_broker", b"register_broker", "register_controller", b"register_controller", "report_damage", b"report_damage", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_id: _TypeAlias = _typing.Literal["leader_id"]  # noqa: Y015
     _WhichOneofArgType__leader_id: _TypeAlias = _typing.Literal["_leader_id", b"_leader_id"]  # noqa: Y015
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register_broker", "broker_heartbeat", "create_topics", "delete_topics", "create_partitions", "alter_partition", "allocate_producer_ids", "incremental_alter_configs", "unregister_broker", "elect_leaders", "update_features", "alter_partition_reassignments", "register_controller", "assign_replicas_to_directories", "report_damage", "list_partition_reassignments"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_id) -> _WhichOneofReturnType__leader_id | None: ...
@@ -1526,6 +1534,122 @@ class AlterPartitionReassignmentsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterPartitionReassignmentsResponse: _TypeAlias = AlterPartitionReassignmentsResponse  # noqa: Y015
+
+@_typing.final
+class ListPartitionReassignmentsRequest(_message.Message):
+    """Changes nothing: asked of the controller so that whoever was told of a reassignment finds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            partitions: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    ALL_PARTITIONS_FIELD_NUMBER: _builtins.int
+    all_partitions: _builtins.bool
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListPartitionReassignmentsRequest.Topic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___ListPartitionReassignmentsRequest.Topic] | None = ...,
+        all_partitions: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_partitions", b"all_partitions", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPartitionReassignmentsRequest: _TypeAlias = ListPartitionReassignmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListPartitionReassignmentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        REPLICAS_FIELD_NUMBER: _builtins.int
+        ADDING_FIELD_NUMBER: _builtins.int
+        REMOVING_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        @_builtins.property
+        def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def adding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def removing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            replicas: _abc.Iterable[_builtins.int] | None = ...,
+            adding: _abc.Iterable[_builtins.int] | None = ...,
+            removing: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "partition_index", b"partition_index", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListPartitionReassignmentsResponse.Partition]: ...
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            partitions: _abc.Iterable[Global___ListPartitionReassignmentsResponse.Partition] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListPartitionReassignmentsResponse.Topic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___ListPartitionReassignmentsResponse.Topic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPartitionReassignmentsResponse: _TypeAlias = ListPartitionReassignmentsResponse  # noqa: Y015
 
 @_typing.final
 class RegisterControllerRequest(_message.Message):

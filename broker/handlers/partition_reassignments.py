@@ -1,7 +1,4 @@
-"""AlterPartitionReassignments (45), decided by the controller, and ListPartitionReassignments (46), from this node's image:
-what kafka-reassign-partitions asks."""
-
-from collections.abc import Iterable, Iterator
+"""AlterPartitionReassignments (45) and ListPartitionReassignments (46): what kafka-reassign-partitions asks of the controller."""
 
 from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
@@ -23,8 +20,9 @@ from ottla.broker.wire.messages.list_partition_reassignments_response import (
     OngoingTopicReassignment,
 )
 from ottla.proto import controller_pb2
-from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
+
+Listed = controller_pb2.ListPartitionReassignmentsRequest
 
 
 def routes(node: NodeContext) -> list[Route]:
@@ -47,8 +45,16 @@ def routes(node: NodeContext) -> list[Route]:
         ask_controller(node, request, Ask(alter_partition_reassignments=asked), body.timeout_ms, told, refuse)
 
     def list_ongoing(request: RequestContext, body: ListPartitionReassignmentsRequest) -> None:
-        found = [OngoingTopicReassignment(topic.name, ongoing) for topic, ongoing in _ongoing(node, body)]
-        request.respond_message(ListPartitionReassignmentsResponse(error_message=None, topics=found))
+        def told(response: Told) -> ListPartitionReassignmentsResponse:
+            topics = [_ongoing(topic) for topic in response.list_partition_reassignments.topics]
+            return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+        def refuse(code: ErrorCode, message: str) -> ListPartitionReassignmentsResponse:
+            return ListPartitionReassignmentsResponse(error_code=code, error_message=text_or_none(message))
+
+        named = [Listed.Topic(name=each.name, partitions=each.partition_indexes) for each in body.topics or ()]
+        asked = Listed(topics=named, all_partitions=body.topics is None)
+        ask_controller(node, request, Ask(list_partition_reassignments=asked), body.timeout_ms, told, refuse)
 
     return [
         route("AlterPartitionReassignments", AlterPartitionReassignmentsRequest, alter),
@@ -70,26 +76,9 @@ def _result(told: controller_pb2.AlterPartitionReassignmentsResponse.Partition) 
     return ReassignablePartitionResponse(told.partition_index, told.error_code, text_or_none(told.error_message))
 
 
-def _ongoing(
-    node: NodeContext, body: ListPartitionReassignmentsRequest
-) -> Iterator[tuple[TopicView, list[OngoingPartitionReassignment]]]:
-    """Reassignments under way by topic, of those that were asked for (null: of all); what is not there has no reassignment."""
-    topics = node.image.topics_by_name
-    if body.topics is None:
-        asked: Iterable[tuple[str, Iterable[int]]] = ((name, topic.partitions) for name, topic in topics.items())
-    else:
-        asked = [(each.name, each.partition_indexes) for each in body.topics]
-    for name, indexes in asked:
-        topic = topics.get(name)
-        ongoing = _of_topic(topic, indexes) if topic is not None else []
-        if topic is not None and ongoing:
-            yield topic, ongoing
-
-
-def _of_topic(topic: TopicView, indexes: Iterable[int]) -> list[OngoingPartitionReassignment]:
-    views = ((index, topic.partitions.get(index)) for index in indexes)
-    return [
-        OngoingPartitionReassignment(index, list(view.replicas), list(view.adding), list(view.removing))
-        for index, view in views
-        if view is not None and (view.adding or view.removing)
+def _ongoing(topic: controller_pb2.ListPartitionReassignmentsResponse.Topic) -> OngoingTopicReassignment:
+    partitions = [
+        OngoingPartitionReassignment(each.partition_index, [*each.replicas], [*each.adding], [*each.removing])
+        for each in topic.partitions
     ]
+    return OngoingTopicReassignment(topic.name, partitions)

@@ -13,7 +13,10 @@ from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.features import register_controller, update_features
 from ottla.quorum.controller.decisions.producer_ids import allocate_producer_ids
-from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
+from ottla.quorum.controller.decisions.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.topics import create_partitions, create_topics, delete_topics
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -32,6 +35,7 @@ DECIDERS: dict[str, Decider] = {
     "elect_leaders": elect_leaders,
     "update_features": update_features,
     "alter_partition_reassignments": alter_partition_reassignments,
+    "list_partition_reassignments": list_partition_reassignments,
     "register_controller": register_controller,
     "assign_replicas_to_directories": assign_replicas,
     "report_damage": report_damage,

@@ -16,7 +16,8 @@ from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersRespon
 from ottla.broker.wire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from ottla.broker.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from ottla.runtime.errors import ErrorCode
-from ottla.testing.simulation.client import Unreachable
+from ottla.testing.simulation.client import BrokerConnection, Unreachable
+from ottla.testing.simulation.cluster import CLIENT_PORT
 from ottla.testing.simulation.workload import SimulatedProducer, check_history, read_partition
 from tests.simulation.conftest import Rig, play
 
@@ -86,6 +87,27 @@ def test_a_move_to_a_broker_that_is_away_waits_for_it_or_is_given_up() -> None:
         await rig.until(lambda: rig.view("t", 0).replicas == (4,))
         await rig.goes_on(producer)
         await all_is_there(rig, producer)
+
+    play(scenario, plain_brokers=1)
+
+
+def test_whoever_is_asked_lists_a_move_that_was_acknowledged() -> None:
+    """A broker hears of it a moment later than who asked for it."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.place("t", [1, 2], retention_ms="-1")
+        rig.cluster.nodes[4].kill()  # so that it goes on
+        places = [(rig.cluster.nodes[number].name, CLIENT_PORT) for number in (1, 2, 3)]
+        brokers = [await BrokerConnection.open(*place) for place in places]
+        for target in (4, None) * 5:
+            await move(rig, None if target is None else [target])
+            asked = [
+                each.call(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse) for each in brokers
+            ]
+            found = [len(answer.topics) for answer in await asyncio.gather(*asked)]
+            assert found == [0 if target is None else 1] * len(brokers)
+        for each in brokers:
+            each.close()
 
     play(scenario, plain_brokers=1)
 

@@ -3,6 +3,8 @@
 Source: kraft.md 2.7. While a reassignment runs, the replicas are the new list followed by those that will go.
 """
 
+from collections.abc import Iterable, Iterator
+
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.assignments import check_by_hand
 from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
@@ -15,6 +17,9 @@ from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _Asked = rpc.AlterPartitionReassignmentsRequest.Partition
+_Named = tuple[str, Iterable[int] | None]
+"""A topic, and which of its partitions; None: all."""
+_Listing = Progress[_Named, rpc.ListPartitionReassignmentsResponse]
 _Moves = Progress[tuple[str, _Asked], rpc.AlterPartitionReassignmentsResponse]
 
 
@@ -39,6 +44,35 @@ def alter_partition_reassignments(
             return None
 
     return next_piece(state, request, begin, decide)
+
+
+def list_partition_reassignments(
+    state: ControllerState, request: rpc.ListPartitionReassignmentsRequest
+) -> Decision[rpc.ListPartitionReassignmentsResponse]:
+    """What is under way, of what was asked for; what is not there has no reassignment. It is told once all that was decided before is
+    committed, so whoever was told that a reassignment began finds it here."""
+
+    def begin() -> _Listing:
+        return Progress(_named(state, request), rpc.ListPartitionReassignmentsResponse())
+
+    def look(progress: _Listing, named: _Named) -> None:
+        topic = state.image.topics_by_name.get(named[0])
+        if topic is None:
+            return
+        for index in topic.partitions if named[1] is None else named[1]:
+            view = topic.partitions.get(index)
+            if view is not None and (view.adding or view.removing):
+                progress.results_of(topic.name).add(
+                    partition_index=index, replicas=view.replicas, adding=view.adding, removing=view.removing
+                )
+
+    return next_piece(state, request, begin, look)
+
+
+def _named(state: ControllerState, request: rpc.ListPartitionReassignmentsRequest) -> Iterator[_Named]:
+    if request.all_partitions:
+        return ((name, None) for name in list(state.image.topics_by_name))  # which may change from piece to piece
+    return ((topic.name, topic.partitions) for topic in request.topics)
 
 
 def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: bool) -> Record | None:

@@ -1,7 +1,6 @@
-"""Reassignments: begun and given up by the controller, listed from the image."""
+"""Reassignments: begun, given up and listed by the controller."""
 
 import pytest
-from msgspec import structs
 
 from ottla.broker.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -14,9 +13,10 @@ from ottla.broker.wire.messages.list_partition_reassignments_request import (
 )
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.handlers.conftest import Site, partition_view
+from tests.unit.broker.handlers.conftest import Site
 
 Altered = controller_pb2.AlterPartitionReassignmentsResponse
+Listed = controller_pb2.ListPartitionReassignmentsResponse
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -51,30 +51,27 @@ def test_a_refusal_is_of_the_whole_request(site: Site) -> None:
     assert (response.error_code, response.responses) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
-@pytest.fixture
-def moving(site: Site) -> Site:
-    at_rest = partition_view((1, 2), (1, 2), 1)
-    moves = structs.replace(at_rest, replicas=(2, 3, 1), adding=(3,), removing=(1,))
-    site.add_topic("t", at_rest, moves)
-    site.add_topic("quiet", at_rest)
-    site.add_topic("busy", moves)
-    return site
-
-
-def listed(site: Site, topics: list[ListPartitionReassignmentsTopics] | None) -> dict[str, list[int]]:
-    response = site.ask(ListPartitionReassignmentsRequest(5000, topics), 0)
+def test_what_is_under_way_is_told_as_the_controller_knows_it(site: Site) -> None:
+    asked = [ListPartitionReassignmentsTopics("t", [0, 9]), ListPartitionReassignmentsTopics("quiet", [1])]
+    site.send(ListPartitionReassignmentsRequest(5000, asked), 0)
+    request = site.controller.request.list_partition_reassignments
+    assert ([(each.name, list(each.partitions)) for each in request.topics], request.all_partitions) == (
+        [("t", [0, 9]), ("quiet", [1])],
+        False,
+    )
+    moves = Listed.Partition(partition_index=9, replicas=[2, 3, 1], adding=[3], removing=[1])
+    listed = Listed(topics=[Listed.Topic(name="t", partitions=[moves])])
+    site.controller.answer(controller_pb2.ControllerResponse(list_partition_reassignments=listed))
+    response = site.received("ListPartitionReassignmentsResponse", 0)
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
-    for topic in response.topics:
-        for each in topic.partitions:
-            assert (each.replicas, each.adding_replicas, each.removing_replicas) == ([2, 3, 1], [3], [1])
-    return {topic.name: [each.partition_index for each in topic.partitions] for topic in response.topics}
+    [topic] = response.topics
+    [each] = topic.partitions
+    assert (topic.name, each.partition_index) == ("t", 9)
+    assert (each.replicas, each.adding_replicas, each.removing_replicas) == ([2, 3, 1], [3], [1])
 
 
-def test_all_that_are_under_way_are_listed(moving: Site) -> None:
-    assert listed(moving, None) == {"t": [1], "busy": [0]}
-
-
-def test_what_is_asked_for_and_is_not_under_way_or_not_there_is_left_out(moving: Site) -> None:
-    asked = [ListPartitionReassignmentsTopics(name, [0, 1, 9]) for name in ("t", "quiet", "nowhere")]
-    assert listed(moving, asked) == {"t": [1]}
-    assert listed(moving, []) == {}
+def test_null_asks_for_all_that_are_under_way_and_no_controller_is_no_empty_list(site: Site) -> None:
+    site.send(ListPartitionReassignmentsRequest(5000, None), 0)
+    assert site.controller.request.list_partition_reassignments.all_partitions
+    site.controller.answer(None)
+    assert site.received("ListPartitionReassignmentsResponse", 0).error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -1,14 +1,22 @@
 """Reassignments beside everything else that happens to a partition meanwhile (kraft.md 2.7)."""
 
+from random import Random
+
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.cluster import unregister_broker
 from ottla.quorum.controller.decisions.elections import elect_leaders
-from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
+from ottla.quorum.controller.decisions.pieces import LOOKS_MAX
+from ottla.quorum.controller.decisions.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.quorum.controller.decisions.topics import create_partitions, delete_topics
+from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.identifiers import random_id
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World
 
 
@@ -54,6 +62,36 @@ def moving(world: World) -> World:
 def lists(world: World) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     now = world.partition
     return now.replicas, now.adding, now.removing
+
+
+def listed(world: World, *named: tuple[str, list[int]]) -> dict[str, list[int]]:
+    """Without ``named`` all are asked for."""
+    topics = [rpc.ListPartitionReassignmentsRequest.Topic(name=name, partitions=indexes) for name, indexes in named]
+    request = rpc.ListPartitionReassignmentsRequest(topics=topics, all_partitions=not named)
+    decision = list_partition_reassignments(world.state, request)
+    assert decision.records == []
+    return {topic.name: [each.partition_index for each in topic.partitions] for topic in decision.response.topics}
+
+
+def test_what_is_under_way_is_listed_until_it_is_over(moving: World) -> None:
+    assert listed(moving) == listed(moving, ("t", [0])) == {"t": [0]}
+    assert listed(moving, ("t", [7]), ("nowhere", [0])) == {}, "what is not there has none"
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    assert listed(moving) == listed(moving, ("t", [0])) == {}
+
+
+def test_a_listing_of_very_many_topics_lets_others_have_their_turn(moving: World) -> None:
+    quiet = {
+        f"quiet-{number}": TopicView(f"quiet-{number}", random_id(Random(number)), {}) for number in range(LOOKS_MAX)
+    }
+    moving.state.image.topics_by_name.update(quiet)
+    request = rpc.ListPartitionReassignmentsRequest(all_partitions=True)
+    first = list_partition_reassignments(moving.state, request)
+    assert not first.is_last
+    del moving.state.image.topics_by_name["quiet-0"]
+    second = list_partition_reassignments(moving.state, request)
+    assert second.is_last
+    assert [topic.name for topic in second.response.topics] == ["t"]
 
 
 def test_another_target_takes_the_place_of_one_under_way(moving: World) -> None:
