@@ -144,6 +144,7 @@ class TopicHistory:
     sequences: "array[int]" = field(default_factory=_numbers)
     transactions: "array[int]" = field(default_factory=_numbers)
     keys: "array[int]" = field(default_factory=_numbers)
+    timestamps: dict[int, int] = field(default_factory=dict)  # of rows that were given one
     sources: dict[int, str] = field(default_factory=dict)
     repeatable: set[int] = field(default_factory=set)  # rows of producers that are not idempotent
     partitions: dict[int, PartitionHistory] = field(default_factory=dict)
@@ -257,6 +258,8 @@ class Collected:
         if state > topic.states[row]:
             topic.states[row], topic.ends[row] = state, each.end
         topic.attempts[row] += state != FAILED
+        if each.timestamp >= 0:
+            topic.timestamps[row] = each.timestamp
         if each.source:
             topic.sources[row] = each.source
         if not each.idempotent:

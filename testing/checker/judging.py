@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ottla.testing.checker import groups, metadata, transactions
+from ottla.testing.checker import groups, metadata, times, transactions
 from ottla.testing.checker.collected import FAILED, NO_NAME, Collected, TopicHistory
 from ottla.testing.checker.findings import Judgement, Kind
 from ottla.testing.checker.history import joined, read
@@ -32,6 +32,7 @@ def judge(collected: Collected, configurations_max: int) -> Report:
             log = LogJudge(collected, partition, out)
             log.judge()
             TimelineJudge(collected, partition, out).judge()
+            times.judge(partition, log.final, out)
             groups.judge(collected, partition, log, out)
         if topic.gets:
             _judge_registers(collected, topic, out)

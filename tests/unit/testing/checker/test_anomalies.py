@@ -233,6 +233,11 @@ RECORDS = [
     ),
 ]
 
+TIMED: list[AnyOperation] = [
+    wrote("a", 0, 10, timestamp=400),
+    wrote("b", 1, 20, timestamp=700),
+    wrote("c", 2, 30, timestamp=600),
+]
 LISTS = [
     Case(
         "the end goes back",
@@ -261,6 +266,20 @@ LISTS = [
         "was at 2, and later at none",
         [asked(500, 2, 40), asked(500, -1, 50)],
         [asked(500, 2, 40), asked(600, -1, 50)],
+    ),
+    Case(
+        "the first record of a time is another one by their times",
+        Kind.OFFSET_CHANGED,
+        "the first record since 500 is at 2: it is at 1",
+        [*TIMED, asked(500, 2, 40), WHOLE],
+        [*TIMED, asked(500, 1, 40), WHOLE],
+    ),
+    Case(
+        "a record is told that is too early for the time",
+        Kind.OFFSET_CHANGED,
+        "the first record since 701 is at 2: none is so late",
+        [*TIMED, asked(701, 2, 40), WHOLE],
+        [*TIMED, asked(700, 1, 40), WHOLE],
     ),
     Case(
         "a later time comes first",
