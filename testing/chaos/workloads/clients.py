@@ -29,6 +29,9 @@ class Counted:
         self._recorder = recorder
         self.acknowledged = 0
 
+    def unclean(self, topic: str, partition: int, begin: int, end: int, from_offset: int) -> None:
+        self._recorder.unclean(topic, partition, begin, end, from_offset)
+
     def write(self, operation: Operation) -> None:
         self._recorder.write(operation)
         if operation.outcome is Outcome.OK:

@@ -71,10 +71,10 @@ def of_logs(
 
 def read_replica(directory: Path) -> tuple[int, int, list[tuple[int, str]]]:
     """Where a replica's log starts and ends, and its records. Raises KafkaError where a batch is damaged."""
-    segments = sorted(each for each in directory.glob("*.log") if len(each.stem) == OFFSET_DIGITS)
-    start = following = int(segments[0].stem) if segments else 0
+    paths = segments(directory)
+    start = following = int(paths[0].stem) if paths else 0
     found: list[tuple[int, str]] = []
-    for each in segments:
+    for each in paths:
         data = each.read_bytes()
         for at, header in headers(data):
             following = header.next_offset
@@ -84,6 +84,11 @@ def read_replica(directory: Path) -> tuple[int, int, list[tuple[int, str]]]:
                     for record in decode_records(data, header, position=at)
                 ]
     return start, following, found
+
+
+def segments(directory: Path) -> list[Path]:
+    """A replica's, the first one first."""
+    return sorted(each for each in directory.glob("*.log") if len(each.stem) == OFFSET_DIGITS)
 
 
 def _write(history: Counted, place: Place, found: list[tuple[int, str]], facts: Read) -> None:

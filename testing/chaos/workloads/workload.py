@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing.chaos.workloads import final_reads
+from ottla.testing.chaos.workloads import final_reads, unclean
 from ottla.testing.chaos.workloads.clients import Counted, impatient
 from ottla.testing.checker import Recorder, Report, check_file
 
@@ -78,6 +78,8 @@ class Workload(ABC):
         """Everything that the checker has to know at the end."""
         final_reads.by_clients(self.site.bootstrap_servers, self._places(), self.history)
         final_reads.of_logs(self.site.data_directories, self._places(), self.history)
+        if self.site.unclean:
+            unclean.note(self.site.data_directories, self.topics, self.history)
 
     # --- the life of one ------------------------------------------------------------------------------------------------
 
