@@ -101,6 +101,7 @@ class PartitionHistory:
     topic: "TopicHistory"
     index: int
     acknowledged: Acknowledged = field(default_factory=lambda: Acknowledged(*(_numbers() for _ in range(5))))
+    unplaced: "array[int]" = field(default_factory=_numbers)  # rows that were acknowledged; nobody said where
     seen_offsets: "array[int]" = field(default_factory=_numbers)
     seen_rows: "array[int]" = field(default_factory=_numbers)
     seen_reads: "array[int]" = field(default_factory=_numbers)
@@ -264,7 +265,9 @@ class Collected:
             topic.sources[row] = each.source
         if not each.idempotent:
             topic.repeatable.add(row)
-        if state == ACKNOWLEDGED and each.offset >= 0:
+        if state == ACKNOWLEDGED and each.offset < 0:
+            topic.partition(each.partition).unplaced.append(row)
+        elif state == ACKNOWLEDGED:
             columns = topic.partition(each.partition).acknowledged
             columns.rows.append(row)
             columns.offsets.append(each.offset)

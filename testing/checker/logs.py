@@ -42,6 +42,7 @@ class LogJudge:
                 if each is not self.final:
                     self._check_other(self.final, each)
         self._check_acknowledged()
+        self._check_unplaced()
         self._check_reads()
 
     def fate(self, row: int) -> Fate:
@@ -164,6 +165,21 @@ class LogJudge:
                 self._see(offset, row, [self.topic.lines[row], line], begin, begin)
             elif self.fate(row) is Fate.COMMITTED and not self._is_gone(row, offset) and self._is_known(offset):
                 self._missing(row, offset, begin, line)
+
+    def _check_unplaced(self) -> None:
+        """Acknowledged, without an offset: anywhere."""
+        topic = self.topic
+        if self.final is None or self.final.next < 0 or topic.compacted or self.partition.deleted_before:
+            return
+        for row in self.partition.unplaced:
+            if self._place(row) is None and self.fate(row) is Fate.COMMITTED:
+                permitted = self.partition.permits(FOREVER, topic.begins[row], FOREVER)
+                self._add(
+                    Kind.LOST,
+                    [topic.lines[row]],
+                    f"{self._record(row)} was acknowledged and is nowhere",
+                    permitted=permitted,
+                )
 
     def _see(self, offset: int, row: int, lines: list[int], begin: int, end: int) -> None:
         """Without a final read, who saw a record first is believed."""

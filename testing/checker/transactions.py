@@ -1,6 +1,7 @@
 """Transactions over all partitions: each is there whole or not at all, and of each source there is one record."""
 
 from collections import Counter, defaultdict
+from itertools import chain
 
 from ottla.testing.checker.collected import (
     NO_NAME,
@@ -11,7 +12,7 @@ from ottla.testing.checker.collected import (
     TopicHistory,
 )
 from ottla.testing.checker.findings import Judgement, Kind
-from ottla.testing.checker.operations import Commit, Isolation
+from ottla.testing.checker.operations import FOREVER, Commit, Isolation
 
 
 def judge(collected: Collected, out: Judgement) -> None:
@@ -62,7 +63,9 @@ class _Torn:
             if topic.transactions[row] in doubtful:
                 self.there[topic.transactions[row]].append(f"{topic.value(row)!r} of {partition.name}")
         columns = partition.acknowledged
-        for row, offset, begin, line in zip(columns.rows, columns.offsets, columns.begins, columns.lines, strict=True):
+        placed = zip(columns.rows, columns.offsets, columns.begins, columns.lines, strict=True)
+        unplaced = ((row, FOREVER, topic.begins[row], topic.lines[row]) for row in partition.unplaced)
+        for row, offset, begin, line in chain(placed, unplaced):
             if topic.transactions[row] in doubtful and row not in there and offset >= partition.deleted_before:
                 permitted = partition.permits(offset, begin, final.end)
                 self.missing[topic.transactions[row]].append(

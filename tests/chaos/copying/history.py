@@ -1,10 +1,14 @@
-"""What must hold of what copiers wrote, as somebody finds it who reads what is committed."""
+"""What copiers did and what a reader of committed records finds in the end, as a history for the checker."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.testing.checker import Commit, Isolation, Outcome, Produce, Read, Report, Transaction, check
+from ottla.testing.checker.operations import AnyOperation
 from tests.chaos.groups.diary import Entry
+
+SOURCE, TARGET = "source", "target"
 
 
 class Copy(NamedTuple):
@@ -39,63 +43,50 @@ def attempts(entries: Iterable[Entry]) -> dict[int, Attempt]:
     return {each: Attempt(members[each], records[each], outcomes.get(each, "unknown")) for each in records}
 
 
-def check_all(output: Output, written: int, tried: Mapping[int, Attempt]) -> None:
-    """Raises AssertionError with what is wrong."""
-    check_nothing_aborted(output, tried)
-    check_nothing_twice(output)
-    check_nothing_torn(output, tried)
-    check_nothing_lost(output, tried)
-    check_order(output)
-    for partition, copies in output.items():
-        assert len(copies) == written, f"partition {partition}: {len(copies)} of {written} records were copied"
+def judged(output: Output, written: int, tried: Mapping[int, Attempt]) -> Report:
+    """``written``: so many records are in each partition of the source, and all are copied."""
+    return check([*_tried(tried), *_found(output), *_source(output, written)])
 
 
-def check_nothing_aborted(output: Output, tried: Mapping[int, Attempt]) -> None:
-    for partition, copies in output.items():
-        for copy in copies:
-            attempt = tried[copy.attempt]
-            assert attempt.outcome != "aborted", (
-                f"partition {partition}: {copy.number} is there; {attempt.member} aborted attempt {copy.attempt}"
-            )
-
-
-def check_nothing_twice(output: Output) -> None:
-    for partition, copies in output.items():
-        by: dict[int, int] = {}
-        for copy in copies:
-            first = by.setdefault(copy.number, copy.attempt)
-            assert first == copy.attempt, (
-                f"partition {partition}: {copy.number} was copied by attempts {first} and {copy.attempt}"
-            )
-        assert len(by) == len(copies), f"partition {partition}: one attempt's records are there twice"
-
-
-def check_nothing_torn(output: Output, tried: Mapping[int, Attempt]) -> None:
-    """Of an attempt all is there or nothing."""
-    there: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for partition, copies in output.items():
-        for copy in copies:
-            there[copy.attempt].add((partition, copy.number))
-    for number, found in there.items():
-        missing = tried[number].records - found
-        assert not missing, (
-            f"attempt {number} of {tried[number].member}: {sorted(missing)[:5]} are not there, others are"
-        )
-
-
-def check_nothing_lost(output: Output, tried: Mapping[int, Attempt]) -> None:
-    """What was said to be committed is there."""
-    there = {copy.attempt for copies in output.values() for copy in copies}
+def _tried(tried: Mapping[int, Attempt]) -> Iterator[AnyOperation]:
+    """An attempt wrote all its records before it asked for its end; of what it was not told nobody knows."""
     for number, attempt in tried.items():
-        assert attempt.outcome != "committed" or number in there, (
-            f"attempt {number} of {attempt.member} was committed and is not there"
+        for partition, record in sorted(attempt.records):
+            yield Produce(
+                topic=TARGET,
+                partition=partition,
+                value=f"{partition}: {record} by {number}",
+                source=f"{SOURCE}-{partition}@{record}",
+                producer=f"{SOURCE}-{partition}",
+                sequence=record,
+                transaction=str(number),
+                process=attempt.member,
+                outcome=Outcome.OK,
+            )
+        action = "abort" if attempt.outcome == "aborted" else "commit"
+        outcome = Outcome.UNKNOWN if attempt.outcome == "unknown" else Outcome.OK
+        yield Transaction(transaction=str(number), action=action, outcome=outcome, process=attempt.member)
+
+
+def _found(output: Output) -> Iterator[AnyOperation]:
+    for partition, copies in output.items():
+        there = [(place, f"{partition}: {each.number} by {each.attempt}") for place, each in enumerate(copies)]
+        yield Read(
+            topic=TARGET,
+            partition=partition,
+            records=there,
+            start=0,
+            next=len(there),
+            isolation=Isolation.COMMITTED,
+            final=True,
+            outcome=Outcome.OK,
         )
 
 
-def check_order(output: Output) -> None:
-    """No copy before, and none missing between, the copies of the records before it: committed offsets did not jump."""
-    for partition, copies in output.items():
-        for place, copy in enumerate(copies):
-            assert copy.number == place, (
-                f"partition {partition}: {copy.number} (attempt {copy.attempt}) stands at {place}"
-            )
+def _source(output: Output, written: int) -> Iterator[AnyOperation]:
+    for partition in output:
+        there = [(number, str(number)) for number in range(written)]
+        yield Read(
+            topic=SOURCE, partition=partition, records=there, start=0, next=written, final=True, outcome=Outcome.OK
+        )
+        yield Commit(group="copiers", topic=SOURCE, partition=partition, offset=written, final=True, outcome=Outcome.OK)

@@ -1,9 +1,13 @@
-"""What must hold of all that the members of one group read."""
+"""What the members of one group did, as a history for the checker, and who has what."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from ottla.testing.checker import Assigned, Commit, Outcome, Produce, Read, check
+from ottla.testing.checker.operations import AnyOperation
 from tests.chaos.groups.diary import Entry
+
+TOPIC, GROUP = "troubled", "group"
 
 
 def read_by(entries: Iterable[Entry]) -> dict[int, set[int]]:
@@ -15,35 +19,39 @@ def read_by(entries: Iterable[Entry]) -> dict[int, set[int]]:
     return found
 
 
-def check(entries: Sequence[Entry]) -> None:
-    """Raises AssertionError with what is wrong: a record that is not what was written there, one that was passed over, one that
-    changed its place, an acknowledged commit that was lost or went back. ``entries`` in the order of time."""
-    furthest: dict[int, int] = defaultdict(lambda: -1)
-    committed: dict[int, int] = defaultdict(int)
-    begins_at: dict[
-        tuple[str, int], int
-    ] = {}  # what was committed when a member was given a partition, until its first record
-    last: dict[tuple[str, int], int] = {}
-    for each in entries:
-        mine = (each.member, each.partition)
-        if each.what == "assigned":
-            begins_at[mine] = committed[each.partition]
-            last.pop(mine, None)
-        elif each.what == "committed":
-            committed[each.partition] = max(committed[each.partition], each.offset)
-        elif each.what == "record":
-            _check_record(each, furthest[each.partition], begins_at.pop(mine, None), last.get(mine))
-            last[mine] = each.offset
-            furthest[each.partition] = max(furthest[each.partition], each.offset)
+def check_all(entries: Sequence[Entry], partitions: int, written: int) -> None:
+    """Raises AssertionError with what is wrong: a record that is not what was written there, one that was passed over or changed its
+    place, an acknowledged commit that was lost or went back. ``written``: so many are in each partition, each its own offset."""
+    report = check([*_written(partitions, written), *_done(entries)])
+    assert report.valid, str(report)
 
 
-def _check_record(each: Entry, furthest: int, committed: int | None, last: int | None) -> None:
-    where = f"{each.member}, partition {each.partition}, offset {each.offset}"
-    assert each.value == each.offset, f"{where}: the record that was written there is not {each.value}"
-    assert each.offset <= furthest + 1, f"{where}: nobody has read {furthest + 1}, which comes before"
-    assert last is None or each.offset == last + 1, f"{where}: comes behind {last}"
-    if committed is not None:
-        assert each.offset >= committed, f"{where}: {committed} was committed before the partition was given to it"
+def _written(partitions: int, written: int) -> Iterator[AnyOperation]:
+    for index in range(partitions):
+        values = [(number, str(number)) for number in range(written)]
+        yield from (Produce(topic=TOPIC, value=f"{index}:{value}") for _, value in values)
+        there = [(number, f"{index}:{value}") for number, value in values]
+        yield Read(topic=TOPIC, partition=index, records=there, start=0, next=written, final=True, outcome=Outcome.OK)
+
+
+def _done(entries: Iterable[Entry]) -> Iterator[AnyOperation]:
+    following: dict[tuple[str, int], int] = {}
+    for at, member, what, partition, offset, value in entries:
+        place = (member, partition)
+        each: Assigned | Commit | Read
+        if what == "assigned":
+            following.pop(place, None)
+            each = Assigned(group=GROUP, topic=TOPIC, partition=partition)
+        elif what == "committed":
+            each = Commit(group=GROUP, topic=TOPIC, partition=partition, offset=offset)
+        elif what == "record":
+            each = Read(topic=TOPIC, partition=partition, records=[(offset, f"{partition}:{value}")], group=GROUP)
+            each.start, each.next = following.get(place, -1), offset + 1
+            following[place] = offset + 1
+        else:
+            continue
+        each.process, each.begin, each.end, each.outcome = member, at, at, Outcome.OK
+        yield each
 
 
 def stopped_in_vain(entries: Iterable[Entry]) -> list[tuple[str, int]]:

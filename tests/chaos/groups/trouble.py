@@ -177,7 +177,7 @@ class Group:
             owned = {name: owned for name, owned in history.owners(entries).items() if name in self._members}
             raise AssertionError(f"{self._kind}: of {written} records {counts} were read; {owned}") from None
         entries = self.entries()
-        history.check(entries)
+        history.check_all(entries, PARTITIONS, written)
         assert not [each for each in entries if each.what == "failed"], "a member failed"
 
     def end(self) -> None:

@@ -50,6 +50,13 @@ RECORDS = [
         [*ABC[:2], tried("c", 30), final("a", "b")],
     ),
     Case(
+        "one that was acknowledged somewhere is nowhere",
+        Kind.LOST,
+        "'c' was acknowledged and is nowhere",
+        [*ABC[:2], wrote("c", -1, 30), final("a", "b")],
+        [*ABC[:2], wrote("c", -1, 30), final("a", "b", "c")],
+    ),
+    Case(
         "another is in its place",
         Kind.LOST,
         "'b' was acknowledged at offset 1: there is 'x'",
@@ -347,6 +354,23 @@ TRANSACTIONS = [
             ended("A", "commit", 20, UNKNOWN),
             final("a", "b"),
             final(None, None, isolation=COMMITTED),
+        ],
+    ),
+    Case(
+        "half a transaction is there, wherever that is",
+        Kind.HALF_TRANSACTION,
+        "'a' of t-0 is there, 'b' of t-0 is not",
+        [
+            wrote("a", -1, 10, **IN_A),
+            wrote("b", -1, 11, **IN_A),
+            ended("A", "commit", 20, UNKNOWN),
+            final("a", None, isolation=COMMITTED),
+        ],
+        [
+            wrote("a", -1, 10, **IN_A),
+            wrote("b", -1, 11, **IN_A),
+            ended("A", "commit", 20, UNKNOWN),
+            final("a", "b", isolation=COMMITTED),
         ],
     ),
     Case(
