@@ -3,14 +3,13 @@
 Exit codes: 0 done, 1 it could not be done (one line on standard error says why and what to do), 2 the call's words are off.
 """
 
-import importlib
 import sys
 
 import click
 
 from ottla import __version__
+from ottla.cli.lazy import LazyGroup
 
-# command: (module, attribute, one line of help); help is listed without importing the modules: an answer within 150 ms.
 COMMANDS = {
     "up": ("ottla.cli.up", "up", "Start a cluster of N nodes on this machine and keep it up."),
     "down": ("ottla.cli.up", "down", "Stop the nodes that `ottla up --detach` started."),
@@ -45,26 +44,9 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, not when they are listed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, _, words) in COMMANDS.items()])
-
-
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup, table=COMMANDS, title="Commands", context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
 def cli() -> None:
     """Ottla, a message broker that speaks Kafka's protocol."""

@@ -2,10 +2,11 @@
 
 import click
 
-from ottla.pipeline.jobs.registry import Jobs
+from ottla.cli.lazy import LazyGroup
+from ottla.pipeline.jobs.registry import JOBS
 
 
-@click.command(cls=Jobs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyGroup, table=JOBS, title="Jobs", context_settings={"help_option_names": ["-h", "--help"]})
 def spark() -> None:
     """Run a job on Spark: topics become tables, and tables topics.
 

@@ -1,12 +1,8 @@
 """Which jobs there are, listed without importing them."""
 
-import importlib
-import importlib.util
+from ottla.cli.lazy import Table
 
-import click
-
-# job: (module, attribute, one line of help)
-JOBS = {
+JOBS: Table = {
     "ingest": ("ottla.pipeline.jobs.ingest", "ingest", "Land topics in a table, each record exactly once."),
     "aggregate": ("ottla.pipeline.jobs.aggregate", "aggregate", "Count and average records by windows of event time."),
     "snapshot": ("ottla.pipeline.jobs.snapshot", "snapshot", "Make a table of the latest record of each key."),
@@ -25,22 +21,3 @@ JOBS = {
     "lag": ("ottla.pipeline.jobs.lag", "lag", "How far a job is behind, from its checkpoint; it may be dead."),
     "package": ("ottla.pipeline.jobs.package", "package", "Write ottla.zip and ottla_job.py for spark-submit."),
 }
-
-
-class Jobs(click.Group):
-    """A group whose jobs are imported when they are called, not when they are listed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (module, _, _) in JOBS.items() if importlib.util.find_spec(module) is not None]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module, attribute, _ = JOBS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Jobs"):
-            formatter.write_dl([(name, JOBS[name][2]) for name in self.list_commands(ctx)])

@@ -37,6 +37,10 @@ class ReplayDiffers(SinkError):
     """A batch that came before comes again with other rows."""
 
 
+class ReplayTooLate(SinkError):
+    """A batch comes again, and nobody knows any more whether its rows are there."""
+
+
 @contextmanager
 def space_is_named(path: str) -> Iterator[None]:
     """Turn the system's word for a full disk into a sentence."""

@@ -49,8 +49,8 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         partition_by=_list(said.get("partitionby", "")),
         merge=_flag(said, "mergeSchema"),
         compression=compression,
-        file_bytes=_number(said, "targetFileBytes", 128 << 20),
-        file_rows=_number(said, "targetFileRows", 1 << 31),
+        file_bytes=number(said, "targetFileBytes", 128 << 20),
+        file_rows=number(said, "targetFileRows", 1 << 31),
         offset_columns=_list(said.get("offsetcolumns", OFFSETS)),
         batch_column=said.get("batchcolumn", ""),
         dead_path=dead[0],
@@ -140,7 +140,7 @@ def _flag(said: Mapping[str, str], name: str) -> bool:
     return value == "true"
 
 
-def _number(said: Mapping[str, str], name: str, default: int) -> int:
+def number(said: Mapping[str, str], name: str, default: int) -> int:
     value = said.get(name.lower(), str(default))
     if not value.isdecimal() or int(value) < 1:
         raise OptionRefused(f"{name}={value}: it is a number above 0")

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.collector import spare_the_collector
 from ottla.pipeline.sinks import task
 from ottla.pipeline.sinks.errors import OptionRefused
+from ottla.pipeline.sinks.lateness import planned_ago_s
 from ottla.pipeline.sinks.topic_options import TopicOptions, check_columns, topic_options
 from ottla.pipeline.sinks.topic_write import Sent, TopicWrite
 from ottla.pipeline.wire.cache import shared
@@ -24,8 +25,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     """Each task ends its own transaction: there is nothing left to commit."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool = False) -> None:
+        """On the driver, for each batch."""
         self._options = _checked(schema, options, False)
-        self._write = TopicWrite(self._options)
+        ago_s = planned_ago_s(self._options.checkpoint)
+        self._write = TopicWrite(self._options, ago_s / 3600)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         spare_the_collector()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.pipeline.sinks.errors import OptionRefused
-from ottla.pipeline.sinks.options import transaction
+from ottla.pipeline.sinks.options import number, transaction
 from ottla.pipeline.wire.producer_settings import NAMES, ProducerSettings, producer_settings
 from ottla.pipeline.wire.settings import ClientSettings, client_settings
 
@@ -17,6 +17,9 @@ COLUMNS = {
     "headers": ("array",),
 }
 MODES = ("exactly-once", "at-least-once")
+TOO_LATE = ("refuse", "write", "skip")
+KEPT_HOURS = 144
+"""A day less than brokers keep offsets of groups that nobody uses (offsets.retention.minutes)."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,9 @@ class TopicOptions:
     exactly_once: bool
     app_id: str
     app_version: int
+    checkpoint: str = ""
+    kept_hours: int = KEPT_HOURS
+    too_late: str = TOO_LATE[0]
 
 
 def topic_options(told: Mapping[str, str]) -> TopicOptions:
@@ -48,7 +54,17 @@ def topic_options(told: Mapping[str, str]) -> TopicOptions:
         mode == MODES[0],
         app_id,
         app_version,
+        said.get("checkpointlocation", ""),
+        number(said, "offsetsKeptHours", KEPT_HOURS),
+        _too_late(said),
     )
+
+
+def _too_late(said: Mapping[str, str]) -> str:
+    chosen = said.get("lateReplay".lower(), TOO_LATE[0]).lower()
+    if chosen not in TOO_LATE:
+        raise OptionRefused(f"lateReplay={chosen}: it is one of {', '.join(TOO_LATE)}")
+    return chosen
 
 
 def check_columns(options: TopicOptions, fields: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ottla.pipeline.sinks.attempts import Attempt
-from ottla.pipeline.sinks.errors import ReplayDiffers
+from ottla.pipeline.sinks.errors import ReplayDiffers, ReplayTooLate
 from ottla.pipeline.sinks.fingerprint import Fingerprint
 from ottla.pipeline.sinks.topic_options import TopicOptions
 from ottla.pipeline.wire.cluster import Cluster
@@ -27,8 +27,9 @@ class Sent:
 class TopicWrite:
     """Pickled to the tasks. A write that has no name gets one that nobody else has, for all its tasks' attempts."""
 
-    def __init__(self, options: TopicOptions) -> None:
+    def __init__(self, options: TopicOptions, planned_ago_hours: float = 0.0) -> None:
         self._options = options
+        self._ago_hours = planned_ago_hours
         self._own = f"write-{uuid.uuid4().hex}"
 
     def write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt, cluster: Cluster) -> Sent:
@@ -54,6 +55,8 @@ class TopicWrite:
             last = _last(cluster, name)
             if last is not None and last.offset > attempt.batch:
                 return _skipped(_seen(rows) if last.offset == attempt.batch + 1 else None, attempt, last)
+            if last is None and self._ago_hours > self._options.kept_hours and self._skips_late(attempt):
+                return Sent(0, skipped=True)
             producer.begin()
             try:
                 return self._transaction(producer, rows, attempt, name, cluster)
@@ -61,6 +64,16 @@ class TopicWrite:
                 with contextlib.suppress(Exception):
                     producer.abort()  # or the next claim does
                 raise
+
+    def _skips_late(self, attempt: Attempt) -> bool:
+        """Whether a batch is skipped that was planned before brokers forget, and of which they know nothing."""
+        if self._options.too_late == "refuse":
+            raise ReplayTooLate(
+                f"Batch {attempt.batch} of {attempt.query} was planned {self._ago_hours / 24:.0f} days ago, and brokers keep no longer than "
+                f"{self._options.kept_hours} hours (offsetsKeptHours, their offsets.retention.minutes) what task {attempt.task} may have committed of "
+                "it: whether its rows are in the topic cannot be told. Look there, and go on with option lateReplay=skip, or lateReplay=write"
+            )
+        return self._options.too_late == "skip"
 
     def _transaction(
         self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str, cluster: Cluster

@@ -67,7 +67,7 @@ def input_(spark: SparkSession, tmp_path: Path) -> Input:
 def run(writer: DataStreamWriter, tmp_path: Path, path: str | None = None) -> None:
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
     query = writer.start(path) if path else writer.start()
-    query.awaitTermination(60)
+    query.awaitTermination(300)
     assert not query.isActive
 
 
@@ -194,6 +194,29 @@ def test_a_topic_holds_each_row_once_though_a_batch_comes_again(
     input_.add()
     send()
     assert committed(bootstrap, made, 30) == sorted(f"row-{number}" for number in range(30))
+
+
+def test_a_batch_that_comes_again_after_the_brokers_forgot_it_is_not_doubled_unasked(
+    bootstrap: str, made: str, input_: Input, tmp_path: Path
+) -> None:
+    def send(**options: str) -> None:
+        rows = input_.stream().coalesce(1).selectExpr("value")
+        writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("topic", made)
+        run(writer.options(**options), tmp_path)
+
+    input_.add()
+    send()
+    forget_last_commit(tmp_path)
+    planned_s = time.time() - 8 * 86_400
+    os.utime(tmp_path / "checkpoint" / "offsets" / "0", (planned_s, planned_s))
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_consumer_groups([f"ottla.{query}.0"])[f"ottla.{query}.0"].result(30)
+    with pytest.raises(StreamingQueryException, match="whether its rows are in the topic cannot be told"):
+        send()
+    input_.add()
+    send(lateReplay="skip")
+    assert committed(bootstrap, made, 20) == sorted(f"row-{number}" for number in range(20))
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -1,6 +1,7 @@
 """Ranges of partitions, read from real nodes."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -117,6 +118,30 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old(
     skipping = Fetcher(client, [Range(topic, 0, 0, 10, old)], skips_loss=True)
     assert list(skipping) == []
     assert len(skipping.lost) == 1
+
+
+@pytest.mark.parametrize("skips_loss", [False, True])
+def test_a_topic_made_anew_in_the_middle_of_a_reading_gives_nothing_of_the_new(
+    skips_loss: bool, single: Cluster, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    produce(single.bootstrap_servers, topic, 0, range(2000))
+    few = {"fetch.max.bytes": "3000", "max.partition.fetch.bytes": "3000"}
+    with Client(client_settings({"bootstrap.servers": single.bootstrap_servers, **few})) as client:
+        ranges = [Range(topic, 0, 0, 2000, client.topic(topic).id)]
+        reading = Fetcher(client, ranges, skips_loss=skips_loss)
+        fetched = iter(reading)
+        came = [next(fetched)]
+        admin = AdminClient({"bootstrap.servers": single.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result()
+        _make(single, topic, 1)
+        produce(single.bootstrap_servers, topic, 0, range(5000, 7000))
+        with nullcontext() if skips_loss else pytest.raises(TopicChangedError, match="is another topic now"):
+            came.extend(fetched)
+    found = values(ranges, came)
+    assert found == list(range(len(found)))
+    assert 0 < len(found) < 2000
+    assert len(reading.lost) == skips_loss
 
 
 def test_only_what_is_committed_is_waited_for_and_aborted_transactions_are_named(

@@ -16,6 +16,7 @@ print(*sys.modules, sep="\\n")
 """
 LIGHT = (
     "ottla.cli.main",
+    "ottla.cli.lazy",
     "ottla.cli.output",
     "ottla.cli.failures",
     "ottla.cli.up_words",

@@ -1,6 +1,9 @@
 """A batch in a topic once: whatever attempt comes when, and wherever it stops."""
 
+import os
 import pickle
+import time
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -8,8 +11,9 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from ottla.pipeline.sinks.attempts import Attempt
-from ottla.pipeline.sinks.errors import OptionRefused, ReplayDiffers
+from ottla.pipeline.sinks.errors import OptionRefused, ReplayDiffers, ReplayTooLate
 from ottla.pipeline.sinks.fingerprint import Fingerprint
+from ottla.pipeline.sinks.lateness import planned_ago_s
 from ottla.pipeline.sinks.topic import TopicStreamWriter, TopicWriter
 from ottla.pipeline.sinks.topic_options import topic_options
 from ottla.pipeline.sinks.topic_write import Sent, TopicWrite
@@ -153,6 +157,38 @@ def test_a_replay_with_other_rows_is_refused() -> None:
         write(cluster, 0, batch("a", "c"))
 
 
+def test_a_batch_that_brokers_may_have_forgotten_is_refused_until_a_person_has_looked() -> None:
+    cluster = FakeCluster(t=1)
+
+    def late(days: int, number: int = 3, **options: str) -> Sent:
+        sink = TopicWrite(topic_options({**BOOTSTRAP, **options}), days * 24)
+        return sink.write([batch("a")], Attempt("q", number, 0, 0), cast(Cluster, cluster))
+
+    with pytest.raises(ReplayTooLate, match=r"Batch 3 of q was planned 8 days ago.* cannot be told\. Look there"):
+        late(8)
+    assert late(8, lateReplay="skip").skipped
+    assert cluster.values("t", 0) == []
+    assert not late(8, lateReplay="write").skipped
+    assert late(8).skipped, "what is known is known"
+    cluster.offsets.clear()
+    assert not late(5).skipped
+    assert cluster.values("t", 0) == [b"a", b"a"]
+
+
+def test_how_long_ago_a_batch_was_planned_is_asked_of_the_checkpoint(tmp_path: Path) -> None:
+    offsets = tmp_path / "offsets"
+    assert planned_ago_s(str(tmp_path / "none")) == 0
+    assert planned_ago_s("s3x://nowhere/c") == 0
+    offsets.mkdir()
+    for name, days in (("9", 30), ("10", 8), (".10.crc", 40)):
+        (offsets / name).touch()
+        at_s = time.time() - days * 86_400
+        os.utime(offsets / name, (at_s, at_s))
+    assert planned_ago_s(str(tmp_path)) == pytest.approx(8 * 86_400, abs=60)
+    (offsets / "11").touch()
+    assert planned_ago_s(str(tmp_path)) < 60
+
+
 def test_a_failed_task_aborts_what_it_began() -> None:
     cluster = FakeCluster(t=1)
     cluster.codes["t", 0].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -208,6 +244,7 @@ VALUES = StructType().add("value", StringType())
             {},
             "Column offset is none that a record has",
         ),
+        (STRINGS, {"lateReplay": "perhaps"}, "it is one of refuse, write, skip"),
         (STRINGS, {"mode": "once"}, "it is one of exactly-once"),
         (STRINGS, {"kafka.transactional.id": "x"}, "is the sink's own"),
         (STRINGS, {"kafka.compression.type": "brotli"}, "must be one of none"),
