@@ -222,14 +222,14 @@ class PartitionInvariants:
                     f"epoch {epoch} began at {start}",
                 )
         view = self._view(key)
-        for member in view.isr if view is not None else ():
+        for member in (*view.isr, *view.elr) if view is not None else ():
             replica = self._replica(member, key)
             if replica is not None and replica.log.log_end_offset < end:
                 # That member may be elected the next moment, and the record is gone.
                 self._violated(
                     "every in-sync replica has what is committed",
                     f"{partition}: broker {node} commits up to {end}, broker {member} ends at "
-                    f"{replica.log.log_end_offset}",
+                    f"{replica.log.log_end_offset}: {view}",
                 )
 
     def _view(self, key: PartitionKey) -> PartitionView | None:

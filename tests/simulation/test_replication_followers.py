@@ -361,3 +361,25 @@ def test_followers_come_before_clients_at_their_leader() -> None:
         assert sorted(connection.comes_first for connection in visitors) == [False, True, True]
 
     run(scenario)
+
+
+@pytest.mark.parametrize("anew", ["another leader", "a hard stop"])
+def test_a_follower_that_syncs_first_does_not_begin_anew_with_what_it_has_not_synced(anew: str) -> None:
+    """From where it fetches counts as what it has, and a power cut would take it."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(ottla_flush_before_ack="true")
+        client, follower = await cluster.client(), cluster.brokers[2]
+        follower.node.slowness = 2_000
+        await client.produce(b"value", acks=1)
+        await cluster.until(lambda: all(each.log().log_end_offset == 1 for each in cluster.brokers.values()))
+        assert follower.log().recovery_point == 0
+        if anew == "another leader":
+            cluster.elect(3, (1, 2, 3))
+        else:
+            await follower.restart()
+        leader = cluster.brokers[cluster.leader()]
+        await cluster.until(lambda: leader.log().high_watermark == 1)
+        assert follower.log().recovery_point == 1
+
+    run(scenario)

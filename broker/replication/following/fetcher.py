@@ -158,6 +158,11 @@ class LeaderFetcher:
             return
         if self._is_held_back(key, partition, follower):
             return
+        if partition.must_sync and partition.log.recovery_point < follower.fetch_offset:
+            # To fetch from there would acknowledge what a power cut could take: it waits until that is synced, whether it was written
+            # just now, under another leader or before a hard stop.
+            self._ask_when_stable(key, partition, follower)
+            return
         self._session.put(key, self._wanted(partition, follower))
         self._send_soon()
 
@@ -343,7 +348,8 @@ class LeaderFetcher:
             log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
         follower.succeeded()
         if records and partition.must_sync:
-            self._sync_first(key, partition, follower)
+            self._session.remove(key)
+            self._ask(key, partition)
         elif records and self._is_held_back(key, partition, follower):
             return
         elif records or self._begins_elsewhere(key, log.log_start_offset):
@@ -353,11 +359,6 @@ class LeaderFetcher:
         """Whether the leader has to hear where the log begins: somebody may wait for it (DeleteRecords)."""
         wanted = self._session.partitions.get(key)
         return wanted is not None and wanted[TOLD_LOG_START] != log_start_offset
-
-    def _sync_first(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
-        """To fetch from the new end would acknowledge what a power cut could take: the partition pauses until it is synced."""
-        self._session.remove(key)
-        self._ask_when_stable(key, partition, follower)
 
     def _ask_when_stable(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         def stable(offset: int) -> None:
@@ -389,11 +390,7 @@ class LeaderFetcher:
         self._session.remove(key)
 
         def again() -> None:
-            if not self._is_current(key, partition, follower):
-                return
-            if partition.must_sync and partition.log.recovery_point < follower.fetch_offset:
-                self._ask_when_stable(key, partition, follower)  # part of an answer may have been written
-            else:
+            if self._is_current(key, partition, follower):
                 self._ask(key, partition)
 
         self._timers.call_later_ms(delay.delay_ms, again)
