@@ -33,10 +33,10 @@ class NobodyAnswers(CommandError):
 class Client:
     """One connection to one broker; versions are agreed on at the start."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Connects to the first broker of ``bootstrap`` that answers. Raises CommandError when none does."""
+    def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S, option: str = "--bootstrap-server") -> None:
+        """Connects to the first node of ``bootstrap`` that answers; ``option`` named them. Raises CommandError when none does."""
         self._correlation_id = 0
-        self._socket = _connect(bootstrap, timeout_s)
+        self._socket = _connect(bootstrap, timeout_s, option)
         told = self._api_versions()
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
         self.finalized = {each.name: each.max_version_level for each in told.finalized_features}
@@ -98,10 +98,10 @@ class Client:
         return bytes(parts)
 
 
-def _connect(bootstrap: str, timeout_s: float) -> socket.socket:
+def _connect(bootstrap: str, timeout_s: float, option: str) -> socket.socket:
     failures = []
     for text in bootstrap.split(","):
-        endpoint: Endpoint = parse_endpoint(text.strip(), "--bootstrap-server")
+        endpoint: Endpoint = parse_endpoint(text.strip(), option)
         try:
             connection = socket.create_connection(endpoint, CONNECT_TIMEOUT_S)
         except OSError as error:
@@ -109,6 +109,5 @@ def _connect(bootstrap: str, timeout_s: float) -> socket.socket:
             continue
         connection.settimeout(timeout_s)
         return connection
-    raise NobodyAnswers(
-        f"no broker answers ({'; '.join(failures)}): check --bootstrap-server, and that the cluster is up"
-    )
+    who = "controller" if option == "--bootstrap-controller" else "broker"
+    raise NobodyAnswers(f"no {who} answers ({'; '.join(failures)}): check {option}, and that the cluster is up")

@@ -5,14 +5,15 @@ from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
-from ottla.cli.client import CLIENT_ID, Client
+from ottla.cli.client import CLIENT_ID
 from ottla.cli.failures import refuse
 from ottla.cli.output import Row
+from ottla.cli.where import Where
 
 
-def feature_rows(bootstrap: str) -> list[Row]:
+def feature_rows(where: Where) -> list[Row]:
     """A row a feature. Raises CommandError."""
-    with Client(bootstrap) as client:
+    with where.connect() as client:
         request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__)
         answer = client.call(request, ApiVersionsResponse)
     refuse(answer.error_code, "describe")
@@ -29,12 +30,12 @@ def feature_rows(bootstrap: str) -> list[Row]:
     ]
 
 
-def update_features(bootstrap: str, levels: dict[str, int], kind: int, *, dry_run: bool) -> None:
+def update_features(where: Where, levels: dict[str, int], kind: int, *, dry_run: bool) -> None:
     """``kind``: as UpdateFeatures numbers them. Raises CommandError."""
     updates = [
         FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in levels.items()
     ]
-    with Client(bootstrap) as client:
+    with where.connect() as client:
         request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=updates, validate_only=dry_run)
         answer = client.call(request, UpdateFeaturesResponse)
     refuse(answer.error_code, ", ".join(levels), answer.error_message)

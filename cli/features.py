@@ -2,7 +2,8 @@
 
 import click
 
-from ottla.cli.output import bootstrap_option, output_option, show
+from ottla.cli.output import output_option, show
+from ottla.cli.where import Where, where_options
 
 METADATA_VERSION = "metadata.version"
 # KIP-1022: what `--release-version` stands for. Levels of metadata.version by Kafka's release.
@@ -25,45 +26,45 @@ def features() -> None:
 
 
 @features.command()
-@bootstrap_option
+@where_options
 @output_option
-def describe(bootstrap: str, output: str) -> None:
+def describe(where: Where, output: str) -> None:
     """Show each feature: the levels that the asked broker reads, and the one that the cluster uses."""
     from ottla.cli.feature_requests import feature_rows
 
-    rows = feature_rows(bootstrap)
+    rows = feature_rows(where)
     show(rows, ["feature", "supported from", "supported to", "finalized", "as of offset"], output)
 
 
 @features.command()
-@bootstrap_option
+@where_options
 @feature_option
 @release_option
 @dry_run_option
-def upgrade(bootstrap: str, features: tuple[str, ...], release: str | None, dry_run: bool) -> None:
+def upgrade(where: Where, features: tuple[str, ...], release: str | None, dry_run: bool) -> None:
     """Raise levels. Every node must read the new ones: upgrade the nodes first."""
-    _update(bootstrap, _levels(features, release), UPGRADE, dry_run)
+    _update(where, _levels(features, release), UPGRADE, dry_run)
 
 
 @features.command()
-@bootstrap_option
+@where_options
 @feature_option
 @release_option
 @dry_run_option
 @click.option("--unsafe", is_flag=True, help="Also where that loses metadata.")
-def downgrade(bootstrap: str, features: tuple[str, ...], release: str | None, dry_run: bool, unsafe: bool) -> None:
+def downgrade(where: Where, features: tuple[str, ...], release: str | None, dry_run: bool, unsafe: bool) -> None:
     """Lower levels, so that older nodes may join again."""
-    _update(bootstrap, _levels(features, release), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
+    _update(where, _levels(features, release), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
 
 
 @features.command()
-@bootstrap_option
+@where_options
 @click.option("--feature", "-f", "names", multiple=True, required=True, metavar="NAME", help="Again for more.")
 @dry_run_option
 @click.option("--unsafe", is_flag=True, help="Also where that loses metadata.")
-def disable(bootstrap: str, names: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
+def disable(where: Where, names: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
     """Use features no longer."""
-    _update(bootstrap, dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
+    _update(where, dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run)
 
 
 def _levels(features: tuple[str, ...], release: str | None) -> dict[str, int]:
@@ -78,10 +79,10 @@ def _levels(features: tuple[str, ...], release: str | None) -> dict[str, int]:
     return levels
 
 
-def _update(bootstrap: str, levels: dict[str, int], kind: int, dry_run: bool) -> None:
+def _update(where: Where, levels: dict[str, int], kind: int, dry_run: bool) -> None:
     from ottla.cli.feature_requests import update_features
 
-    update_features(bootstrap, levels, kind, dry_run=dry_run)
+    update_features(where, levels, kind, dry_run=dry_run)
     for name, level in levels.items():
         done = "could be" if dry_run else "is"
         click.echo(f"{name} {done} at level {level}" if level else f"{name} {done} disabled")

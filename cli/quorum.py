@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.output import bootstrap_option, output_option, show
+from ottla.cli.output import output_option, show
+from ottla.cli.where import Where, where_options
 
 timeout_option = click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True)
 
@@ -15,24 +16,24 @@ def quorum() -> None:
 
 
 @quorum.command()
-@bootstrap_option
+@where_options
 @click.option("--status", "what", flag_value="status", help="Leader, epoch, high watermark and lag.")
 @click.option("--replication", "what", flag_value="replication", default="replication", help="Each voter and observer.")
 @output_option
-def describe(bootstrap: str, what: str, output: str) -> None:
+def describe(where: Where, what: str, output: str) -> None:
     """Show who leads the quorum and how far each replica is."""
     from ottla.cli import quorum_requests
 
     if what == "status":
         columns = ["leader", "epoch", "high watermark", "max lag", "max lag ms", "voters", "observers", "kraft.version"]
-        show([quorum_requests.status_row(bootstrap)], columns, output)
+        show([quorum_requests.status_row(where)], columns, output)
     else:
         columns = ["node", "directory id", "endpoint", "role", "log end offset", "lag", "behind ms"]
-        show(quorum_requests.replica_rows(bootstrap), columns, output)
+        show(quorum_requests.replica_rows(where), columns, output)
 
 
 @quorum.command("add-controller")
-@bootstrap_option
+@where_options
 @click.option(
     "--config",
     "-c",
@@ -53,7 +54,7 @@ def describe(bootstrap: str, what: str, output: str) -> None:
 @timeout_option
 @output_option
 def add_controller(
-    bootstrap: str,
+    where: Where,
     properties: Path | None,
     node_id: int | None,
     directory: str | None,
@@ -73,12 +74,12 @@ def add_controller(
         raise click.UsageError("give --config, or --controller-id, --controller-directory-id and --controller-endpoint")
     else:
         node = new_controller(node_id, directory, listener_name, endpoint)
-    row = add(bootstrap, node, timeout_ms)
+    row = add(where, node, timeout_ms)
     show([row], row, output)
 
 
 @quorum.command("remove-controller")
-@bootstrap_option
+@where_options
 @click.option("--controller-id", "node_id", type=click.IntRange(0), required=True, help="The voter's node.id.")
 @click.option(
     "--controller-directory-id",
@@ -88,11 +89,11 @@ def add_controller(
 )
 @timeout_option
 @output_option
-def remove_controller(bootstrap: str, node_id: int, directory: str, timeout_ms: int, output: str) -> None:
+def remove_controller(where: Where, node_id: int, directory: str, timeout_ms: int, output: str) -> None:
     """Take a controller's vote away, be it the leader; then it may be stopped."""
     from ottla.cli.quorum_requests import directory_id, remove
 
-    row = remove(bootstrap, node_id, None if directory == "-" else directory_id(directory), timeout_ms)
+    row = remove(where, node_id, None if directory == "-" else directory_id(directory), timeout_ms)
     show([row], row, output)
 
 

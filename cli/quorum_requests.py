@@ -13,6 +13,7 @@ from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoter
 from ottla.cli.failures import CommandError, refuse
 from ottla.cli.output import Row
 from ottla.cli.voter_change import add_voter, describe_quorum, kraft_version, remove_voter
+from ottla.cli.where import Where
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.runtime.identifiers import ZERO_ID, id_from_text, id_to_text
@@ -23,14 +24,14 @@ from ottla.runtime.settings.server import ServerConfig
 # As it is.
 
 
-def status_row(bootstrap: str) -> Row:
+def status_row(where: Where) -> Row:
     """The quorum as a whole. Raises CommandError."""
-    return {**_status(_state(describe_quorum(bootstrap))), KRAFT_VERSION: kraft_version(bootstrap)}
+    return {**_status(_state(describe_quorum(where))), KRAFT_VERSION: kraft_version(where)}
 
 
-def replica_rows(bootstrap: str) -> list[Row]:
+def replica_rows(where: Where) -> list[Row]:
     """A row a voter and observer. Raises CommandError."""
-    answer = describe_quorum(bootstrap)
+    answer = describe_quorum(where)
     state = _state(answer)
     leader_end = next((each.log_end_offset for each in state.current_voters if each.replica_id == state.leader_id), 0)
     newest_ms = max((each.last_caught_up_timestamp for each in state.current_voters), default=-1)
@@ -128,7 +129,7 @@ def directory_id(text: str) -> bytes:
         raise click.UsageError(f"--controller-directory-id: {error}; ottla quorum describe shows it") from error
 
 
-def add(bootstrap: str, node: NewController, timeout_ms: int) -> Row:
+def add(where: Where, node: NewController, timeout_ms: int) -> Row:
     """What was changed. Raises CommandError."""
     request = AddRaftVoterRequest(
         cluster_id=node.cluster_id,
@@ -137,16 +138,16 @@ def add(bootstrap: str, node: NewController, timeout_ms: int) -> Row:
         voter_directory_id=node.directory_id,
         listeners=[WireListener(*node.listener)],
     )
-    answer = add_voter(bootstrap, request, timeout_ms / 1000)
+    answer = add_voter(where, request, timeout_ms / 1000)
     refuse(answer.error_code, f"controller {node.node_id} was not added", answer.error_message)
     return {**_change("added", node.node_id, node.directory_id), "endpoint": str(node.listener.endpoint)}
 
 
-def remove(bootstrap: str, node_id: int, directory: bytes | None, timeout_ms: int) -> Row:
+def remove(where: Where, node_id: int, directory: bytes | None, timeout_ms: int) -> Row:
     """What was changed. Raises CommandError."""
     removed = directory or ZERO_ID
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=removed)
-    answer = remove_voter(bootstrap, request, timeout_ms / 1000)
+    answer = remove_voter(where, request, timeout_ms / 1000)
     refuse(answer.error_code, f"controller {node_id} was not removed", answer.error_message)
     return _change("removed", node_id, removed)
 

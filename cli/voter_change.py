@@ -11,7 +11,8 @@ from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumReq
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
-from ottla.cli.client import Client, ConnectionLost
+from ottla.cli.client import ConnectionLost
+from ottla.cli.where import Where
 from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS
 from ottla.runtime.errors import ErrorCode
@@ -25,55 +26,62 @@ _LATER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.
 R = TypeVar("R", AddRaftVoterResponse, RemoveRaftVoterResponse, DescribeQuorumResponse)
 
 
-def add_voter(bootstrap: str, request: AddRaftVoterRequest, timeout_s: float) -> AddRaftVoterResponse:
+def add_voter(where: Where, request: AddRaftVoterRequest, timeout_s: float) -> AddRaftVoterResponse:
     """Raises CommandError. Whether an attempt was carried out whose answer never came, the quorum is asked."""
-    answer, lost = _until_decided(bootstrap, request, AddRaftVoterResponse, timeout_s)
+    answer, lost = _until_decided(where, request, AddRaftVoterResponse, timeout_s)
     key = (request.voter_id, request.voter_directory_id)
-    if lost and answer.error_code == ErrorCode.DUPLICATE_VOTER and key in _voters(bootstrap):
+    if lost and answer.error_code == ErrorCode.DUPLICATE_VOTER and key in _voters(where):
         return AddRaftVoterResponse()
     return answer
 
 
-def remove_voter(bootstrap: str, request: RemoveRaftVoterRequest, timeout_s: float) -> RemoveRaftVoterResponse:
+def remove_voter(where: Where, request: RemoveRaftVoterRequest, timeout_s: float) -> RemoveRaftVoterResponse:
     """As `add_voter`."""
-    answer, lost = _until_decided(bootstrap, request, RemoveRaftVoterResponse, timeout_s)
+    answer, lost = _until_decided(where, request, RemoveRaftVoterResponse, timeout_s)
     if not lost or answer.error_code != ErrorCode.VOTER_NOT_FOUND:
         return answer
-    still_there = request.voter_id in [node_id for node_id, _ in _voters(bootstrap)]
+    still_there = request.voter_id in [node_id for node_id, _ in _voters(where)]
     return answer if still_there else RemoveRaftVoterResponse()
 
 
-def describe_quorum(bootstrap: str) -> DescribeQuorumResponse:
+def describe_quorum(where: Where) -> DescribeQuorumResponse:
     """Waits a while for a leader. Raises CommandError."""
     asked = [TopicData(topic_name=METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=0)])]
-    return _until_decided(bootstrap, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
+    return _until_decided(where, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
 
 
-def kraft_version(bootstrap: str) -> int:
+def kraft_version(where: Where) -> int:
     """Finalized: 0 while the voters are those of controller.quorum.voters. Raises CommandError."""
-    with Client(bootstrap) as client:
+    with where.connect() as client:
         return client.finalized.get(KRAFT_VERSION, STATIC_VOTERS)
 
 
-def _until_decided(bootstrap: str, request: msgspec.Struct, response: type[R], timeout_s: float) -> tuple[R, bool]:
+def _until_decided(where: Where, request: msgspec.Struct, response: type[R], timeout_s: float) -> tuple[R, bool]:
     """The last answer there was in time, and whether one was lost on the way."""
     deadline = time.monotonic() + timeout_s
     lost = False
     while True:
         try:
-            with Client(bootstrap) as client:
+            with where.connect() as client:
                 answer = client.call(request, response)
         except ConnectionLost:
             lost = True
             if time.monotonic() + PAUSE_S > deadline:
                 raise
         else:
-            if answer.error_code not in _LATER or time.monotonic() + PAUSE_S > deadline:
+            if _code(answer) not in _LATER or time.monotonic() + PAUSE_S > deadline:
                 return answer, lost
         time.sleep(PAUSE_S)
 
 
-def _voters(bootstrap: str) -> list[tuple[int, bytes]]:
-    topics = describe_quorum(bootstrap).topics
+def _code(answer: AddRaftVoterResponse | RemoveRaftVoterResponse | DescribeQuorumResponse) -> int:
+    """A description's is that of its one partition, if it has none itself."""
+    if answer.error_code or not isinstance(answer, DescribeQuorumResponse):
+        return answer.error_code
+    return next((each.error_code for topic in answer.topics for each in topic.partitions), ErrorCode.NONE)
+
+
+def _voters(where: Where) -> list[tuple[int, bytes]]:
+    topics = describe_quorum(where).topics
     found = [each for topic in topics for partition in topic.partitions for each in partition.current_voters]
     return [(each.replica_id, each.replica_directory_id) for each in found]

@@ -8,7 +8,8 @@ from click.testing import CliRunner, Result
 
 from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
-from ottla.cli import quorum, voter_change
+from ottla.cli import client as cli_client
+from ottla.cli import quorum
 from ottla.cli.failures import CommandError
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID, id_to_text
@@ -40,7 +41,7 @@ class FakeClient:
 def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     FakeClient.asked = []
     FakeClient.answer = AddRaftVoterResponse()
-    monkeypatch.setattr(voter_change, "Client", FakeClient)
+    monkeypatch.setattr(cli_client, "Client", FakeClient)
     return FakeClient
 
 

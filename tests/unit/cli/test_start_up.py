@@ -15,6 +15,7 @@ for module in sys.argv[1:]:
 print(*sys.modules, sep="\\n")
 """
 LIGHT = (
+    "ottla.cli.where",
     "ottla.cli.main",
     "ottla.cli.lazy",
     "ottla.cli.output",

@@ -15,11 +15,13 @@ from ottla.broker.wire.messages.describe_quorum_response import (
 )
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
-from ottla.cli import voter_change
+from ottla.cli import client, voter_change
 from ottla.cli.client import ConnectionLost
+from ottla.cli.where import Where
 from ottla.runtime.errors import ErrorCode
 
 DISK = bytes([4]) * 16
+BROKER = Where("b:1")
 ADD = AddRaftVoterRequest(None, 1000, 4, DISK, [])
 REMOVE = RemoveRaftVoterRequest(None, 4, DISK)
 
@@ -30,7 +32,7 @@ class Broker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: ErrorCode | None) -> None:
         self.answers = list(answers)
         self.voters: list[tuple[int, bytes]] = []
-        monkeypatch.setattr(voter_change, "Client", lambda bootstrap: self)
+        monkeypatch.setattr(client, "Client", lambda bootstrap: self)
         monkeypatch.setattr(voter_change, "PAUSE_S", 0.0)
 
     def __enter__(self) -> "Broker":
@@ -51,38 +53,38 @@ class Broker:
 def test_an_election_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.NONE)
 
-    assert voter_change.add_voter("b:1", ADD, 5).error_code == ErrorCode.NONE
+    assert voter_change.add_voter(BROKER, ADD, 5).error_code == ErrorCode.NONE
     assert broker.answers == []
 
 
 def test_a_description_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, ErrorCode.BROKER_NOT_AVAILABLE).voters = [(4, DISK)]
 
-    assert voter_change.describe_quorum("b:1").topics[0].partitions[0].current_voters[0].replica_id == 4
+    assert voter_change.describe_quorum(BROKER).topics[0].partitions[0].current_voters[0].replica_id == 4
 
 
 def test_what_was_added_before_the_connection_broke_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     for voters, code in [([(4, DISK)], ErrorCode.NONE), ([(4, bytes(16))], ErrorCode.DUPLICATE_VOTER)]:
         Broker(monkeypatch, None, ErrorCode.DUPLICATE_VOTER).voters = voters
-        assert voter_change.add_voter("b:1", ADD, 5) == AddRaftVoterResponse(error_code=code)
+        assert voter_change.add_voter(BROKER, ADD, 5) == AddRaftVoterResponse(error_code=code)
 
 
 def test_who_was_a_voter_before_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, ErrorCode.DUPLICATE_VOTER).voters = [(4, DISK)]
 
-    assert voter_change.add_voter("b:1", ADD, 5).error_code == ErrorCode.DUPLICATE_VOTER
+    assert voter_change.add_voter(BROKER, ADD, 5).error_code == ErrorCode.DUPLICATE_VOTER
 
 
 def test_what_was_removed_before_the_connection_broke_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     for voters, code in [([(1, DISK)], ErrorCode.NONE), ([(4, bytes(16))], ErrorCode.VOTER_NOT_FOUND)]:
         Broker(monkeypatch, None, ErrorCode.VOTER_NOT_FOUND).voters = voters
-        assert voter_change.remove_voter("b:1", REMOVE, 5) == RemoveRaftVoterResponse(error_code=code)
+        assert voter_change.remove_voter(BROKER, REMOVE, 5) == RemoveRaftVoterResponse(error_code=code)
 
 
 def test_an_end_comes_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", iter(range(0, 100, 3)).__next__)
     Broker(monkeypatch, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 9)
-    assert voter_change.remove_voter("b:1", REMOVE, 5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert voter_change.remove_voter(BROKER, REMOVE, 5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     Broker(monkeypatch, *[None] * 9)
     with pytest.raises(ConnectionLost):
-        voter_change.remove_voter("b:1", REMOVE, 5)
+        voter_change.remove_voter(BROKER, REMOVE, 5)
