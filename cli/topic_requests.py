@@ -17,10 +17,13 @@ from ottla.broker.wire.messages.metadata_response import (
     MetadataResponsePartition,
 )
 from ottla.cli.client import Client
+from ottla.cli.eligible_leaders import eligible_leaders
 from ottla.cli.failures import refuse
 from ottla.cli.output import Row
 from ottla.quorum.metadata.places import Standing, shared_hosts
 from ottla.runtime.identifiers import id_to_text
+
+_NONE: tuple[list[int], list[int]] = ([], [])
 
 
 def create_topic(
@@ -78,6 +81,8 @@ def topic_rows(bootstrap: str) -> list[Row]:
 def partition_rows(bootstrap: str, names: Sequence[str], *, under_replicated: bool) -> list[Row]:
     """A row a partition of ``names``, or of all topics. Raises CommandError."""
     told = _metadata(bootstrap, names)
+    with Client(bootstrap) as client:
+        eligible = eligible_leaders(client, names)
     brokers = [Standing(each.node_id, each.rack, each.host) for each in told.brokers]
     return [
         {
@@ -87,6 +92,8 @@ def partition_rows(bootstrap: str, names: Sequence[str], *, under_replicated: bo
             "epoch": each.leader_epoch,
             "replicas": each.replica_nodes,
             "in sync": each.isr_nodes,
+            "eligible": eligible.get((topic.name or "", each.partition_index), _NONE)[0],
+            "last eligible": eligible.get((topic.name or "", each.partition_index), _NONE)[1],
             "offline": each.offline_replicas,
             "same host": shared_hosts(brokers, each.replica_nodes),
         }

@@ -68,15 +68,17 @@ def list_command(bootstrap: str, output: str) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, under_replicated: bool, output: str) -> None:
     """Show leader, replicas and in-sync replicas of each partition of NAMES (all topics without).
 
+    `eligible` are the replicas that may lead though they are not in sync, and `last eligible` who was in sync at last
+    (KIP-966); both are shown where there are any.
+
     `same host` names the hosts that hold several replicas of a partition: it goes when such a host does.
     """
     from ottla.cli.topic_requests import partition_rows
 
     rows = partition_rows(bootstrap, names, under_replicated=under_replicated)
     columns = ["topic", "partition", "leader", "epoch", "replicas", "in sync", "offline"]
-    if any(row["same host"] for row in rows):
-        columns.append("same host")
-    show(rows, columns, output)
+    rare = [name for name in ("eligible", "last eligible", "same host") if any(row[name] for row in rows)]
+    show(rows, [*columns, *rare], output)
 
 
 @topics.command()
