@@ -7,6 +7,8 @@ from types import TracebackType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from ottla.testing.checker import Outcome, Produce, Read, check
+
 CONSUME_TIMEOUT_S = 60
 
 
@@ -83,12 +85,17 @@ class AcknowledgedProducer:
 
     def check(self) -> None:
         """Raises AssertionError when an acknowledged record is not at its offset, or any record stands twice or out of order."""
-        found = self.read_back()
-        at_offset = {offset: number for number, offset in found}
-        for number, offset in self.acknowledged:
-            assert at_offset.get(offset) == number, (
-                f"record {number} was acknowledged at {offset}; there is {at_offset.get(offset)}"
-            )
-        numbers = [number for number, _ in found]
-        assert numbers == sorted(numbers), "records changed their order"
-        assert len(numbers) == len(dict.fromkeys(numbers)), "a record stands twice"
+        offsets = dict(self.acknowledged)
+        sent = [self._operation(number, offsets.get(number, -1)) for number in range(self.sent)]
+        found = [(offset, str(number)) for number, offset in self.read_back()]
+        end = found[-1][0] + 1
+        there = Read(topic=self._topic, partition=0, records=found, start=0, next=end, final=True, outcome=Outcome.OK)
+        report = check([*sent, there])
+        assert report.valid, str(report)
+
+    def _operation(self, number: int, offset: int) -> Produce:
+        outcome = Outcome.OK if offset >= 0 else Outcome.UNKNOWN
+        value = str(number)
+        return Produce(
+            topic=self._topic, partition=0, value=value, producer="one", sequence=number, offset=offset, outcome=outcome
+        )

@@ -4,7 +4,7 @@ Exponential in the number of operations that are under way at once, and what nob
 beyond a number of configurations, and says so.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,11 +21,13 @@ class Verdict(Enum):
 
 
 class Step(NamedTuple, Generic[State]):
-    """``apply``: the states after it, none if it cannot have been answered so in that state. ``end`` FOREVER: nobody was answered."""
+    """``apply``: the states after it, none if it cannot have been answered so in that state. ``end`` FOREVER: nobody was answered;
+    of such steps with the same ``twin`` it does not matter which has taken effect, so the earliest is tried alone."""
 
     begin: int
     end: int
     apply: Callable[[State], Sequence[State]]
+    twin: str = ""
 
 
 class Result(NamedTuple):
@@ -79,11 +81,21 @@ def _until_done(
         if done & bit:
             found.add(configuration)
             continue
-        for number, other in pending.items():
-            if not done & other:
-                for after in steps[number].apply(state):
-                    following = (after, done | other)
-                    if following not in seen:
-                        seen.add(following)
-                        work.append(following)
+        for number in _worth_trying(steps, pending, done):
+            other = pending[number]
+            for after in steps[number].apply(state):
+                following = (after, done | other)
+                if following not in seen:
+                    seen.add(following)
+                    work.append(following)
     return found, len(seen)
+
+
+def _worth_trying(steps: Sequence[Step[State]], pending: dict[int, int], done: int) -> Iterator[int]:
+    tried: set[str] = set()
+    for number, bit in pending.items():
+        twin = steps[number].twin
+        if not done & bit and twin not in tried:
+            yield number
+            if twin:
+                tried.add(twin)

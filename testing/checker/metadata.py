@@ -9,16 +9,17 @@ from ottla.testing.checker.operations import FOREVER, Admin, Outcome
 
 State = str | None
 """What a topic is set to; None: there is no such topic."""
+UNSEEN = ""
 
 
 def judge(topic: str, lines: list[Line[Admin]], out: Judgement, limit: int) -> None:
     asked = [(each.operation, each.number) for each in lines if each.operation.outcome is not Outcome.FAIL]
     _check_local(topic, asked, out)
+    seen = {each.value for each, _ in asked if each.action == "describe" and not each.local}
     steps, numbers = list[Step[State]](), list[int]()
     for each, number in asked:
-        if not each.local and (each.outcome is Outcome.OK or each.action != "describe"):
-            end = each.end if each.outcome is Outcome.OK else FOREVER
-            steps.append(Step(each.begin, end, _step(each)))
+        if not each.local and (step := _step(each, seen)) is not None:
+            steps.append(step)
             numbers.append(number)
     result = check(steps, None, limit)
     if result.verdict is Verdict.UNKNOWN:
@@ -36,19 +37,23 @@ def _words(each: Admin) -> str:
     return f"{each.action} of {each.value!r} was answered {each.result or 'ok'!r}"
 
 
-def _step(each: Admin) -> Callable[[State], Sequence[State]]:
-    if each.outcome is Outcome.UNKNOWN:
-        return _without_result(each)
-    return _with_result(each)
+def _step(each: Admin, seen: set[State]) -> Step[State] | None:
+    """None: what nobody was answered and nobody saw, and what only asked. Values that nobody saw are all the same."""
+    value = each.value if each.value in seen else UNSEEN
+    if each.outcome is Outcome.OK:
+        return Step(each.begin, each.end, _with_result(each, value))
+    if each.action == "describe" or (each.action == "alter" and value == UNSEEN):
+        return None
+    return Step(each.begin, FOREVER, _without_result(each.action, value), f"{each.action} {value}")
 
 
-def _with_result(each: Admin) -> Callable[[State], Sequence[State]]:
+def _with_result(each: Admin, value: State) -> Callable[[State], Sequence[State]]:
     """Who is told `exists` or `absent` may have done it himself: a request whose answer was lost is sent again underneath him."""
     match each.action, each.result:
         case "create", "exists":
-            return lambda state: (each.value,) if state is None else (state,)
+            return lambda state: (value,) if state is None else (state,)
         case "create", _:
-            return lambda state: (each.value,) if state is None else ()
+            return lambda state: (value,) if state is None else ()
         case "delete", "absent":
             return lambda state: (None,)
         case "delete", _:
@@ -56,19 +61,19 @@ def _with_result(each: Admin) -> Callable[[State], Sequence[State]]:
         case "alter", "absent":
             return lambda state: (None,) if state is None else ()
         case "alter", _:
-            return lambda state: () if state is None else (each.value,)
+            return lambda state: () if state is None else (value,)
         case _:
-            return lambda state: (state,) if state == each.value else ()
+            return lambda state: (state,) if state == value else ()
 
 
-def _without_result(each: Admin) -> Callable[[State], Sequence[State]]:
-    match each.action:
+def _without_result(action: str, value: State) -> Callable[[State], Sequence[State]]:
+    match action:
         case "create":
-            return lambda state: (each.value,) if state is None else ()
+            return lambda state: (value,) if state is None else ()
         case "delete":
             return lambda state: () if state is None else (None,)
         case _:
-            return lambda state: () if state is None else (each.value,)
+            return lambda state: () if state is None else (value,)
 
 
 def _check_local(topic: str, asked: list[tuple[Admin, int]], out: Judgement) -> None:

@@ -11,6 +11,8 @@ from ottla.testing.chaos.workloads.sequences import Sequences
 from ottla.testing.chaos.workloads.transactions import Transactions
 from ottla.testing.chaos.workloads.workload import Workload
 
+__all__ = ["WORKLOADS", "Workload"]
+
 WORKLOADS: Mapping[str, Callable[[], Workload]] = {
     each.name: each for each in (Registers, Sequences, ListOffsetsWorkload, Assign, Groups, Transactions, AdminChurn)
 }

@@ -665,6 +665,23 @@ def test_a_final_read_that_came_to_no_end_judges_nothing_behind_it() -> None:
     assert report.anomalies == []
 
 
+def test_many_requests_for_one_topic_that_nobody_answered_are_judged() -> None:
+    unanswered = [
+        admin(
+            ("create", "alter", "delete")[number % 3], None if number % 3 == 2 else str(number), number, number, UNKNOWN
+        )
+        for number in range(90)
+    ]
+    assert judged(*unanswered, admin("describe", "88", 200, 201)).valid
+    report = judged(
+        *unanswered,
+        admin("describe", "88", 200, 201),
+        admin("describe", "55", 300, 301),
+        admin("describe", "88", 400, 401),
+    )
+    assert {each.kind for each in report.anomalies} == {Kind.METADATA_NOT_LINEARIZABLE}
+
+
 def test_many_findings_of_one_kind_are_counted_and_few_are_told() -> None:
     report = judged(*(wrote(str(number), number, number * 10) for number in range(50)), final())
     assert len(report.anomalies) == 10

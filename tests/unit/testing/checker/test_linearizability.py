@@ -52,6 +52,13 @@ def test_too_much_under_way_at_once_is_not_judged() -> None:
     assert result.tried < 20_000
 
 
+def test_twins_under_way_are_not_tried_in_every_order() -> None:
+    writes = [Step[State](number, FOREVER, lambda state: ("a",), "write a") for number in range(60)]
+    result = check([*writes, step(Access(False, "a", 100, 101, 60))], None)
+    assert result.verdict is Verdict.LINEARIZABLE
+    assert result.tried < 200
+
+
 def test_the_step_that_nothing_explains_is_named() -> None:
     accesses = [Access(True, "a", 0, 1, 1), Access(False, "a", 2, 3, 2), Access(False, None, 4, 5, 3)]
     assert check([step(each) for each in accesses], None).at == 2
