@@ -5,17 +5,23 @@ their bug when the drawing or the timing of the servers changes.
 """
 
 from ottla.testing.simulation.planted.bug import PlantedBug, planted
+from ottla.testing.simulation.planted.control import CONTROL
 from ottla.testing.simulation.planted.disks import DISKS
+from ottla.testing.simulation.planted.elections import ELECTIONS
 from ottla.testing.simulation.planted.first import FIRST
 from ottla.testing.simulation.planted.groups import GROUP_BUGS
+from ottla.testing.simulation.planted.jbod import JBOD
 from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
 from ottla.testing.simulation.planted.moves import MOVES
 from ottla.testing.simulation.planted.names import NAMES
+from ottla.testing.simulation.planted.near import NEAR
 from ottla.testing.simulation.planted.own import OWNS
+from ottla.testing.simulation.planted.power import POWER
 from ottla.testing.simulation.planted.transactions import TRANSACTION_BUGS
 from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *GROUP_BUGS, *TRANSACTION_BUGS)
+REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *REPLICATION, *GROUP_BUGS, *TRANSACTION_BUGS)
