@@ -99,27 +99,33 @@ class ProduceHandler:
         if acks == ACKS_NONE:
             request.no_response()
         elif is_done(partition, acks, info):
-            self._acknowledge(request, topic, index, info, (ErrorCode.NONE,))
+            self._acknowledge(request, topic, index, info)
         else:
             parked = ParkedRequest(partial(self._acknowledge_parked, request, topic, index, info))
             await_acks(partition, acks, info, parked)
             self.park(request, parked, timeout_ms)
 
     @staticmethod
-    def _acknowledge(
-        request: RequestContext, topic: Topic, index: int, info: AppendInfo, errors: Sequence[int]
-    ) -> None:
+    def _acknowledge(request: RequestContext, topic: Topic, index: int, info: AppendInfo) -> None:
         ack = encode_produce_ack(
-            request.version, topic, index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset
+            request.version,
+            topic,
+            index,
+            ErrorCode.NONE,
+            info.first_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
         )
         request.respond([ack])
 
     def _acknowledge_parked(
         self, request: RequestContext, topic: Topic, index: int, info: AppendInfo, errors: Sequence[int]
     ) -> None:
-        if errors[0]:
-            request.count_errors(errors)
-        self._acknowledge(request, topic, index, info, errors)
+        if not errors[0]:
+            self._acknowledge(request, topic, index, info)
+            return
+        ack = (index, errors[0], info.first_offset, info.log_append_time_ms, info.log_start_offset, (), None, None)
+        self.answer(request, ACKS_ALL, [(topic, [self.given_up(topic, ack, errors[0])])])
 
     def park(self, request: RequestContext, parked: ParkedRequest, timeout_ms: int) -> None:
         parked.park(self._schedule, max(timeout_ms, 0))
@@ -147,13 +153,21 @@ class ProduceHandler:
 
     def refusal(self, topic: Topic, index: int, error: KafkaError) -> PartitionAck:
         self.traffic.failed_produces += 1
-        leader = None
-        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = self._replicas.leader_of(topic, index)
+        leader = self._leader_instead(topic, index, error.code)
         records: Sequence[tuple[int, str | None]] = ()
         if isinstance(error, RecordError) and error.batch_index >= 0:
             records = ((error.batch_index, error.message),)
         return (index, error.code, -1, -1, -1, records, error.message or None, leader)
+
+    def given_up(self, topic: Topic, ack: PartitionAck, error: int) -> PartitionAck:
+        """The answer for a batch that was written and waits no longer for its replicas."""
+        index, _, base_offset, append_time_ms, log_start_offset, records, message, _ = ack
+        leader = self._leader_instead(topic, index, error)
+        return (index, error, base_offset, append_time_ms, log_start_offset, records, message, leader)
+
+    def _leader_instead(self, topic: Topic, index: int, error: int) -> tuple[int, int] | None:
+        """Where a client goes that came to the wrong broker, or to one that is the wrong one by now (KIP-951)."""
+        return self._replicas.leader_of(topic, index) if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else None
 
     def answer(
         self, request: RequestContext, acks: int, answer: Sequence[tuple[Topic, Sequence[PartitionAck]]]

@@ -174,8 +174,8 @@ class ProduceMany:
     def _acknowledge(self, errors: Sequence[int]) -> None:
         for part, error in zip(self._awaited, errors, strict=True):
             if error:
-                index, _, *rest = part.acknowledged[part.place]
-                part.acknowledged[part.place] = (index, error, *rest)  # type: ignore[assignment]  # mypy loses the rest's types
+                ack = part.acknowledged[part.place]
+                part.acknowledged[part.place] = self._handler.given_up(part.topic, ack, error)
         self._handler.answer(self._request, ACKS_ALL, self._answer)
 
 
