@@ -18,7 +18,7 @@ from ottla.broker.network.gone import GONE
 from ottla.broker.network.limits import FRAME_BYTES_MIN, ConnectionLimits
 from ottla.broker.network.principal import ANONYMOUS
 from ottla.broker.network.reading import HELD, MUTED, STARVED, TURN, Reading
-from ottla.broker.network.receive import ReceiveBuffer, ReceivePool
+from ottla.broker.network.receive import CHUNK_BYTES, ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
 from ottla.broker.network.turn import Turn
@@ -168,7 +168,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_put_off:
             self._received_s = watch.began_s
         try:
-            if self.comes_first or not turn.is_over():
+            if end > CHUNK_BYTES and inbox.is_at_limit and not self.comes_first:
+                self._wait_at_the_end()
+            elif self.comes_first or not turn.is_over():
                 self._handle_frames()
             else:
                 self._put_off()
@@ -271,6 +273,13 @@ class Connection(asyncio.BufferedProtocol):
         """The turn is over: what came is put away, and more may come behind it while there is room."""
         self._inbox.keep()
         self._wait_in_line()
+
+    def _wait_at_the_end(self) -> None:
+        """A large request is whole, or has no room: to write it down takes milliseconds, which the small ones of this turn do not wait."""
+        self._reading.stop(TURN)
+        if not self._is_put_off:
+            self._is_put_off = True
+            self._turn.at_the_end(self)
 
     def _wait_in_line(self) -> None:
         if not self._is_put_off:

@@ -85,6 +85,11 @@ class ReceiveBuffer:
         """Memory that this connection keeps from others."""
         return 0 if self._own is None else len(self._own)
 
+    @property
+    def is_at_limit(self) -> bool:
+        """A large frame is whole, or has no room for its rest yet."""
+        return self.end == self._limit
+
     def space(self) -> memoryview:
         """Where the next bytes go, up to ``given``; never empty. While memory is short nobody begins with more than a little."""
         if self._own is not None:

@@ -4,6 +4,9 @@ And who waits when there is more than a turn should take: clients. Past `TURN_S`
 order of coming, so much a turn again. What comes from brokers (fetches of followers, all of a listener of their own) is handled as it is read. So
 a follower waits for twice `TURN_S` of the clients' work, plus what one of them may take, however many they are. (What the quorum
 and the controller hear has no part in this: it is handled as it is read.)
+
+A large request takes some milliseconds to write down, and nobody is served meanwhile. So it is the last of its turn, one a turn, and those who
+came with little go between.
 """
 
 import asyncio
@@ -44,7 +47,7 @@ class Turn:
     """One callback a turn of the loop, however many connections there are, and none where nobody left anything: answers leave first,
     then go on those who had their turn."""
 
-    __slots__ = ("_again", "_answers", "_call_soon", "_is_behind", "_is_planned", "latest", "loop_watch")
+    __slots__ = ("_again", "_answers", "_call_soon", "_is_behind", "_is_planned", "_large", "latest", "loop_watch")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object] | None = None, loop_watch: LoopWatch | None = None
@@ -57,6 +60,7 @@ class Turn:
         self._is_planned = False
         self._is_behind = False  # some that wait had no turn yet
         self._again: deque[Client] = deque()
+        self._large: deque[Client] = deque()
         self._answers: list[Leaving] = []
 
     def answer(self, answers: Leaving) -> None:
@@ -68,6 +72,12 @@ class Turn:
     def again(self, client: Client) -> None:
         """``client`` had its turn, and has more to do. To be said once a turn."""
         self._again.append(client)
+        if not self._is_planned:
+            self._plan()
+
+    def at_the_end(self, client: Client) -> None:
+        """``client`` has a large request, whole. To be said once until it is resumed."""
+        self._large.append(client)
         if not self._is_planned:
             self._plan()
 
@@ -88,8 +98,11 @@ class Turn:
         self._send()
         self._go_on()
         self._send()  # what those who waited were answered does not wait again
+        if self._large:
+            self._resume(self._large.popleft())
+            self._send()
         self._is_planned = False
-        if self._again or self._answers:
+        if self._again or self._answers or self._large:
             self._plan()
 
     def _send(self) -> None:
@@ -107,15 +120,18 @@ class Turn:
         end_s = watch.clock() + TURN_S if is_timed else 0.0
         left = len(again)
         while left:
-            client = again.popleft()
-            try:
-                client.resume()
-            except Exception:  # noqa: BLE001 - told below; the others go on
-                _give_up(client)
+            self._resume(again.popleft())
             left -= 1
             if is_timed and watch.clock() > end_s:
                 break
         self._is_behind = left > 0
+
+    @staticmethod
+    def _resume(client: Client) -> None:
+        try:
+            client.resume()
+        except Exception:  # noqa: BLE001 - told below; the others go on
+            _give_up(client)
 
 
 def _give_up(who: Abortable) -> None:
