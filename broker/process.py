@@ -39,7 +39,7 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
         loop.add_signal_handler(number, _end, ended, number.name)
     pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
     host = Host.real()
-    server = Server(config, host, GrpcTransport(), on_fatal=lambda error: _fail(ended, error))
+    server = Server(config, host, GrpcTransport(detours=config.detours), on_fatal=lambda error: _fail(ended, error))
     mine: list[str] = []
     host.loop_watch.at_page_turns.append(garbage.look)
     host.loop_watch.is_quiet = True

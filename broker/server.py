@@ -160,7 +160,7 @@ class Server:
     def _make_controller(
         self, quorum: QuorumNode, loader: MetadataLoader, timers: LoopTimers, settings: ControllerSettings
     ) -> None:
-        self._knocker = Knocker()
+        self._knocker = Knocker(self.config.detours)
         self.controller = Controller(quorum, loader, self._host, timers, settings, self._knocker)
         quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
 

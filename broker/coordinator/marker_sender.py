@@ -45,7 +45,9 @@ class MarkerSender:
         self._node_id = config.node_id
         self._listener_name = config.inter_broker_listener_name
         self._settings = LinkSettings(
-            client_id=f"broker-{config.node_id}-txn-marker-sender", stall_ms=config.integer("request.timeout.ms")
+            client_id=f"broker-{config.node_id}-txn-marker-sender",
+            stall_ms=config.integer("request.timeout.ms"),
+            detours=config.detours,
         )
         self._image = image
         self._timers = timers

@@ -10,6 +10,7 @@ import msgspec
 from ottla.broker.links.connection import LinkConnection, OnAnswer
 from ottla.broker.links.versions import FIRST_ASKED, Versions, common, read_versions, versions_request
 from ottla.broker.wire.apis import API_VERSIONS
+from ottla.runtime.settings.endpoints import Endpoint, reached_by
 from ottla.runtime.timers import LoopTimers, Timer
 
 FIRST_BACKOFF_MS = 20
@@ -22,13 +23,14 @@ logger = logging.getLogger(__name__)
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``stall_ms``: an owed answer of which not a byte came for so long breaks the connection. ``in_flight_max`` requests wait
-    for their answers at most."""
+    for their answers at most. ``detours``: addresses that are reached by way of others."""
 
     client_id: str
     connect_timeout_ms: int = 2_000
     backoff_ms_max: int = 1_000
     stall_ms: int = 5_000
     in_flight_max: int = 64
+    detours: dict[Endpoint, Endpoint] = {}
 
 
 class BrokerLink:
@@ -126,7 +128,9 @@ class BrokerLink:
         settings = self._settings
         connection = LinkConnection(settings.client_id, self._timers, settings.stall_ms, self._connected, self._lost)
         self._connection = connection
-        self._connecting = asyncio.get_running_loop().create_task(self._open(connection, *self._address))
+        self._connecting = asyncio.get_running_loop().create_task(
+            self._open(connection, *reached_by(settings.detours, *self._address))
+        )
 
     async def _open(self, connection: LinkConnection, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()

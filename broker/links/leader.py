@@ -35,6 +35,7 @@ def leaders(config: ServerConfig, timers: LoopTimers) -> OpenLeader:
         client_id=f"broker-{config.node_id}-fetcher",
         backoff_ms_max=config.integer("replica.fetch.backoff.ms"),
         stall_ms=min(config.integer("replica.socket.timeout.ms"), 5_000),
+        detours=config.detours,
     )
 
     def open_leader(leader_id: int, on_up: Callable[[], None], on_lost: OnLost) -> Leader:

@@ -33,7 +33,7 @@ class Peers:
         self._image = image
         self._timers = timers
         self._listener_name = config.inter_broker_listener_name
-        self._settings = LinkSettings(client_id=f"broker-{config.node_id}-{purpose}")
+        self._settings = LinkSettings(client_id=f"broker-{config.node_id}-{purpose}", detours=config.detours)
         self._peers: dict[int, _Peer] = {}
 
     def ask(

@@ -1,8 +1,11 @@
 """Whether anybody is at a broker's door: a new controller has no connections of its own whose end would tell."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
+
+from ottla.runtime.settings.endpoints import Endpoint, reached_by
 
 ANSWER_TIMEOUT_S = 2.0
 
@@ -16,7 +19,8 @@ class Knock(Protocol):
 class Knocker:
     """`Knock` by opening a connection on the running loop and dropping it."""
 
-    def __init__(self) -> None:
+    def __init__(self, detours: Mapping[Endpoint, Endpoint] = MappingProxyType({})) -> None:
+        self._detours = detours
         self._running: dict[asyncio.Task[None], None] = {}
 
     def __call__(self, host: str, port: int, on_refused: Callable[[], None]) -> None:
@@ -25,6 +29,7 @@ class Knocker:
         task.add_done_callback(lambda done: self._running.pop(done))
 
     async def _knock(self, host: str, port: int, on_refused: Callable[[], None]) -> None:
+        host, port = reached_by(self._detours, host, port)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, host, port)

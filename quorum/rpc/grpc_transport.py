@@ -12,6 +12,7 @@ import os
 import resource
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ottla.quorum.rpc.admission import DoorLimits
@@ -27,6 +28,7 @@ from ottla.quorum.rpc.transport import (
     Service,
     Stranger,
 )
+from ottla.runtime.settings.endpoints import Endpoint, reached_by
 
 if TYPE_CHECKING:
     import grpc  # otherwise where it is used: commands that talk to no node do not pay for it
@@ -271,13 +273,17 @@ class _Server:
 class GrpcTransport:
     """One bidirectional gRPC stream for each peer and service."""
 
-    def __init__(self, limits: DoorLimits | None = None) -> None:
-        """``limits`` of each server: usually a share of the process's descriptors."""
+    def __init__(
+        self, limits: DoorLimits | None = None, detours: Mapping[Endpoint, Endpoint] = MappingProxyType({})
+    ) -> None:
+        """``limits`` of each server: usually a share of the process's descriptors. ``detours``: addresses that are reached by
+        way of others."""
         # gRPC's C core would write to stderr what it thinks of broken connections. Read when gRPC is first imported.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         self._tasks = _Tasks()
         self._cluster_id = ""
         self._limits = limits
+        self._detours = detours
 
     async def prepare(self, cluster_id: str) -> None:
         import grpc
@@ -297,7 +303,7 @@ class GrpcTransport:
         return server
 
     def channel(self, host: str, port: int, service: Service, on_broken: Callable[[], None]) -> RpcChannel:
-        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        target = str(reached_by(self._detours, host, port))
 
         def connect(events: LinkEvents) -> _GrpcLink:
             return _GrpcLink(target, f"/{service.name}/{_METHOD}", self._cluster_id, events, self._tasks)

@@ -1,5 +1,6 @@
 """Addresses as settings write them: listeners (``NAME://host:port``) and voters (``id@host:port``)."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.runtime.settings.setting_error import SettingError
@@ -48,6 +49,26 @@ def parse_listeners(texts: tuple[str, ...], setting: str) -> tuple[Listener, ...
     if len(dict.fromkeys(names)) != len(names):
         raise SettingError(f"{setting}: a listener name stands twice")
     return tuple(found)
+
+
+def parse_detours(texts: tuple[str, ...], setting: str) -> dict[Endpoint, Endpoint]:
+    """``host:port=host:port``: what stands left is reached by what stands right. Raises SettingError."""
+    found: dict[Endpoint, Endpoint] = {}
+    for text in texts:
+        wanted, separator, instead = text.partition("=")
+        if not separator:
+            raise SettingError(f"{setting}: {text!r} is not host:port=host:port")
+        endpoint = parse_endpoint(wanted, setting)
+        if endpoint in found:
+            raise SettingError(f"{setting}: {endpoint} stands twice")
+        found[endpoint] = parse_endpoint(instead, setting)
+    return found
+
+
+def reached_by(detours: Mapping[Endpoint, Endpoint], host: str, port: int) -> Endpoint:
+    """Where to connect to for ``host:port``."""
+    wanted = Endpoint(host, port)
+    return detours.get(wanted, wanted)
 
 
 def parse_voters(texts: tuple[str, ...]) -> dict[int, Endpoint]:

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from ottla.runtime.settings.definitions import SettingError, Value, server_settings
-from ottla.runtime.settings.endpoints import Endpoint, Listener, parse_endpoint, parse_listeners, parse_voters
+from ottla.runtime.settings.endpoints import (
+    Endpoint,
+    Listener,
+    parse_detours,
+    parse_endpoint,
+    parse_listeners,
+    parse_voters,
+)
 from ottla.runtime.settings.problems import Problems
 from ottla.runtime.settings.properties import from_environment, read_properties, unknown_settings
 from ottla.runtime.settings.security import INTER_BROKER_PROTOCOL, broken_promises
@@ -16,6 +23,7 @@ from ottla.runtime.settings.security import INTER_BROKER_PROTOCOL, broken_promis
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
 
 METRICS_LISTENER = "ottla.metrics.listener"
+DETOURS = "ottla.peer.detours"
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 VOTERS = "controller.quorum.voters"
@@ -43,6 +51,9 @@ class ServerConfig:
         if self.string(METRICS_LISTENER):
             text = self.string(METRICS_LISTENER)
             self.metrics_listener = problems.read(METRICS_LISTENER, parse_endpoint, text, METRICS_LISTENER)
+        self.detours: dict[Endpoint, Endpoint] = (
+            problems.read(DETOURS, parse_detours, self.strings(DETOURS), DETOURS) or {}
+        )
         self._check(problems)
         problems.refuse()
 

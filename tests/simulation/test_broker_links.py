@@ -15,6 +15,7 @@ from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import read_request_header
 from ottla.broker.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.settings.endpoints import Endpoint
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
 from ottla.runtime.timers import LoopTimers
@@ -63,6 +64,9 @@ class Peer(asyncio.Protocol):
         self.transport.write(SIZE.pack(len(answer)) + answer)
 
 
+DETOURS = {Endpoint("far-away", 1): Endpoint("broker-2", 9092)}
+
+
 class Bench:
     """A link of the harness to a node of the simulation, and what it told."""
 
@@ -73,7 +77,7 @@ class Bench:
         self.traits = peer
         self.told: list[str] = []
         self.node = serve(loop, self._peer, "broker-2")
-        settings = LinkSettings(client_id="test", stall_ms=1_000, in_flight_max=3, backoff_ms_max=200)
+        settings = LinkSettings(client_id="test", stall_ms=1_000, in_flight_max=3, backoff_ms_max=200, detours=DETOURS)
         timers = LoopTimers(loop)
         self.link = BrokerLink(2, settings, timers, lambda: self.told.append("up"), lambda _: self.told.append("lost"))
 
@@ -85,8 +89,8 @@ class Bench:
         self.peers.append(peer)
         return peer
 
-    async def up(self) -> None:
-        self.link.move(("broker-2", 9092))
+    async def up(self, address: tuple[str, int] = ("broker-2", 9092)) -> None:
+        self.link.move(address)
         self.link.connect()
         await self.until(lambda: self.link.is_up)
 
@@ -120,6 +124,14 @@ def test_it_is_up_when_the_other_end_has_said_what_it_speaks() -> None:
         assert bench.link.version(FETCH, 4, 12) == 12
         assert bench.link.version(FETCH, 16, 17) == -1
         assert bench.link.version(99, 0, 1) == -1
+
+    run(scenario)
+
+
+def test_it_takes_the_detour_to_the_other_end() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.up(("far-away", 1))
+        assert bench.told == ["up"]
 
     run(scenario)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.settings.definitions import SettingError, group_settings, server_settings, topic_settings
-from ottla.runtime.settings.endpoints import Endpoint, parse_endpoint, parse_voters
+from ottla.runtime.settings.endpoints import Endpoint, parse_detours, parse_endpoint, parse_voters, reached_by
 from ottla.runtime.settings.idle import idle_settings
 from ottla.runtime.settings.properties import from_environment, parse_properties
 from ottla.runtime.settings.retired import RETIRED
@@ -220,6 +220,22 @@ def test_the_finer_retention_name_wins() -> None:
 def test_an_unknown_topic_setting_is_refused() -> None:
     with pytest.raises(SettingError, match="unknown topic setting retention"):
         check_topic_setting("retention", "1")
+
+
+def test_a_detour_leads_from_one_address_to_another() -> None:
+    detours = parse_detours(("a:1=proxy:2", "[::1]:3=b:4"), "ottla.peer.detours")
+    assert reached_by(detours, "a", 1) == ("proxy", 2)
+    assert reached_by(detours, "::1", 3) == ("b", 4)
+    assert reached_by(detours, "a", 3) == ("a", 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [(("a:1",), "not host:port=host:port"), (("a:1=b",), "not host:port"), (("a:1=b:1", "a:1=c:1"), "twice")],
+)
+def test_a_detour_that_leads_nowhere_is_refused(texts: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        parse_detours(texts, "ottla.peer.detours")
 
 
 def test_voters_are_read_by_id() -> None:

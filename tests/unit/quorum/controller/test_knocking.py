@@ -2,6 +2,7 @@ import asyncio
 import socket
 
 from ottla.quorum.controller.knocking import Knocker
+from ottla.runtime.settings.endpoints import Endpoint
 
 
 def test_only_a_refused_connection_is_told() -> None:
@@ -20,6 +21,23 @@ def test_only_a_refused_connection_is_told() -> None:
         return told
 
     assert asyncio.run(run()) == ["refused"]
+
+
+def test_a_knock_takes_the_detour() -> None:
+    async def run() -> list[str]:
+        told: list[str] = []
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            wanted, proxy = server.sockets[0].getsockname()[:2], nobody.getsockname()
+            knock = Knocker({Endpoint(*wanted): Endpoint(*proxy)})
+            knock(*wanted, lambda: told.append("refused by the proxy"))
+            await knock.wait()
+        server.close()
+        await server.wait_closed()
+        return told
+
+    assert asyncio.run(run()) == ["refused by the proxy"]
 
 
 def test_closing_forgets_who_was_knocked_at() -> None:

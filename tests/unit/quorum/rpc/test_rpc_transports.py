@@ -25,6 +25,7 @@ from ottla.quorum.rpc.transport import (
     RpcTransport,
     Service,
 )
+from ottla.runtime.settings.endpoints import Endpoint
 
 SERVICE = Service("ottla.controller.Controller", controller_pb2.ControllerRequest, controller_pb2.ControllerResponse)
 OTHER = Service("ottla.other.Other", controller_pb2.ControllerRequest, controller_pb2.ControllerResponse)
@@ -140,6 +141,21 @@ def test_a_call_gets_its_response(run: Callable[[Scenario], None]) -> None:
         assert await asyncio.gather(*(ask(channel, number) for number in range(1, 50))) == list(range(1, 50))
 
     run(scenario)
+
+
+def test_grpc_takes_the_detour_to_a_peer() -> None:
+    async def run() -> int | None:
+        bench = Bench(GrpcTransport())
+        await bench.transport.prepare("a cluster")
+        server = await bench.serve(echo)
+        elsewhere = Bench(GrpcTransport(detours={Endpoint("127.0.0.1", 1): Endpoint("127.0.0.1", server.port)}))
+        await elsewhere.transport.prepare("a cluster")
+        answer = await ask(elsewhere.channel(1), 7)
+        await elsewhere.close()
+        await bench.close()
+        return answer
+
+    assert asyncio.run(run()) == 7
 
 
 def test_replies_find_their_calls_in_any_order(run: Callable[[Scenario], None]) -> None:
