@@ -8,7 +8,7 @@ TOXIPROXY := $(TOOLS)/toxiproxy-server
 PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos conformance \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos chaos-some conformance \
   spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
@@ -22,7 +22,7 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first setup-spark \
-	  "unit consensus simulation" "test-tools conformance integration chaos" "lint imports generated types spark wheel"
+	  "unit consensus simulation" "test-tools conformance integration chaos-some" "lint imports generated types spark wheel"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-core deep-log deep-model deep-hunt deep-hostile"
@@ -57,7 +57,7 @@ $(VENV)/.ready-spark: $(VENV)/.ready
 	@tools/system-packages java:openjdk-17-jdk-headless
 
 test-tools: setup $(TOXIPROXY) $(PROMETHEUS)
-	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven
+	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven cc:gcc /usr/include/stdio.h:libc6-dev faketime:faketime
 
 $(TOXIPROXY): tools/install-toxiproxy
 	@tools/install-toxiproxy $(TOOLS)
@@ -91,8 +91,11 @@ simulation: setup
 integration: test-tools
 	pytest -q tests/integration
 
-chaos: test-tools
+chaos-some: test-tools ## some cells of the chaos matrix, others every day (CHAOS_SEED=20261123 has those of that day), and clients that die
 	pytest -q tests/chaos
+
+chaos: test-tools ## the whole matrix: every fault meets every workload, on real processes; a table and a page; see docs/chaos.md
+	$(BIN)/python -m ottla.testing.chaos.matrix $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
 
 conformance: test-tools
 	tests/peers/kafka/kafka install

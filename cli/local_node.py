@@ -1,6 +1,7 @@
 """One node of a cluster on this machine: its directory, its server.properties, its process."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ class LocalNode:
         self.node_id = node_id
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """Variables that its process has besides ours."""
 
     @property
     def properties(self) -> Path:
@@ -107,7 +110,12 @@ class LocalNode:
         command = [sys.executable, "-m", "ottla.cli.main", "server", "start", "--config", str(self.properties)]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **self.environment},
             )
 
     def pid(self) -> int | None:
@@ -120,18 +128,14 @@ class LocalNode:
             return self.process.pid if self.process else None
 
     def alive_pid(self) -> int | None:
-        self.reap()
+        if not self.has_exited() and self.process:
+            return self.process.pid  # in the moment of its exec it has no command line to be known by
         pid = self.pid()
         return pid if pid is not None and _is_running(pid) else None
 
     def has_exited(self) -> bool:
-        """Whether the child we started (if we did) was collected."""
+        """Whether the child we started (if we did) has ended; it is collected then."""
         return self.process is None or self.process.poll() is not None
-
-    def reap(self) -> None:
-        """Collects our own child if it has ended, so that a dead one does not look alive."""
-        if self.process:
-            self.process.poll()
 
     def how_it_ended(self) -> str:
         code = self.process.returncode if self.process else None

@@ -1,33 +1,28 @@
 """A real Toxiproxy server for all chaos tests, and a three-node cluster behind it for each that asks."""
 
-import subprocess
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.testing.processes import free_port_block, wait_for
-from ottla.testing.toxiproxy import ProxiedCluster, Toxiproxy
+from ottla.testing.chaos.cluster import ChaosCluster
+from ottla.testing.chaos.matrix import today
+from ottla.testing.chaos.proxies import ProxyServer
 
+SEED = int(os.environ.get("CHAOS_SEED") or today())
 SERVER = Path(__file__).resolve().parents[2] / ".cache" / "tools" / "toxiproxy-server"
 
 
 @pytest.fixture(scope="session")
-def toxiproxy() -> Iterator[Toxiproxy]:
-    assert SERVER.exists(), f"{SERVER.name} is missing: `make test-tools` builds it"
-    port = free_port_block(1)
-    command = [str(SERVER), "-host", "127.0.0.1", "-port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    proxy = Toxiproxy(port)
-    wait_for(proxy.is_up, "toxiproxy to answer")
-    yield proxy
-    process.terminate()
-    process.wait(10)
+def toxiproxy() -> Iterator[ProxyServer]:
+    with ProxyServer(SERVER) as server:
+        yield server
 
 
 @pytest.fixture
-def proxied(toxiproxy: Toxiproxy) -> Iterator[ProxiedCluster]:
-    with ProxiedCluster(toxiproxy) as cluster:
+def proxied(toxiproxy: ProxyServer, tmp_path: Path) -> Iterator[ChaosCluster]:
+    with ChaosCluster(toxiproxy, tmp_path) as cluster:
         yield cluster
 
 
@@ -35,3 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """kafka-python and aiokafka leave sockets to the garbage collector; that is not what these tests are about."""
     for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
         config.addinivalue_line("filterwarnings", f"ignore::{category}")
+
+
+def pytest_report_header() -> str:
+    return f"cells of the chaos matrix: CHAOS_SEED={SEED}"

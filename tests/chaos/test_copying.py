@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.testing.chaos.cluster import COMBINED, ChaosCluster
+from ottla.testing.chaos.links import CLIENTS
+from ottla.testing.chaos.proxies import DOWN, ProxyServer
 from ottla.testing.checker import Kind
 from ottla.testing.processes import ProcessCluster
-from ottla.testing.toxiproxy import ProxiedCluster, Toxiproxy
 from tests.chaos.copying import history
 from tests.chaos.copying.copiers import KINDS
 from tests.chaos.copying.history import Attempt, Copy
@@ -26,22 +28,21 @@ def survived() -> dict[str, Done]:
 
 
 @pytest.fixture(scope="module")
-def endured(toxiproxy: Toxiproxy) -> dict[str, Done]:
+def endured(toxiproxy: ProxyServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     """Jobs whose network was slow, in pieces, and cut."""
-    with ProxiedCluster(toxiproxy, SETTINGS) as cluster:
+    with ChaosCluster(toxiproxy, tmp_path_factory.mktemp("endured"), COMBINED, SETTINGS) as cluster:
+        links = cluster.links_of_kind(CLIENTS)
 
         def cut(job: Copying) -> None:
-            toxiproxy.cut(cluster.client_proxy(1))
+            cluster.cut(links[:1])
             time.sleep(1)
-            toxiproxy.heal(cluster.client_proxy(1))
+            cluster.heal(links[:1])
 
         def toxic(kind: str, attributes: dict[str, int]) -> Callable[[Copying], None]:
             def suffer(job: Copying) -> None:
-                for node in (1, 2, 3):
-                    toxiproxy.add(cluster.client_proxy(node), kind, "bad", attributes)
+                cluster.give(links, "bad", kind, DOWN, attributes)
                 time.sleep(1)
-                for node in (1, 2, 3):
-                    toxiproxy.remove(cluster.client_proxy(node), "bad")
+                cluster.take(links, "bad")
 
             return suffer
 

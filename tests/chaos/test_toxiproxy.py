@@ -5,14 +5,16 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.testing.chaos.cluster import ChaosCluster
+from ottla.testing.chaos.links import CLIENTS
+from ottla.testing.chaos.proxies import DOWN
 from ottla.testing.history import AcknowledgedProducer
 from ottla.testing.processes import wait_for
-from ottla.testing.toxiproxy import ProxiedCluster
 
 TOPIC = "history"
 
 
-def make_topic(cluster: ProxiedCluster) -> AdminClient:
+def make_topic(cluster: ChaosCluster) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
     wait_for(lambda: len(leader_and_isr(admin)[1]) == 3, "the topic to be known")
@@ -29,19 +31,17 @@ def goes_on(history: AcknowledgedProducer) -> bool:
     return bool(history.times) and history.times[-1] > time.monotonic() - 0.5
 
 
-def test_a_leader_that_nobody_reaches_for_a_while_loses_nothing(proxied: ProxiedCluster) -> None:
+def test_a_leader_that_nobody_reaches_for_a_while_loses_nothing(proxied: ChaosCluster) -> None:
     """Clients and followers lose the leader; its way out, and so its session, lives on. Healed, all go on by themselves."""
     admin = make_topic(proxied)
     leader, _ = leader_and_isr(admin)
-    names = [proxied.client_proxy(leader), proxied.controller_proxy(leader)]
+    links = [each for each in proxied.links if each.target == leader]
     with AcknowledgedProducer(proxied.bootstrap_servers, TOPIC) as history:
         wait_for(lambda: len(history.times) > 50, "the producer to run")
-        for name in names:
-            proxied.toxiproxy.cut(name)
+        proxied.cut(links)
         sent = history.sent
         wait_for(lambda: history.sent > sent + 300, "a second and a half of records to pile up")
-        for name in names:
-            proxied.toxiproxy.heal(name)
+        proxied.heal(links)
         healed = time.monotonic()
         wait_for(lambda: bool(history.times) and history.times[-1] > healed + 1, "the producer to go on", timeout_s=60)
         wait_for(lambda: len(leader_and_isr(admin)[1]) == 3, "the ISR to be full", timeout_s=60)
@@ -58,17 +58,16 @@ def test_a_leader_that_nobody_reaches_for_a_while_loses_nothing(proxied: Proxied
     ],
 )
 def test_a_bad_network_slows_the_producer_and_loses_nothing(
-    proxied: ProxiedCluster, kind: str, attributes: dict[str, int]
+    proxied: ChaosCluster, kind: str, attributes: dict[str, int]
 ) -> None:
     make_topic(proxied)
     with AcknowledgedProducer(proxied.bootstrap_servers, TOPIC, interval_s=0.02) as history:
         wait_for(lambda: len(history.times) > 20, "the producer to run")
-        for node in proxied.nodes:
-            proxied.toxiproxy.add(proxied.client_proxy(node.node_id), kind, "bad", attributes)
+        links = proxied.links_of_kind(CLIENTS)
+        proxied.give(links, "bad", kind, DOWN, attributes)
         began = time.monotonic()
         wait_for(lambda: bool(history.times) and history.times[-1] > began + 2, "the producer to go on", timeout_s=60)
-        for node in proxied.nodes:
-            proxied.toxiproxy.remove(proxied.client_proxy(node.node_id), "bad")
+        proxied.take(links, "bad")
         wait_for(lambda: goes_on(history), "the producer to run freely again", timeout_s=60)
     assert history.failures == []
     history.check()

@@ -22,6 +22,7 @@ from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorR
 from ottla.broker.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from ottla.cli.client import Client
 from ottla.cli.failures import CommandError
+from ottla.testing.chaos.cluster import ChaosCluster
 from ottla.testing.checker import Report
 from ottla.testing.processes import ProcessCluster, wait_for
 from tests.chaos.copying import copiers, history
@@ -136,7 +137,9 @@ class Reader:
 
 
 @contextmanager
-def copying(cluster: ProcessCluster, kinds: Sequence[str], seed: int) -> Iterator[tuple[list[Copying], Numbers]]:
+def copying(
+    cluster: ProcessCluster | ChaosCluster, kinds: Sequence[str], seed: int
+) -> Iterator[tuple[list[Copying], Numbers]]:
     topic = f"copied-{seed}-{time.monotonic_ns()}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     names = [topic, *(f"{topic}-{kind}" for kind in kinds)]
@@ -224,7 +227,10 @@ class Done(NamedTuple):
 
 
 def trouble(
-    cluster: ProcessCluster, kinds: Sequence[str], seed: int, troubles: Sequence[Callable[[Copying], None]]
+    cluster: ProcessCluster | ChaosCluster,
+    kinds: Sequence[str],
+    seed: int,
+    troubles: Sequence[Callable[[Copying], None]],
 ) -> list[Done]:
     """A job of each kind. Each trouble comes to one of them, behind the death of a process of one."""
     rng = Random(seed)

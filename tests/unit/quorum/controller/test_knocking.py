@@ -31,7 +31,7 @@ def test_a_knock_takes_the_detour() -> None:
             nobody.bind(("127.0.0.1", 0))
             wanted, proxy = server.sockets[0].getsockname()[:2], nobody.getsockname()
             knock = Knocker({Endpoint(*wanted): Endpoint(*proxy)})
-            knock(*wanted, lambda: told.append("refused by the proxy"))
+            knock(wanted[0], wanted[1], lambda: told.append("refused by the proxy"))
             await knock.wait()
         server.close()
         await server.wait_closed()
