@@ -8,7 +8,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ottla.testing.checker import Isolation, Outcome, Produce, Read, Recorder, now
 from ottla.testing.checker.operations import Operation
 
-MESSAGE_TIMEOUT_MS = 20_000
+MESSAGE_TIMEOUT_MS = 120_000
+"""Longer than faults last: a producer of librdkafka that gives one record up writes those behind it again, as if they were others."""
+FLUSH_S = 25.0
 _IMPATIENT = {
     "socket.timeout.ms": 5_000,
     "socket.connection.setup.timeout.ms": 3_000,
@@ -51,6 +53,20 @@ def producer(bootstrap: str, **settings: Any) -> Producer:
     return Producer(told | _IMPATIENT | settings)
 
 
+def flushed(client: Producer, seconds: float) -> int:
+    """How many records are left. One that can do nothing more says so, and has told of each what came of it."""
+    try:
+        return client.flush(seconds)
+    except KafkaException:
+        return len(client)
+
+
+def drop(client: Producer) -> None:
+    """Its records that are under way are given up."""
+    client.purge()
+    flushed(client, 5)
+
+
 def consumer(bootstrap: str, **settings: Any) -> Consumer:
     """Of no group; where its position is gone it says so."""
     told = {
@@ -74,6 +90,12 @@ def cause(error: KafkaException) -> KafkaError:
     found = error.args[0]
     assert isinstance(found, KafkaError)
     return found
+
+
+def acknowledged_offset(message: Message) -> int:
+    """-1: a later record's acknowledgement told librdkafka that this one is written, too, and not where."""
+    found = message.offset()
+    return -1 if found is None else found
 
 
 def offset_of(message: Message) -> int:
@@ -111,6 +133,7 @@ class Stream:
         self._bootstrap, self._history, self._settings = bootstrap, history, settings
         self._generation = 0
         self._sequence = 0
+        self._gave_up = -1
         self._producer = producer(bootstrap, **settings)
 
     def send(
@@ -139,9 +162,10 @@ class Stream:
         def delivered(error: KafkaError | None, message: Message) -> None:
             each.end = now()
             if error is None:
-                each.offset, each.outcome = offset_of(message), Outcome.OK
+                each.offset, each.outcome = acknowledged_offset(message), Outcome.OK
             else:
                 self._note(each, error)
+            each.idempotent = each.begin > self._gave_up
             self._history.write(each)
             done(each)
 
@@ -156,8 +180,9 @@ class Stream:
         return each
 
     def _note(self, each: Produce, error: KafkaError) -> None:
-        """It was given up, which does not say that it was not written."""
+        """It was given up, which does not say that it was not written; those behind it may be written twice."""
         each.outcome, each.error = Outcome.UNKNOWN, error.str()
+        self._gave_up = each.end
 
     def poll(self, seconds: float) -> None:
         self._producer.poll(seconds)
@@ -171,15 +196,15 @@ class Stream:
 
     def _renew(self) -> None:
         """A fatal error ends a producer."""
+        drop(self._producer)
         self._generation += 1
         self._sequence = 0
         self._producer = producer(self._bootstrap, **self._settings)
 
-    def close(self, seconds: float) -> None:
+    def close(self) -> None:
         """What is under way ends, or is given up."""
-        if self._producer.flush(seconds):
-            self._producer.purge()
-            self._producer.flush(5)
+        if flushed(self._producer, FLUSH_S):
+            drop(self._producer)
 
 
 class Reader:

@@ -51,7 +51,7 @@ class Times:
         self._stream.poll(PAUSE_S)
 
     def close(self) -> None:
-        self._stream.close(25)
+        self._stream.close()
 
 
 class Asking:

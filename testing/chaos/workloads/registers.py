@@ -70,7 +70,7 @@ class Process:
         return reader
 
     def close(self) -> None:
-        self._stream.close(25)
+        self._stream.close()
         for each in self._views:
             each.close()
 
@@ -85,15 +85,17 @@ class View:
         self._reader = process.reader(partition, generation)
 
     def read_to(self, offset: int, value: str, seconds: float) -> bool:
-        """Whether the record at that offset is the one that was written there."""
+        """Whether the record that was written there is there. ``offset`` -1: nobody said where."""
         until = now() + int(seconds * 1e9)
         while now() < until and not self._reader.is_lost:
             while self._ahead:
                 message = self._ahead.popleft()
                 if (key := key_of(message)) is not None:
                     self.values[key] = value_of(message)
-                if offset_of(message) >= offset:
-                    return value_of(message) == value and offset_of(message) == offset
+                if value_of(message) == value:
+                    return True
+                if 0 <= offset <= offset_of(message):
+                    return False
             self._ahead.extend(self._reader.read(0.1))
         return False
 

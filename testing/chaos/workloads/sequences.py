@@ -36,4 +36,4 @@ class Numbers:
         self._stream.poll(self._rng.uniform(*PAUSE_S))
 
     def close(self) -> None:
-        self._stream.close(25)
+        self._stream.close()

@@ -4,13 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ottla.testing.chaos.workloads.assign import Following
 from ottla.testing.chaos.workloads.clients import (
     Counted,
+    acknowledged_offset,
     cause,
     consumer,
+    drop,
     offset_of,
     partition_of,
     producer,
@@ -54,10 +56,16 @@ class Transactions(Workload):
     def read_finally(self) -> None:
         """What was left open is aborted first, by whoever takes its transactional id."""
         for each in self.transactional_ids:
-            producer(self.site.bootstrap_servers, **{"transactional.id": each}).init_transactions(PATIENCE_S)
+            transactional(self.site.bootstrap_servers, each).init_transactions(PATIENCE_S)
         super().read_finally()
         source = self.topics[0]
         committed_finally(self, self.groups[0], [(source, index) for index in range(self.PARTITIONS)])
+
+
+def transactional(bootstrap: str, name: str) -> Producer:
+    """Within a transaction nothing is sent for longer than it may take."""
+    limits = {"transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS}
+    return producer(bootstrap, **{"transactional.id": name, **limits})
 
 
 class Copier:
@@ -79,12 +87,7 @@ class Copier:
         self._generation += 1
         self._left = self._rng.randrange(*LIFE_TRANSACTIONS)
         bootstrap = self._workload.site.bootstrap_servers
-        settings = {
-            "transactional.id": f"{self._group}-{self._base}",
-            "transaction.timeout.ms": TRANSACTION_MS,
-            "message.timeout.ms": TRANSACTION_MS,
-        }
-        self._producer = producer(bootstrap, **settings)
+        self._producer = transactional(bootstrap, f"{self._group}-{self._base}")
         self._insist(lambda: self._producer.init_transactions(5))
         told = {"group.id": self._group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self._consumer = consumer(bootstrap, **told, **CLASSIC)
@@ -165,7 +168,7 @@ class Copier:
         def delivered(error: KafkaError | None, told: Message) -> None:
             each.end = now()
             if error is None:
-                each.offset, each.outcome = offset_of(told), Outcome.OK
+                each.offset, each.outcome = acknowledged_offset(told), Outcome.OK
             else:
                 each.error = error.str()
             self._history.write(each)
@@ -216,8 +219,7 @@ class Copier:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-            self._producer.purge()
-            self._producer.flush(1)
+            drop(self._producer)
 
     def close(self) -> None:
         self._end()

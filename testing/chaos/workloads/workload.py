@@ -4,14 +4,16 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Protocol
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.chaos.workloads import final_reads, unclean
-from ottla.testing.chaos.workloads.clients import Counted, impatient
+from ottla.testing.chaos.workloads.clients import Counted, cause, impatient
 from ottla.testing.checker import Recorder, Report, check_file
 
 PREPARE_S = 30.0
@@ -143,8 +145,10 @@ class Workload(ABC):
         admin = AdminClient(impatient(self.site.bootstrap_servers))
         until = time.monotonic() + PREPARE_S
         wanted = [NewTopic(each, self.PARTITIONS, self._replication, config=self._settings) for each in self.topics]
-        for future in admin.create_topics(wanted, request_timeout=PREPARE_S).values():
-            future.result(PREPARE_S)
+        while not all(_is_made(future) for future in admin.create_topics(wanted, request_timeout=PREPARE_S).values()):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{', '.join(self.topics)}: not made within {PREPARE_S:.0f} s")
+            time.sleep(0.2)
         while not self._all_led(admin):
             if time.monotonic() > until:
                 raise TimeoutError(f"{', '.join(self.topics)}: no leaders within {PREPARE_S:.0f} s")
@@ -158,3 +162,16 @@ class Workload(ABC):
             and all(partition.leader >= 0 for partition in known[each].partitions.values())
             for each in self.topics
         )
+
+
+def _is_made(future: Future[None]) -> bool:
+    """False: it is to be asked for again, for nobody answered in time. Raises KafkaException."""
+    try:
+        future.result(PREPARE_S)
+    except KafkaException as error:
+        code = cause(error).code()
+        if code in (KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT):
+            return False
+        if code != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    return True
