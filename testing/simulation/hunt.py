@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
+from ottla.testing.simulation.dimensions import dimensions_of
 from ottla.testing.simulation.planted import BUGS, planted
 from ottla.testing.simulation.scenario import SimulationFailure, run_seed
 
@@ -31,10 +32,12 @@ class Caught(NamedTuple):
 
 
 def hunt(name: str, seeds: int) -> Caught:
-    """Runs seeds with the bug, from 0 on, until one fails."""
+    """Runs seeds with the bug, from 0 on, until one fails: those that draw one of the dimensions that its own run has, or all."""
     bug = next(each for each in BUGS if each.name == name)
     with planted(bug):
         for seed in range(seeds):
+            if bug.dimensions and not set(bug.dimensions).intersection(dimensions_of(seed)):
+                continue
             try:
                 run_seed(seed)
             except SimulationFailure as failure:

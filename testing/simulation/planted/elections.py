@@ -14,8 +14,8 @@ from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import RECOVERING
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.dimensions.unclean import COMES, WAGERS
-from ottla.testing.simulation.planted.bug import PlantedBug
-from ottla.testing.simulation.roles import follower_of, leader_of, other_follower_of
+from ottla.testing.simulation.planted.bug import PlantedBug, cut_between
+from ottla.testing.simulation.roles import follower_of, leader_of
 
 _BUILD, _IS_VALID, _CUT = PartitionChangeBuilder.build, PartitionChangeBuilder._is_valid, Truncations.cut
 HEALS = "when faults end, the cluster heals"
@@ -27,16 +27,11 @@ WAGERED = (
     Fault(300, "isolate", (follower_of(WAGERS, 0),), 2_200),
     Fault(2_490, "kill", (leader_of(WAGERS, 0),), 2_500),
 )
-IN_TURN = (
-    Fault(500, "pause", (follower_of("flights", 0),), 900),
-    Fault(600, "kill", (other_follower_of("flights", 0),), 3_000),
-)
+ONE_LEFT = (Fault(500, "kill", ("node-4",), 2_500), Fault(900, "isolate", ("node-1",), 4_000))
+"""Of a partition of these two; both were in sync, and one runs on and is eligible."""
+OUT_OF_SYNC = (Fault(300, "kill", ("node-1",), 300), *cut_between(900, 1, 2, 4_800))
+"""And in service, and the first replica of what it has led."""
 ALL_GONE = tuple(Fault(800 + 25 * number, "kill", (f"node-{number}",), 1_500) for number in (1, 2, 3))
-ONE_BY_ONE = (
-    Fault(800, "kill", ("node-1",), 2_000),
-    Fault(830, "kill", ("node-2",), 400),
-    Fault(1_500, "kill", ("node-3",), 400),
-)
 
 
 def _allows_none(state: ControllerState, topic_id: bytes) -> bool:
@@ -123,7 +118,7 @@ ELECTIONS = (
         "PartitionChangeBuilder._is_valid: whoever leads is in sync",
         ((PartitionChangeBuilder, "_is_valid", _takes_the_first_where_it_is_preferred),),
         1,
-        (Fault(500, "pause", ("node-1",), 1_200), Fault(2_500, "pause", ("node-2",), 1_200)),
+        OUT_OF_SYNC,
         (HAS_ALL, JOINS),
         ("hasty", "moves"),
     ),
@@ -132,25 +127,25 @@ ELECTIONS = (
         "elr.eligible: only while nothing can be committed without them",
         ((partition_change, "eligible", _keeps_all_eligible),),
         1,
-        IN_TURN,
+        ONE_LEFT,
         (IN_SYNC,),
-        ("eligible",),
+        ("eligible", "hasty", "plain"),
     ),
     PlantedBug(
         "commit alone what two must have",
         "leader_high_watermark: not with fewer in sync than min.insync.replicas",
         ((leader, "leader_high_watermark", _commits_alone),),
         1,
-        IN_TURN,
+        ONE_LEFT,
         (IN_SYNC, HAS_ALL),
-        ("eligible",),
+        ("eligible", "hasty", "plain"),
     ),
     PlantedBug(
         "forget who led last",
         "elr.last_known: where nobody is eligible, who led last may lead",
         ((partition_change, "last_known", _knows_nobody_who_led),),
         1,
-        ONE_BY_ONE,
+        ALL_GONE,
         (HEALS,),
         ("eligible",),
     ),

@@ -10,12 +10,24 @@ from ottla.broker.replication.partition import Partition
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.dimensions.power import BLACKOUT
 from ottla.testing.simulation.planted.bug import PlantedBug
+from ottla.testing.simulation.roles import leader_of
 
 ALL = ("node-1", "node-2", "node-3")
 AT_ONCE = (
     *(Fault(100, "slow-disk", (name, 300), 5_500) for name in ALL),
     *(Fault(1_000 + 1_500 * number, BLACKOUT, ALL, 50 + 40 * number) for number in range(3)),
 )
+LEADER = leader_of("flights", 0)
+IT_COMES_LAST = tuple(
+    fault
+    for begin_ms in (700, 3_200)
+    for fault in (
+        Fault(begin_ms - 600, "slow-disk", (LEADER, 300), 1_200),
+        Fault(begin_ms, "kill", (LEADER,), 900),
+        Fault(begin_ms + 1, BLACKOUT, ALL, 50),
+    )
+)
+"""So it is the last in sync, whatever it has."""
 LOST = (
     "a leader has every committed record",
     "who joins the ISR has what is committed",
@@ -38,7 +50,7 @@ POWER = (
         "leader_high_watermark: where records are synced first, the leader's own count when they are",
         ((leader, "leader_high_watermark", _counts_what_is_written),),
         2,
-        AT_ONCE,
+        IT_COMES_LAST,
         LOST,
         ("power",),
     ),
