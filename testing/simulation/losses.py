@@ -35,6 +35,10 @@ class Losses:
         """Everybody in sync lost power; ``stable``: up to where each of them had its log on stable storage."""
         self._stable[key] = stable
 
+    def has_lost_power(self, key: PartitionKey, node: int) -> bool:
+        """Whether a member may have less than it had: nobody has led since the power of all was cut."""
+        return node in self._stable.get(key, ())
+
     def permits(self, key: PartitionKey, node: int, epoch: int, end: int) -> bool:
         """Whether who begins to lead ``epoch`` with so much may lack what was committed. Each reason permits it once: who was elected
         uncleanly may die before it leads, and lead in a later epoch."""

@@ -61,7 +61,7 @@ class PartitionInvariants:
         """Whoever is in the ISR may be elected the next moment, and makes the others delete what it has not. ``elected`` was that,
         uncleanly."""
         for member in view.isr:
-            if member in before.isr or member == elected:
+            if member in before.isr or member == elected or self.losses.has_lost_power(key, member):
                 continue
             broker = image.brokers.get(member)
             if broker is None or broker.fenced:

@@ -5,14 +5,14 @@ it, once all else is checked, all go while there are producers: what none of tho
 from the leader's end on, and nothing else.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any
 
 from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.wagering import WageringProducer
 from ottla.testing.simulation.workload import History, SimulatedProducer, check_history, read_partition
 
 BLACKOUT = "blackout"
@@ -59,7 +59,7 @@ class Power(Dimension):
         await run.create_topic(CANDLES, 1, retention_ms="-1")
         for node in run.cluster.nodes.values():
             node.platter.sync_everything()
-        producer = SimulatedProducer(run.client(), History(CANDLES, 0), 0.01)
+        producer = WageringProducer(run.client(), History(CANDLES, 0), 0.01)
         producer.on_acknowledged = run.note_acknowledged
         run.employ(producer.run())
         await run.until(self._acknowledged(producer, self.rng.randrange(5, 60)), "records are taken", BACK_S)
@@ -84,9 +84,6 @@ class Power(Dimension):
                 stable = {number: each.log.recovery_point for number, each in held.items() if each is not None}
                 losses.power_was_cut((topic.id, index), stable)
         self._cut(self.run.loop, *(node.name for node in self.run.cluster.nodes.values()))()
-
-    def users(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return ()
 
     def counts(self) -> Mapping[str, int]:
         return {"power cuts of several": self.cuts, "records lost with all power": self.lost}
