@@ -55,6 +55,15 @@ LEAST_A_SEED = {
     "moves ended": 0.3,
     "moves given up": 0.02,
     "fetches of all that was hoarded": 3,
+    "sent to who is near": 0.3,
+    "answers of followers": 4,
+    "unclean elections": 0.05,
+    "records lost as permitted": 0.1,
+    "power cuts of several": 0.08,
+    "directories failed": 0.05,
+    "of them replaced": 0.02,
+    "moves between directories": 0.1,
+    "machines replaced": 0.05,
 }
 
 

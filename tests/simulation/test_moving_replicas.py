@@ -1,9 +1,6 @@
-"""Partitions that move to other brokers, in the simulated cluster: under load, given up, under faults."""
+"""Partitions that move to other brokers, in the simulated cluster: under load, given up. Under faults: the dimension `moves`."""
 
 import asyncio
-from random import Random
-
-import pytest
 
 from ottla.broker.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -11,12 +8,10 @@ from ottla.broker.wire.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from ottla.broker.wire.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
-from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest
-from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.broker.wire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from ottla.broker.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from ottla.runtime.errors import ErrorCode
-from ottla.testing.simulation.client import BrokerConnection, Unreachable
+from ottla.testing.simulation.client import BrokerConnection
 from ottla.testing.simulation.cluster import CLIENT_PORT
 from ottla.testing.simulation.workload import SimulatedProducer, check_history, read_partition
 from tests.simulation.conftest import Rig, play
@@ -110,48 +105,3 @@ def test_whoever_is_asked_lists_a_move_that_was_acknowledged() -> None:
             each.close()
 
     play(scenario, plain_brokers=1)
-
-
-async def trouble(rig: Rig, rng: Random) -> None:
-    """Moves that begin, overtake each other and are given up, elections, and one machine at a time that is away."""
-    nodes = rig.cluster.nodes
-    for _ in range(25):
-        await asyncio.sleep(rng.choice([0.05, 0.2, 0.5, 1.5]))
-        down = [number for number, node in nodes.items() if node.process is None]
-        what = rng.random()
-        try:
-            if what < 0.5:
-                target = rng.sample(list(nodes), rng.choice([2, 3, 3, 4]))
-                await ask_to_move(rig, target if rng.random() < 0.85 else None)
-            elif what < 0.6:
-                await rig.client().ask_any(ElectLeadersRequest(0, None), ElectLeadersResponse)
-            elif what < 0.8 and not down:
-                node = nodes[rng.choice(list(nodes))]
-                (node.kill if rng.random() < 0.5 else node.crash)()
-            elif down:
-                nodes[down[0]].restart()
-        except Unreachable:
-            pass
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_moves_under_faults_lose_nothing_that_was_acknowledged_and_end(seed: int) -> None:
-    async def scenario(rig: Rig) -> None:
-        await rig.place("t", [1, 2, 3], min_insync_replicas="2", retention_ms="-1")
-        producer = rig.produce("t", 0, 0.02)
-        await rig.goes_on(producer)
-        await trouble(rig, Random(seed))
-        for node in rig.cluster.nodes.values():
-            if node.process is None:
-                node.restart()
-        await rig.until(lambda: all(rig.up(number) for number in rig.cluster.nodes), 60)
-        await rig.until(lambda: is_at_rest(rig), 60)
-        await rig.until(lambda: hosts(rig) == sorted(rig.view("t", 0).replicas))
-        await all_is_there(rig, producer)
-
-    play(scenario, seed, plain_brokers=2)
-
-
-def is_at_rest(rig: Rig) -> bool:
-    view = rig.view("t", 0)
-    return not view.adding and not view.removing and sorted(view.isr) == sorted(view.replicas)
