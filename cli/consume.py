@@ -16,6 +16,11 @@ from ottla.cli.output import bootstrap_option
 @bootstrap_option
 @click.option("--group", help="Join this group, and commit what was printed: it goes on there the next time.")
 @click.option(
+    "--group-protocol",
+    type=click.Choice(["classic", "consumer"]),
+    help="How to be a member: classic, as all brokers know it (default), or consumer (KIP-848), where the broker assigns.",
+)
+@click.option(
     "--from-beginning/--from-end",
     default=True,
     show_default=True,
@@ -36,6 +41,7 @@ def consume(
     topic: str,
     bootstrap: str,
     group: str | None,
+    group_protocol: str | None,
     from_beginning: bool,
     partition: tuple[int, ...],
     max_messages: int | None,
@@ -47,9 +53,11 @@ def consume(
         raise click.UsageError("a group shares the partitions among its members: --partition goes without --group")
     if group == "":
         raise click.UsageError("--group: a group has a name")
+    if group_protocol is not None and group is None:
+        raise click.UsageError("--group-protocol is how a member of a group speaks: name it with --group")
     from confluent_kafka import Consumer, KafkaException
 
-    consumer = Consumer(_settings(bootstrap, group, from_beginning))
+    consumer = Consumer(_settings(bootstrap, group, from_beginning, group_protocol))
     try:
         _begin(consumer, topic, partition, group, from_beginning)
         _print_records(consumer, max_messages, timeout_ms, output, commits=group is not None)
@@ -61,9 +69,12 @@ def consume(
         consumer.close()
 
 
-def _settings(bootstrap: str, group: str | None, from_beginning: bool) -> dict[str, Any]:
+def _settings(
+    bootstrap: str, group: str | None, from_beginning: bool, group_protocol: str | None = None
+) -> dict[str, Any]:
     """What is printed is stored, and committed every second and at the end."""
     return {
+        "group.protocol": group_protocol or "classic",
         "bootstrap.servers": bootstrap,
         "group.id": group or "ottla-cli",
         "enable.auto.commit": group is not None,

@@ -160,16 +160,24 @@ def test_the_commands_for_groups_show_reset_and_delete_one(cluster: ProcessClust
     assert filled not in [each["group"] for each in ottla("list", "-o", "json")]
 
 
-def test_the_command_to_consume_goes_on_where_its_group_is(cluster: ProcessCluster, filled: str) -> None:
+@pytest.mark.parametrize("words", [[], ["--group-protocol", "consumer"]], ids=["classic", "consumer"])
+def test_the_command_to_consume_goes_on_where_its_group_is(
+    cluster: ProcessCluster, filled: str, words: list[str]
+) -> None:
     found = []
     for count in (RECORDS // 2, RECORDS // 2):
-        told = CliRunner().invoke(
-            consume, [filled, "--group", filled, "--max-messages", str(count), "-b", cluster.bootstrap_servers]
-        )
+        more = ["--group", filled, *words, "--max-messages", str(count), "-b", cluster.bootstrap_servers]
+        told = CliRunner().invoke(consume, [filled, *more])
         assert told.exception is None, told.exception
         found += [int(line) for line in told.stdout.splitlines()]
     assert sorted(found) == list(range(RECORDS))
     assert sum(consumer_offsets(cluster, filled)) == RECORDS
+
+
+def test_a_protocol_of_groups_needs_a_group() -> None:
+    told = CliRunner().invoke(consume, ["t", "--group-protocol", "consumer"])
+    assert told.exit_code == 2
+    assert "name it with --group" in told.output
 
 
 def test_who_assigns_partitions_himself_commits_without_a_group(cluster: ProcessCluster, filled: str) -> None:
