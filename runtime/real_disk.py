@@ -6,10 +6,12 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 
 from ottla.runtime import native
 from ottla.runtime.disk import Buffer, File, Lock
+from ottla.runtime.write_back import WriteBack
 
 _PROBE = (bytearray(1),)
 _LOAD_BYTES = 1 << 20
@@ -17,6 +19,7 @@ _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
 
 # One lock for all files: it is held for a few instructions, around a close or the start and end of a sync.
 _closing = threading.Lock()
+_write_back = WriteBack()
 
 
 def _sync(sync: Callable[[int], None], descriptor: int, path: str) -> None:
@@ -30,12 +33,12 @@ def _sync(sync: Callable[[int], None], descriptor: int, path: str) -> None:
 
 
 class RealFile:
-    """A descriptor. `close` during a `sync` on another thread waits for nothing: the sync closes when it is done."""
+    """A descriptor. `close` while another thread works with it waits for nothing: that thread closes it when it is done."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
-        self._syncs_running = 0
+        self._users = 0
         self._closed = False
 
     def write_at(self, buffers: Sequence[Buffer], offset: int) -> int:
@@ -98,19 +101,35 @@ class RealFile:
         native.preallocate(self._descriptor, offset, length)
 
     def start_writeback(self, offset: int, length: int) -> None:
-        native.start_writeback(self._descriptor, offset, length)
+        if self._begin_use() and not _write_back.ask(partial(self._write_back, offset, length)):
+            self._end_use()
+
+    def _write_back(self, offset: int, length: int) -> None:
+        try:
+            native.start_writeback(self._descriptor, offset, length)
+        finally:
+            self._end_use()
 
     def sync(self) -> None:
-        with _closing:
-            if self._closed:
-                raise OSError(errno.EBADF, "sync of a closed file", self.path)
-            self._syncs_running += 1
+        if not self._begin_use():
+            raise OSError(errno.EBADF, "sync of a closed file", self.path)
         try:
             _sync(os.fdatasync, self._descriptor, self.path)
         finally:
-            with _closing:
-                self._syncs_running -= 1
-                self._close_when_idle()
+            self._end_use()
+
+    def _begin_use(self) -> bool:
+        """False: it is closed."""
+        with _closing:
+            if self._closed:
+                return False
+            self._users += 1
+            return True
+
+    def _end_use(self) -> None:
+        with _closing:
+            self._users -= 1
+            self._close_when_idle()
 
     def fileno(self) -> int:
         return self._descriptor
@@ -121,8 +140,8 @@ class RealFile:
             self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        # A descriptor closed under a running sync could be reused, and the sync would report on another file.
-        if self._closed and not self._syncs_running and self._descriptor >= 0:
+        # A descriptor closed under a thread that works with it could be reused, and a sync would report on another file.
+        if self._closed and not self._users and self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 

@@ -2,7 +2,7 @@
 
 What has a purpose here waits for nothing but its own kind: an acknowledgement's sync not for a cold read, a cold read not for a
 batch being recompressed. What nobody waits for within milliseconds (a metrics page, a scrub, a snapshot) shares the loop's own
-executor: `runtime.turns.on_thread`, or ``run_in_executor`` with None.
+executor: `runtime.turns.on_thread`, or ``run_in_executor`` with None. Hints to the disk have one thread a process (`runtime.write_back`).
 """
 
 import asyncio
