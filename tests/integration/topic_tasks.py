@@ -23,6 +23,20 @@ def connect(bootstrap: str) -> Cluster:
     return Cluster(client_settings({"bootstrap.servers": bootstrap}))
 
 
+def committed(bootstrap: str, topic: str, count: int) -> list[str]:
+    """The values that readers of what is committed see of a topic, sorted: so many, and none more."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    found: list[str] = []
+    while len(found) < count:
+        (message,) = consumer.consume(1, 30)
+        assert message.error() is None, message.error()
+        found.append((message.value() or b"").decode())
+    assert consumer.poll(0.2) is None
+    consumer.close()
+    return sorted(found)
+
+
 class TopicTasks:
     def __init__(self, bootstrap: str, topic: str, wire: Cluster, **options: str) -> None:
         self.bootstrap, self.topic, self.wire, self.more = bootstrap, topic, wire, options
@@ -34,15 +48,4 @@ class TopicTasks:
 
     def read(self, count: int) -> list[str]:
         """What is committed, up to the end that such readers see."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
-        )
-        consumer.assign([TopicPartition(self.topic, index, 0) for index in range(PARTITIONS)])
-        found: list[str] = []
-        while len(found) < count:
-            (message,) = consumer.consume(1, 30)
-            assert message.error() is None, message.error()
-            found.append((message.value() or b"").decode())
-        assert consumer.poll(0.2) is None
-        consumer.close()
-        return sorted(found)
+        return committed(self.bootstrap, self.topic, count)

@@ -61,6 +61,13 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subprocess.run([KAFKA, "kill", home, "1"], check=True)
 
 
+@pytest.fixture(params=["ottla", pytest.param("apache kafka", marks=pytest.mark.long)])
+def broker(request: pytest.FixtureRequest) -> str:
+    """Where either is reached. `make test` reads from Apache Kafka too, without Spark: tests/conformance/test_topic_source.py."""
+    fixture = {"ottla": "bootstrap", "apache kafka": "apache_kafka"}[request.param]
+    return str(request.getfixturevalue(fixture))
+
+
 @pytest.fixture
 def cluster() -> Iterator[ProcessCluster]:
     """Three nodes, for this test alone: it may kill them."""

@@ -21,13 +21,6 @@ RECORDS = 600
 JSON = ValueWords("json", "number int, kind string")
 
 
-@pytest.fixture(params=["ottla", pytest.param("apache kafka", marks=pytest.mark.long)])
-def broker(request: pytest.FixtureRequest) -> str:
-    """Where it is reached."""
-    fixture = {"ottla": "bootstrap", "apache kafka": "apache_kafka"}[request.param]
-    return str(request.getfixturevalue(fixture))
-
-
 def fill(broker: str, topic: str) -> None:
     """A record a second; every tenth value does not parse. The last ones move the watermark far on."""
     create(broker, topic, 2)

@@ -16,6 +16,7 @@ from tests.spark import bare_python
 from tests.spark.records import BEGAN, EVERY, create
 from tests.spark.standalone import Standalone, Submission
 
+pytestmark = pytest.mark.long
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 RECORDS = 1_200
 CARRIERS = ("AA", "DL", "UA")
@@ -96,7 +97,6 @@ def test_local_cluster_runs_ingest(submission: Submission, bootstrap: str, topic
     ingest(submission.submit, LOCAL_CLUSTER, bootstrap, topic, table)
 
 
-@pytest.mark.long
 def test_local_cluster_runs_aggregate(submission: Submission, bootstrap: str, topic: str, table: str) -> None:
     fill(bootstrap, topic)
     aggregate(submission.submit, LOCAL_CLUSTER, bootstrap, topic, table)
@@ -108,7 +108,6 @@ def standalone(submission: Submission) -> Iterator[Standalone]:
         yield cluster
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("job", [ingest, aggregate])
 def test_a_standalone_master_with_two_workers_runs(
     job: Job, standalone: Standalone, submission: Submission, bootstrap: str, topic: str, table: str
@@ -117,7 +116,6 @@ def test_a_standalone_master_with_two_workers_runs(
     job(submission.submit, standalone.master, bootstrap, topic, table)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("job", [ingest, aggregate])
 def test_an_installed_package_runs_on_a_standalone_master(
     job: Job, standalone: Standalone, submission: Submission, bootstrap: str, topic: str, table: str

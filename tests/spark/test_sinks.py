@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ottla.pipeline import register
 from ottla.pipeline.sinks import delta, parquet
 from ottla.testing.processes import ProcessCluster
+from tests.integration.topic_tasks import PARTITIONS, committed
 
 SINKS: dict[str, Any] = {"ottla-delta": delta, "ottla-parquet": parquet}
 
@@ -161,22 +161,9 @@ def test_rows_that_do_not_parse_have_their_own_table(form: str, input_: Input, t
 def made(node: ProcessCluster, topic: str, spark: SparkSession) -> str:
     register(spark)
     admin = AdminClient({"bootstrap.servers": node.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
-    node.wait_for_topic(topic, 3)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    node.wait_for_topic(topic, PARTITIONS)
     return topic
-
-
-def committed(bootstrap: str, topic: str, count: int) -> list[str]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "r", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(3)])
-    found: list[str] = []
-    while len(found) < count:
-        (message,) = consumer.consume(1, 30)
-        assert message.error() is None, message.error()
-        found.append((message.value() or b"").decode())
-    assert consumer.poll(0.2) is None
-    consumer.close()
-    return sorted(found)
 
 
 def test_a_topic_holds_each_row_once_though_a_batch_comes_again(
