@@ -51,12 +51,10 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def opened(properties: Path) -> Iterator[Opened]:
+def opened(config: ServerConfig, host: Host) -> Iterator[Opened]:
     """As the node's start would open it; what a crash left undone is done. Raises CommandError, SettingError, LogDirectoryError."""
-    config = ServerConfig.load(properties)
     if not config.is_controller:
-        raise CommandError(f"{properties} is no controller's: add controller to process.roles, and its listener")
-    host = Host.real()
+        raise CommandError("the settings are no controller's: add controller to process.roles, and its listener")
     identity = read_identity(host.disk, config)
     directory = metadata_directory(config)
     if not host.disk.is_directory(directory):
@@ -95,13 +93,21 @@ def _log(config: ServerConfig, host: Host, directory: str, store: KeyValueStore)
 
 def describe(properties: Path) -> Row:
     """What the node has of the metadata."""
-    with opened(properties) as node:
+    return describe_node(ServerConfig.load(properties), Host.real())
+
+
+def describe_node(config: ServerConfig, host: Host) -> Row:
+    with opened(config, host) as node:
         return _row(node.settings, node.survey())
 
 
 def execute(properties: Path) -> Row:
     """Makes the node the only voter. Raises CommandError when it has nothing to go on with."""
-    with opened(properties) as node:
+    return execute_node(ServerConfig.load(properties), Host.real())
+
+
+def execute_node(config: ServerConfig, host: Host) -> Row:
+    with opened(config, host) as node:
         found, settings = node.survey(), node.settings
         if found.end_offset == 0:
             raise CommandError(f"node {settings.node_id} has an empty metadata log: there is nothing to go on with")

@@ -43,6 +43,10 @@ class ProcessCluster:
         return self._cluster.bootstrap
 
     @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
     def nodes(self) -> list[LocalNode]:
         return self._cluster.nodes
 

@@ -147,6 +147,8 @@ class Broker:
     def __init__(self, tools: KafkaTools, bootstrap: str, home: Path, option: str = "--bootstrap-server") -> None:
         self.tools, self.bootstrap, self.home = tools, bootstrap, home
         self.where = (option, bootstrap)
+        self.directories: list[str] = []
+        """The log directories of broker 1, where it has several."""
         self.answers: list[tuple[str, list[str]]] = []
 
     def ask(self, tool: str, words: str) -> None:

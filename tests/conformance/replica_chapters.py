@@ -1,13 +1,14 @@
 """What Kafka's tools for replicas and leaders are asked, of two brokers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import Producer
 
-from tests.conformance.kafka_tools import Broker
+from ottla.testing.processes import wait_for
+from tests.conformance.kafka_tools import Broker, in_common
 
-TOPIC, PAIR = "moved", "pair"
+TOPIC, PAIR, PLACED = "moved", "pair", "placed"
 RECORDS = 150  # of 20 kB
 SLOWLY = "--throttle 10000"
 
@@ -22,10 +23,13 @@ def elect(broker: Broker, *commands: str) -> None:
         broker.ask("leader-election", words)
 
 
-def plan(broker: Broker, name: str, *moves: tuple[str, int, list[int]]) -> str:
-    """The option that names the file."""
+def plan(broker: Broker, name: str, *moves: tuple[str, int, list[int]], places: Sequence[str] | None = None) -> str:
+    """The option that names the file. ``places``: the directories of the replicas."""
     path = broker.home / f"{name}.json"
-    partitions = [{"topic": topic, "partition": index, "replicas": replicas} for topic, index, replicas in moves]
+    partitions: list[dict[str, object]] = [
+        {"topic": topic, "partition": index, "replicas": replicas} | ({} if places is None else {"log_dirs": places})
+        for topic, index, replicas in moves
+    ]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}), encoding="utf-8")
     return f"--reassignment-json-file {path}"
 
@@ -122,4 +126,53 @@ def of_elections(broker: Broker) -> None:
     elect(broker, "--election-type preferred", f"--topic {PAIR} --partition 0")
 
 
-CHAPTERS: tuple[Callable[[Broker], None], ...] = (of_moves, of_slow_moves, of_plans_that_cannot_be, of_elections)
+def of_verified_replicas(broker: Broker) -> None:
+    """The tool goes on for ever; what it says the first times counts."""
+    where = f"--broker-list {broker.bootstrap.split(',')[0]} --report-interval-ms 200 --topics-include"
+    verifying = broker.tools.start("replica-verification", *f"{where} {PAIR}|{TOPIC}".split(), "--time", "-2")
+    wait_for(lambda: "max lag is" in verifying.said.out, "a report", timeout_s=60)
+    told = {in_common(line) for line in verifying.stop().out.splitlines()}
+    broker.answers.append(("replica-verification", sorted(told)))
+    for words in (f"{where} nowhere", f"{where} *(", "--topics-include x"):
+        said = broker.tools.run("replica-verification", *words.split())
+        broker.answers.append((words.removeprefix(where), said.in_common))
+
+
+def of_directories(broker: Broker) -> None:
+    """A replica moves from one log directory of its broker to the other."""
+    broker.ask("topics", f"--create --topic {PLACED} --replica-assignment 1:2")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(RECORDS):
+        producer.produce(PLACED, str(number), partition=0)
+    assert producer.flush(60) == 0
+    there = directory_of(broker)
+    other = next(each for each in broker.directories if each != there)
+    for name, places in {
+        "other": [other, "any"], "same": [other, "any"], "nowhere": ["/tmp/nowhere", "any"], "too-few": [other], "relative": ["more", "any"],
+    }.items():  # fmt: skip
+        option = plan(broker, f"directory-{name}", (PLACED, 0, [1, 2]), places=places)
+        reassign(broker, f"{option} --execute --replica-alter-log-dirs-throttle 100000000")
+        if name in ("other", "same"):
+            broker.ask_until("reassign-partitions", f"{option} --verify", "placed-0-1 completed successfully")
+            assert directory_of(broker) == other
+        else:
+            reassign(broker, f"{option} --verify")
+
+
+def directory_of(broker: Broker) -> str:
+    """Where broker 1 has its replica."""
+    lines = broker.tools.run(
+        "log-dirs", *broker.where, "--describe", "--broker-list", "1", "--topic-list", PLACED
+    ).lines
+    told = json.loads(next(line for line in lines if line.startswith("{")))
+    return next(str(each["logDir"]) for each in told["brokers"][0]["logDirs"] if each["partitions"])
+
+
+CHAPTERS: tuple[Callable[[Broker], None], ...] = (
+    of_moves,
+    of_slow_moves,
+    of_plans_that_cannot_be,
+    of_elections,
+    of_verified_replicas,
+    of_directories,
+)
