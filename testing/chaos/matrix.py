@@ -60,10 +60,12 @@ def play(plan: Plan, directory: Path, toxiproxy: Path = TOXIPROXY) -> Result:
 
 
 _under_way: list["subprocess.Popen[bytes]"] = []
+_ending = threading.Event()
 
 
 def end_all(*_: object) -> None:
     """Of this process: those that are under way are asked to end, with their nodes, and none is begun any more."""
+    _ending.set()
     for process in list(_under_way):
         process.terminate()
     for process in list(_under_way):
@@ -100,6 +102,8 @@ class Matrix:
             self.results = list(pool.map(self._one, self._plans))
 
     def _one(self, plan: Plan) -> Result:
+        if _ending.is_set():
+            raise SystemExit
         result = play(plan, self._directory, self._toxiproxy)
         with self._lock:
             self._done += 1

@@ -108,6 +108,7 @@ class _Run:
         """The fault, and that everybody goes on before and after it."""
         self._go_on("before the fault")
         scene = Scene(cluster, self._plan.rng("fault"), self._subjects(), self._plan.seconds, self._library)
+        scene.went_on = lambda: sum(each.operations() for each in self._workloads)
         self._result.proofs, self._result.story = scene.proofs, scene.story
         try:
             self._plan.what.act(scene)

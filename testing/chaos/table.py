@@ -3,13 +3,13 @@
 import signal
 from itertools import permutations
 
-from ottla.testing.chaos.acts import administration, clocks, disks, network, processes
+from ottla.testing.chaos.acts import administration, clocks, disks, elections, network, processes
 from ottla.testing.chaos.fault import Fault
 from ottla.testing.chaos.libraries import CLOCK, DISK
 from ottla.testing.chaos.links import CLIENTS, KINDS, QUORUM, REPLICATION
 
 NETWORK, PARTITION, PROCESS = "network", "partition", "process"
-DISKS, CLOCKS, CHANGES = "disk", "clock", "change"
+DISKS, CLOCKS, CHANGES, UNCLEAN = "disk", "clock", "change", "unclean"
 
 FAULTS: list[Fault] = [
     # Links of one kind, all of them. A rate is in KB/s, times in ms (a slicer's in µs).
@@ -260,6 +260,23 @@ FAULTS: list[Fault] = [
         "eligible.leader.replicas.version goes from 0 to 1, and back",
         administration.feature("eligible.leader.replicas.version", back=True),
     ),
+]
+
+FAULTS += [
+    Fault(
+        f"unclean-{how}",
+        UNCLEAN,
+        f"two of three die, and who was not in sync leads, {words}: what it lacks is lost, and nothing else",
+        elections.unclean(asked=asked),
+        shapes=("separate",),
+        settings={} if asked else {"unclean.leader.election.enable": "true"},
+        unclean=True,
+        workloads=("registers", "sequences", "list-offsets", "assign"),
+    )
+    for how, asked, words in (
+        ("by-setting", False, "as the setting allows"),
+        ("asked", True, "as an administrator asks"),
+    )
 ]
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -1,11 +1,10 @@
 """Changes that an administrator makes while everybody works: replicas, leaders, voters, features."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.cli import feature_requests, quorum_requests, reassign_requests
 from ottla.testing.chaos.acts import Act
+from ottla.testing.chaos.acts.elections import PREFERRED, elect
 from ottla.testing.chaos.cluster import servers
 from ottla.testing.chaos.roles import Place
 from ottla.testing.chaos.scene import Scene
@@ -47,7 +46,7 @@ def elections() -> Act:
         for _ in range(max(2, int(scene.seconds / 1.5))):
             before = {place: scene.roles.leader(place) for place in scene.subjects.places}
             _move(scene, {place: _rotated(scene, place) for place in before})
-            _elect(scene, before)
+            elect(scene.cluster, PREFERRED, before)
             scene.hold(1.0)
             changed += sum(scene.roles.leader(place) != leader for place, leader in before.items())
         scene.prove(changed > 0, f"{changed} times a partition's leader changed by an election")
@@ -104,11 +103,6 @@ def _rotated(scene: Scene, place: Place) -> list[int]:
     now = scene.roles.partition(place).replica_nodes
     rest = [each for each in scene.cluster.broker_ids if each not in now]
     return [*now[1:], *rest, now[0]]
-
-
-def _elect(scene: Scene, places: Iterable[Place]) -> None:
-    asked = ElectLeadersRequest(0, [TopicPartitions(place.topic, [place.partition]) for place in places], 10_000)
-    scene.cluster.ask_any(asked, ElectLeadersResponse, lambda answer: answer.error_code == 0)
 
 
 def _move(scene: Scene, plan: Mapping[Place, Sequence[int]]) -> int:

@@ -1,0 +1,50 @@
+"""Leaders that are asked for, and leaders that lack records."""
+
+from collections.abc import Iterable
+
+from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
+from ottla.testing.chaos.acts import Act
+from ottla.testing.chaos.cluster import ChaosCluster
+from ottla.testing.chaos.roles import Place
+from ottla.testing.chaos.scene import Scene
+from ottla.testing.processes import wait_for
+
+PREFERRED, UNCLEAN = 0, 1
+_BEHIND_S = 3.0
+
+
+def elect(cluster: ChaosCluster, kind: int, places: Iterable[Place]) -> None:
+    """Whether it came to that, the metadata say."""
+    asked = ElectLeadersRequest(kind, [TopicPartitions(place.topic, [place.partition]) for place in places], 10_000)
+    cluster.ask_any(asked, ElectLeadersResponse, lambda answer: answer.error_code == 0)
+
+
+def unclean(*, asked: bool) -> Act:
+    """One broker dies and falls behind; the two others die at once, and the first comes back alone: it leads, because that is allowed or
+    because somebody asks for it. Controllers are nodes of their own, and live."""
+
+    def act(scene: Scene) -> None:
+        cluster, places = scene.cluster, scene.subjects.places
+        late = scene.who("follower")
+        rest = [each for each in cluster.broker_ids if each != late]
+        cluster.kill(late)
+        wait_for(
+            lambda: not any(late in scene.roles.partition(place).isr_nodes for place in places),
+            f"broker {late} to be out of sync",
+        )
+        done = scene.went_on()
+        scene.hold(_BEHIND_S)
+        scene.tell(f"{scene.went_on() - done} operations went well without broker {late}")
+        before = {place: scene.roles.partition(place).leader_epoch for place in places}
+        for node in rest:
+            cluster.kill(node)
+        cluster.start(late)
+        if asked:
+            elect(cluster, UNCLEAN, places)
+        wait_for(lambda: all(scene.roles.leader(place) == late for place in places), f"broker {late} to lead", 60)
+        epochs = [scene.roles.partition(place).leader_epoch > epoch for place, epoch in before.items()]
+        scene.prove(all(epochs), f"broker {late} leads {len(places)} partitions, and was in sync in none of them")
+        scene.hold()
+
+    return act
