@@ -9,7 +9,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos chaos-some conformance \
-  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-spark simulate log-model model proto clean compose-test
+  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -141,6 +141,10 @@ bench-quorum: test-tools ## controller failover, committed metadata changes besi
 	$(BIN)/python -m tests.benchmarks.failover
 	$(BIN)/python -m tests.benchmarks.metadata_rates
 	$(BIN)/python -m tests.benchmarks.observers
+
+bench-partitions: test-tools ## 10,000 partitions of three replicas beside Apache Kafka, 100,000 on one node; see docs/benchmarks.md
+	tests/peers/kafka/kafka install
+	$(BIN)/python -m tests.benchmarks.partitions
 
 bench-spark: spark-peers ## our source beside Spark's own connector: rows read, rows landed, what a trigger costs; see docs/pipeline.md
 	$(BIN)/python -m tests.benchmarks.spark_side_by_side

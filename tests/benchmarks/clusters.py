@@ -51,7 +51,9 @@ class OttlaCluster:
         return self._processes.node(node).alive_pid() is not None
 
     def start(self, node: int) -> None:
-        self._processes.start(node)
+        started = self._processes.node(node)
+        started.start()
+        wait_for(started.ready_file.exists, f"node {node} to be ready", timeout_s=300)
 
 
 class KafkaCluster:

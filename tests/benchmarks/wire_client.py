@@ -10,6 +10,7 @@ import msgspec
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.headers import encode_request_header, read_response_header
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.broker.wire.messages.incremental_alter_configs_request import (
@@ -61,6 +62,10 @@ class WireClient:
             data += more
         return data
 
+    def versions(self) -> None:
+        """The smallest of requests."""
+        self.ask("ApiVersions", 0, ApiVersionsRequest())
+
     def alter_topic(self, topic: str, name: str, value: str) -> None:
         """Returns when the change is committed."""
         change = AlterConfigsResource(TOPIC_RESOURCE, topic, [AlterableConfig(name, 0, value)])
@@ -70,7 +75,7 @@ class WireClient:
     def create_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Returns when the topic is committed."""
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
-        answer = self.ask("CreateTopics", 5, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+        answer = self.ask("CreateTopics", 5, CreateTopicsRequest(topics=[wanted], timeout_ms=60_000))
         _check(answer.topics[0])
 
     def quorum(self) -> Any:
