@@ -100,6 +100,8 @@ class LeaderLog(DurableLog):
             or last_offset > segment.offset_limit
         ):
             segment = self._make_room(size, last_offset)
+        if not segment.is_begun:
+            self.begin_segment()
         try:
             segment.append(view, last_offset, max_timestamp)
         except OSError as error:

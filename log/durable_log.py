@@ -57,9 +57,19 @@ class DurableLog(NamedLog):
 
     # Syncing
 
+    def begin_segment(self) -> None:
+        """Makes the files of a log that never had any: a partition that nobody writes to has none. Raises StorageError."""
+        try:
+            self.active.create_files()
+        except OSError as error:
+            raise self.root.failed(error) from error
+        self.files_begun()
+
     @property
     def active_file(self) -> File:
         """The file to sync: after its `sync`, everything appended before this call is on stable storage."""
+        if not self.active.is_begun:
+            self.begin_segment()
         self._settle_rolled()
         self._pin(self.active.handle)
         file = self.active.handle.file
@@ -232,7 +242,7 @@ class DurableLog(NamedLog):
             for segment in self._aborts_unsynced:
                 segment.transactions().write()
             self._snapshot_producers()
-            if self._epochs_changed:
+            if self._epochs_changed and self.active.is_begun:  # epochs without a record begin anew with the next leader
                 write_epochs(self.disk, self.directory, self.epochs.entries(), durable=False)
         except OSError as error:
             raise self.root.failed(error) from error
@@ -245,6 +255,8 @@ class DurableLog(NamedLog):
             raise StorageError(f"{self.partition}: an operation ended half-way")
 
     def _snapshot_producers(self) -> None:
+        if not self.active.is_begun:
+            return  # nobody ever wrote here
         if self.log_end_offset not in producer_snapshot.offsets(self.disk, self.directory):
             # Without a sync: should it be torn, the next start replays the batches.
             self.producers.take_snapshot(self.disk, self.directory, self.log_end_offset, durable=False)

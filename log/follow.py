@@ -137,6 +137,8 @@ class FollowerLog(LeaderLog):
         start = run[0][0]
         last_position, last = run[-1]
         fresh = not segment.size
+        if not segment.is_begun:
+            self.begin_segment()
         try:
             if not self.gaps_marked:
                 gaps.allow_where_seen(self, run)

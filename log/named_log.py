@@ -18,6 +18,7 @@ class NamedLog(LogState):
 
     __slots__ = (
         "_directory_unsynced",
+        "_files_behind",
         "_names_unsynced",
         "_names_version",
         "_shared_names",
@@ -30,6 +31,7 @@ class NamedLog(LogState):
     ) -> None:
         super().__init__(files, root, directory, partition, config)
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
+        self._files_behind = False  # made while a shared sync of the names is under way, and not in it
         self._names_version = 0
         self._shared_names: SyncTicket | None = None
         self.must_sync = config.flush_before_ack
@@ -67,18 +69,30 @@ class NamedLog(LogState):
             self.disk.sync_directory(self.directory)
             if self._directory_unsynced:
                 self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+            self._files_behind = False
             self._names_synced()
 
     def _names_synced(self) -> None:
         self._names_unsynced = self._directory_unsynced = self._topic_id_unsynced = False
         self._shared_names = None
         self.note_must_sync()
+        if self._files_behind:
+            self.names_changed()
 
     def names_changed(self, *, created: bool = False) -> None:
         """A file name changed; ``created``: the directory's own did."""
         self._names_unsynced = True
+        self._files_behind = False
         self._names_version += 1
         self._directory_unsynced = self._directory_unsynced or created
+
+    def files_begun(self) -> None:
+        """The log got its first files. Whoever waits for its own name and its topic's id does not wait for theirs as well."""
+        shared = self._shared_names
+        if shared is not None and shared.names_version == self._names_version:
+            self._files_behind = True
+        else:
+            self.names_changed()
 
     def distrust_names(self) -> None:
         """Takes no name for durable, after a kill: whatever the last process created may be in the kernel's memory only."""

@@ -15,6 +15,7 @@ from ottla.log.directories import roots
 from ottla.log.directories.checkpoints import CheckpointError, read_epochs
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
+from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.segments.files import segment_size
 from ottla.log.segments.index import IndexCorruptError
 from ottla.log.segments.layout import (
@@ -52,10 +53,10 @@ def recover(
     if new:
         log.disk.make_directories(log.directory)
         log.names_changed(created=True)
-    names = _sweep(log.disk, log.directory)
+    names = [] if new else _sweep(log.disk, log.directory)
     log.gaps_marked = gaps.MARKER in names
     log.gaps_allowed = log.gaps_allowed or log.gaps_marked
-    _read_topic_id(log, topic_id)
+    log.topic_id = topic_id if topic_id or new else roots.read_topic_id(log.disk, log.directory)
     if not clean:
         log.distrust_names()
     bases = _sweep_orphans(log, names)
@@ -65,14 +66,24 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
-    replay_from = truncation.load_producers(log)
+    replay_from = truncation.load_producers(log) if _have_snapshots(names) else _forget_producers(log)
     if scanned_from < replay_from:  # the snapshot knows how these transactions ended, not their index
         aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)
     log.high_watermark = log.log_start_offset
     log.set_roll_time()
-    if len(log.active.offset_index().offsets) > _IDLE_INDEX_ENTRIES:
+    if log.active.is_begun and len(log.active.offset_index().offsets) > _IDLE_INDEX_ENTRIES:
         log.active.forget_indexes()
+
+
+def _have_snapshots(names: list[str]) -> bool:
+    return any(name.endswith(producer_snapshot.SUFFIX) for name in names)
+
+
+def _forget_producers(log: DurableLog) -> int:
+    """Where there is no snapshot, all of the log is replayed."""
+    log.producers.clear()
+    return log.segments[0].base_offset
 
 
 def _sweep(disk: Disk, directory: str) -> list[str]:
@@ -89,10 +100,6 @@ def _sweep(disk: Disk, directory: str) -> list[str]:
     return disk.list_directory(directory)
 
 
-def _read_topic_id(log: DurableLog, topic_id: bytes | None) -> None:
-    log.topic_id = topic_id or roots.read_topic_id(log.disk, log.directory)
-
-
 def _sweep_orphans(log: DurableLog, names: list[str]) -> list[int]:
     """The base offsets of the segments, rising. Indexes without batches are removed."""
     bases = [base for name in names if (base := base_offset_of(name)) is not None]
@@ -105,9 +112,13 @@ def _sweep_orphans(log: DurableLog, names: list[str]) -> list[int]:
 
 
 def _create_first(log: DurableLog, log_start_offset: int) -> None:
+    """An empty log. That it begins elsewhere than at 0 only the name of its segment says; else the first batch makes the files."""
     segment = Segment(log.files, log.directory, log_start_offset, log.config)
-    segment.create_files()
-    log.names_changed()
+    if log_start_offset:
+        segment.create_files()
+        log.names_changed()
+    else:
+        segment.is_begun = False
     log.set_segments([segment])
     log.log_start_offset = log.log_end_offset = log.recovery_point = log_start_offset
 

@@ -66,6 +66,8 @@ class RetainedLog(LeaderLog):
         """
         if self.half_done:
             reopening.refuse(self)
+        if not self.active.is_begun:
+            return []
         try:
             count = plan(
                 _facts(self),

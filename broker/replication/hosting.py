@@ -1,4 +1,4 @@
-"""Replicas that wait for their role. Creating a log costs five files, about a millisecond: a topic of thousands of partitions must
+"""Replicas that wait for their role. Creating a log costs a directory and a file, tenths of a millisecond: a topic of thousands of partitions must
 not keep the loop from heartbeats and votes meanwhile."""
 
 from collections.abc import Callable

@@ -40,7 +40,7 @@ class SegmentFiles:
 
     ``size`` is the segment's length in bytes as far as it is valid; ``max_timestamp`` the largest in it, -1 for none.
 
-    ``size_limit`` says how large it may become, 0 once an index is full.
+    ``size_limit`` says how large it may become, 0 once an index is full. ``is_begun``: it has files; without, it is empty.
     """
 
     __slots__ = (
@@ -56,6 +56,7 @@ class SegmentFiles:
         "disk",
         "handle",
         "indexes_cut",
+        "is_begun",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_limit",
@@ -70,6 +71,7 @@ class SegmentFiles:
         self._stem = stem(directory, base_offset)
         self.handle = CachedFile(files, self._stem + LOG_SUFFIX)
         self.size = size
+        self.is_begun = True
         self.max_timestamp = UNKNOWN if size else NO_TIMESTAMP
         self.max_timestamp_offset = -1
         self.offset_limit = base_offset + RELATIVE_OFFSET_MAX
@@ -100,6 +102,7 @@ class SegmentFiles:
             self.disk.unlink(self._stem + TRANSACTION_INDEX_SUFFIX)
         self._create_log()
         self._offset_index, self._time_index = index, times
+        self.is_begun = True
 
     def _create_log(self) -> None:
         """Creates the ``.log``: last, for it is what makes a segment: indexes without it are swept up at the next start."""
@@ -138,12 +141,16 @@ class SegmentFiles:
     def offset_index(self) -> OffsetIndex:
         """Loaded at first use; rebuilt when it is missing or cannot be right."""
         if self._offset_index is None:
+            if not self.is_begun:
+                return OffsetIndex(self._stem + INDEX_SUFFIX)
             self._load_indexes()
             assert self._offset_index is not None
         return self._offset_index
 
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
+            if not self.is_begun:
+                return TimeIndex(self._stem + TIME_INDEX_SUFFIX)
             self._load_indexes()
             assert self._time_index is not None
         return self._time_index

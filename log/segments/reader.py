@@ -49,6 +49,8 @@ class SegmentReader(SegmentFiles):
             raise DamagedLogError(self.path, 0, self.base_offset, str(error)) from error
 
     def _find(self, offset: int) -> tuple[int, int]:
+        if not self.size:
+            return 0, -1
         index = self.offset_index()
         number = index.floor(offset - self.base_offset)
         start = index.positions[number] if number >= 0 else 0
@@ -100,8 +102,10 @@ class SegmentReader(SegmentFiles):
             raise DamagedLogError(self.path, position, self.base_offset, str(error)) from error
 
     def _last_offset_before(self, position: int) -> int:
+        if not position:
+            return self.base_offset - 1
         index = self.offset_index()
-        number = index.floor_of_position(position - 1) if position else -1
+        number = index.floor_of_position(position - 1)
         last_offset = self.base_offset - 1
         start = index.positions[number] if number >= 0 else 0
         for _, header in self._walk_from_entry(number, start, position):
@@ -113,6 +117,8 @@ class SegmentReader(SegmentFiles):
         return self._walk(position, self.size, self.base_offset)
 
     def _walk(self, position: int, end: int, lowest_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        if position >= end:
+            return
         try:
             yield from walk(self.handle.open(), position, end, lowest_offset)
         except CorruptBatchError as error:

@@ -90,6 +90,8 @@ class Segment(SegmentReader):
 
     def finish(self) -> None:
         """No more appends: the last time index entry, indexes written, the preallocated rest given back."""
+        if not self.is_begun:
+            return
         self.end_times()
         self.write_indexes()
         file = self.handle.open()
