@@ -35,5 +35,5 @@ def await_deleted(partition: Partition, offset: int, parked: ParkedRequest) -> N
     elif partition.low_watermark() >= offset:
         parked.settle(place, ErrorCode.NONE)
     else:
-        partition.delete_waiters = [each for each in partition.delete_waiters if not each[1].done]
-        partition.delete_waiters.append((offset, parked, place))
+        waiting = [each for each in partition.delete_waiters if not each[1].done]
+        partition.delete_waiters = [*waiting, (offset, parked, place)]

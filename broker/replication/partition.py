@@ -5,7 +5,7 @@ method is one step that nothing interrupts.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.broker.replication.acks import ACKS_ALL, outcome
 from ottla.broker.replication.decisions.follower import PartitionFollower
@@ -78,9 +78,9 @@ class Partition:
         self.watches = Watches(services.wakes)
         self.produce_waiters = OffsetWaiters()
         self.durable_waiters = OffsetWaiters()  # acks=1 on topics that sync first
-        self.delete_waiters: list[
+        self.delete_waiters: Sequence[
             tuple[int, ParkedRequest, int]
-        ] = []  # DeleteRecords, until every replica begins there
+        ] = ()  # DeleteRecords, until every replica begins there
         self.intake: Intake | None = None  # made when a batch has to be prepared on a thread; then it stays
         self.verification: VerificationGuards | None = None  # made when the first transaction comes; then it stays
         self.services = services
@@ -347,7 +347,7 @@ class Partition:
         waiters = (*self.produce_waiters, *self.durable_waiters, *self.delete_waiters)
         self.produce_waiters.clear()
         self.durable_waiters.clear()
-        self.delete_waiters.clear()
+        self.delete_waiters = ()
         for _, parked, place in waiters:
             parked.settle(place, error)
         self.watches.touch_all()
