@@ -22,6 +22,8 @@ from ottla.runtime.turns import on_thread
 
 PIECE_BYTES = 256 << 10
 RECHECK_BYTES = 1 << 20
+EMPTY_LOGS_MAX = 1_000
+"""So many are passed over in one turn of the loop."""
 FIRST_PASS_MS = 10_000
 """After a start: what a process finds on its disks it has not written."""
 
@@ -79,9 +81,12 @@ class Scrubbing:
         task.add_done_callback(self._tasks.pop)
 
     async def _pass(self) -> None:
-        for partition in list(self._logs):
-            await self._scrub(partition)
-            await asyncio.sleep(0)
+        for number, (partition, log) in enumerate(list(self._logs.items())):
+            if log.log_start_offset < log.log_end_offset:
+                await self._scrub(partition)
+                await asyncio.sleep(0)
+            elif number % EMPTY_LOGS_MAX == 0:
+                await asyncio.sleep(0)
         self._begin_in(self._settings.interval_ms)
 
     async def _scrub(self, partition: TopicPartition) -> None:

@@ -35,8 +35,9 @@ PURGE_CHECK_MS = 1_000
 ROLLED_SYNC_MS = 1_000
 FLUSH_CHECK_MS = 200
 EXPIRY_LOGS_MAX = 200
+RETENTION_LOGS_MAX = 500
 EXPIRY_PAUSE_MS = 5
-"""Producers expire in so many logs at a time, and then requests have their turn."""
+"""Producers expire, and segments grow too old, in so many logs at a time, and then requests have their turn."""
 
 OnDirectoriesFailed = Callable[[list[bytes], list[TopicPartition]], None]
 OnMoved = Callable[[Log, Log], None]
@@ -96,6 +97,7 @@ class Storage:
         self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
         self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed)
         self._expiring: list[TopicPartition] = []
+        self._retaining = 0  # logs that are still to be looked at
         self.cleaner: LogCleaner | None = None
         self._cleaning = self._prepare_cleaning(start_cleaner, on_damage)
 
@@ -146,9 +148,7 @@ class Storage:
         wall_ms = self._host.clock.wall_ms
         self._repeated.every(SPACE_CHECK_MS, manager.check_space)
         self._repeated.every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
-        self._repeated.every(
-            config.integer("log.retention.check.interval.ms"), lambda: manager.delete_old_segments(wall_ms())
-        )
+        self._repeated.every(config.integer("log.retention.check.interval.ms"), self._delete_old_segments)
         self._repeated.every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
         self._repeated.every(ROLLED_SYNC_MS, self._sync_rolled)
         self._repeated.every(FLUSH_CHECK_MS, self._sync_due)
@@ -203,6 +203,20 @@ class Storage:
         del self._expiring[-EXPIRY_LOGS_MAX:]
         if self._expiring:
             self._timers.call_later_ms(EXPIRY_PAUSE_MS, self._expire_some)
+
+    def _delete_old_segments(self) -> None:
+        if self._retaining <= 0:
+            self._retaining = len(self.manager.logs)
+            self._delete_some()
+
+    def _delete_some(self) -> None:
+        """Retention for the next few logs; the rest when others had their turn."""
+        if self._retaining <= 0:
+            return  # closed meanwhile
+        self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX)
+        self._retaining -= RETENTION_LOGS_MAX
+        if self._retaining > 0:
+            self._timers.call_later_ms(EXPIRY_PAUSE_MS, self._delete_some)
 
     # Cleaning.
 
@@ -272,6 +286,7 @@ class Storage:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
         self._repeated.cancel()
         self._expiring.clear()
+        self._retaining = 0
         self._new_logs.close()
         self.moves.close()
         self._deletions.close()

@@ -131,8 +131,10 @@ def settle(disk: Disk, directories: Sequence[str]) -> None:
         try:
             names = disk.list_directory(root)
             moving = moving or any(name.endswith(roots.FUTURE_SUFFIX) for name in names)
-            for partition, path in roots.find(disk, root).partitions.items():
-                partitions.setdefault(partition, []).append(path)
+            for name in names:
+                partition = roots.partition_of(name)
+                if partition is not None:
+                    partitions.setdefault(partition, []).append(f"{root}/{name}")
         except OSError:
             continue  # whoever opens it is told
     for paths in partitions.values():

@@ -12,7 +12,7 @@ Rows without such a mark are of an older node, or Kafka's. Whose they are nobody
 clean stop wrote them about exactly the logs that lie there: the start that follows `claim`s them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.log.directories.checkpoints import CheckpointError, offset_rows, table
 from ottla.log.names import NO_TOPIC_ID, TopicIdPartition, TopicPartition
@@ -58,14 +58,18 @@ def read_owned(disk: Disk, path: str) -> OwnedOffsets:
     return offsets
 
 
-def claim(disk: Disk, path: str, topic_ids: Mapping[TopicPartition, bytes]) -> None:
-    """Gives rows without an owner to the logs that lie there. Only after a clean stop. OSError passes through."""
+def claim(disk: Disk, path: str, find_topic_ids: Callable[[], Mapping[TopicPartition, bytes]]) -> None:
+    """Gives rows without an owner to the logs that lie there, of which ``find_topic_ids`` knows whose they are.
+
+    Only after a clean stop. OSError passes through.
+    """
     try:
         offsets = read_owned(disk, path)
     except CheckpointError:
         return  # whoever reads it says so
     if all(key.topic_id != NO_TOPIC_ID for key in offsets):
         return
+    topic_ids = find_topic_ids()
     claimed: OwnedOffsets = {}
     for (partition, topic_id), offset in offsets.items():
         owner = topic_id or topic_ids.get(partition, NO_TOPIC_ID)

@@ -73,13 +73,8 @@ class RootCheckpoints:
 
     def claim(self, root: DirectoryState) -> None:
         """Says whose an older node's offsets are: after its clean stop, before the mark is taken, they are of the logs that lie there."""
-        topic_ids: dict[TopicPartition, bytes] = {}
-        for partition, path in roots.find(self._disk, root.path).partitions.items():
-            topic_id = roots.read_topic_id(self._disk, path)
-            if topic_id is not None:
-                topic_ids[partition] = topic_id
         for name in _FILES:
-            claim(self._disk, f"{root.path}/{name}", topic_ids)
+            claim(self._disk, f"{root.path}/{name}", partial(roots.topic_ids, self._disk, root.path))
 
     def take_up(self, root: DirectoryState) -> ReadPositions:
         """Reads the checkpoints and keeps them from here on. OSError passes through."""
@@ -141,7 +136,7 @@ class RootCheckpoints:
         """Writes all files now; all of ``logs`` is durable."""
         assert root.recovery_points is not None
         assert root.start_offsets is not None
-        root.recovery_points.replace({log.key: log.log_end_offset for log in logs})
+        root.recovery_points.replace({log.key: log.log_end_offset for log in logs if log.log_end_offset})
         root.start_offsets.replace(_start_offsets(logs))
         self.cleaned.write_dropped(root.path)
         self._high_watermarks(root)()
@@ -158,6 +153,8 @@ class RootCheckpoints:
             return
         now = {}
         for log in self._logs_of(root):
+            if not log.recovery_point:
+                continue  # as good as a row that says 0
             # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
             moved = log.recovery_point > points.saved.get(log.key, 0)
             now[log.key] = log.settle() if moved else log.recovery_point
@@ -182,7 +179,7 @@ class RootCheckpoints:
             start_offsets.replace({**start_offsets.latest, **lower})
 
     def _high_watermarks(self, root: DirectoryState) -> Work:
-        offsets = {log.key: log.high_watermark for log in self._logs_of(root)}
+        offsets = {log.key: log.high_watermark for log in self._logs_of(root) if log.high_watermark}
         return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: owned_table(offsets))
 
     def _logs_of(self, root: DirectoryState) -> list[Log]:

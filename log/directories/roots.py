@@ -112,10 +112,18 @@ def find(disk: Disk, root: str) -> Found:
         if name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)) and "." in name and disk.is_directory(path):
             condemned.append(path)
             continue
-        topic, dash, number = name.rpartition("-")
-        if topic and dash and number.isdecimal() and topic != METADATA_PARTITION.topic and disk.is_directory(path):
-            partitions[TopicPartition(topic, int(number))] = path
+        partition = partition_of(name)
+        if partition is not None and disk.is_directory(path):
+            partitions[partition] = path
     return Found(partitions, condemned)
+
+
+def partition_of(name: str) -> TopicPartition | None:
+    """Whose directory is called that; None for a name that is no partition's, and for the metadata log's."""
+    topic, dash, number = name.rpartition("-")
+    if topic and dash and number.isdecimal() and topic != METADATA_PARTITION.topic:
+        return TopicPartition(topic, int(number))
+    return None
 
 
 def read_topic_id(disk: Disk, path: str) -> bytes | None:
@@ -124,6 +132,12 @@ def read_topic_id(disk: Disk, path: str) -> bytes | None:
         return PartitionMetadata.read(disk, path)
     except CheckpointError:
         return None  # it was never synced, so nothing else of this partition was
+
+
+def topic_ids(disk: Disk, root: str) -> dict[TopicPartition, bytes]:
+    """Whose the logs in a log directory are, as far as that is written. OSError passes through."""
+    found = ((partition, read_topic_id(disk, path)) for partition, path in find(disk, root).partitions.items())
+    return {partition: topic_id for partition, topic_id in found if topic_id is not None}
 
 
 def has_records(disk: Disk, path: str) -> bool:

@@ -1,10 +1,11 @@
 """When logs are read for damage, and who is told."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 import pytest
 
-from ottla.broker.scrubbing import FIRST_PASS_MS, Scrubbing, ScrubSettings
+from ottla.broker.scrubbing import EMPTY_LOGS_MAX, FIRST_PASS_MS, Scrubbing, ScrubSettings
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
@@ -115,3 +116,33 @@ def test_logs_that_go_meanwhile_are_nobodys_trouble() -> None:
         assert bench.found == []
 
     simulate(program, 1)
+
+
+def test_thousands_of_empty_logs_are_passed_over_in_a_few_turns() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop)
+        disk = SimulatedDisk(bench.platter)
+        for number in range(3 * EMPTY_LOGS_MAX):
+            partition = TopicPartition("empty", number)
+            bench.logs[partition] = Log.open(disk, f"/data/{partition}", partition, LogConfig(), now_ms=0)
+        bench.logs[TopicPartition("last", 0)] = bench.written(2)
+        bench.platter.flip(bench.logs[TopicPartition("last", 0)].active.path, 100)
+        asked: list[TopicPartition] = []
+        bench.scrubbing._scrub = noting(asked, bench.scrubbing._scrub)  # type: ignore[method-assign]
+        bench.scrubbing.start()
+        await asyncio.sleep(FIRST_PASS_MS / 1000 + 1)
+        assert [partition.topic for partition in asked] == ["flights", "flights", "last"]
+        assert bench.found == [(0, 0)]
+        await bench.scrubbing.stop()
+
+    simulate(program, 1)
+
+
+def noting(
+    asked: list[TopicPartition], scrub: Callable[[TopicPartition], Coroutine[None, None, None]]
+) -> Callable[[TopicPartition], Coroutine[None, None, None]]:
+    def noted(partition: TopicPartition) -> Coroutine[None, None, None]:
+        asked.append(partition)
+        return scrub(partition)
+
+    return noted

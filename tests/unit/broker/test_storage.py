@@ -173,6 +173,29 @@ def test_producers_expire_in_a_few_logs_at_a_time(bench: Bench, monkeypatch: pyt
     assert left == [2, 0, 0]
 
 
+def test_retention_looks_at_a_few_logs_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "RETENTION_LOGS_MAX", 2)
+    logs = [bench.log(topic, LogConfig(retention_ms=DAY_MS)) for topic in "abcde"]
+    for log in logs:
+        bench.write(log)
+        log.set_high_watermark(log.log_end_offset)
+    bench.clock.wall += DAY_MS + 1
+    bench.storage.start()
+    bench.fire(300_000)
+    left = []
+    for _ in range(4):
+        left.append(sum(log.size_bytes > 0 for log in logs))
+        bench.fire(storage_module.EXPIRY_PAUSE_MS)
+    assert left == [3, 1, 0, 0]
+    bench.clock.wall += 1
+    for log in logs:
+        bench.write(log)
+        log.set_high_watermark(log.log_end_offset)
+    bench.clock.wall += DAY_MS + 1
+    bench.fire(300_000)
+    assert sum(log.size_bytes > 0 for log in logs) == 3  # every pass begins anew
+
+
 @pytest.fixture
 def config() -> ServerConfig:
     return Site().config

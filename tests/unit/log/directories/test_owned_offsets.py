@@ -74,11 +74,11 @@ def test_a_file_that_is_not_whole_is_refused(disk: SimulatedDisk, rows: list[str
 
 def test_what_is_claimed_is_of_the_logs_that_lie_there(disk: SimulatedDisk) -> None:
     OffsetCheckpoint(disk, PATH).write({TopicPartition("flights", 0): 120, TopicPartition("gone", 0): 9})
-    claim(disk, PATH, {TopicPartition("flights", 0): NEW})
+    claim(disk, PATH, lambda: {TopicPartition("flights", 0): NEW})
     assert read_owned(disk, PATH) == {of("flights", 0, NEW): 120}
 
 
 def test_what_has_an_owner_keeps_it(disk: SimulatedDisk) -> None:
     write(disk, TABLE)
-    claim(disk, PATH, {TopicPartition("flights", 0): NEW})
+    claim(disk, PATH, lambda: {TopicPartition("flights", 0): NEW})
     assert read_owned(disk, PATH) == OFFSETS
