@@ -46,9 +46,9 @@ class DurableLog(NamedLog):
 
     def write_epochs(self) -> None:
         """Writes the leader-epoch checkpoint if it changed, durably. The scan after a crash finds later epochs in the batches."""
-        if self._epochs_changed:
+        if self.epochs.changed:
             write_epochs(self.disk, self.directory, self.epochs.entries())
-            self._epochs_changed = False
+            self.epochs.changed = False
 
     def aborts_changed(self, segment: Segment) -> None:
         """The segment's transaction index has to be synced."""
@@ -242,7 +242,7 @@ class DurableLog(NamedLog):
             for segment in self._aborts_unsynced:
                 segment.transactions().write()
             self._snapshot_producers()
-            if self._epochs_changed and self.active.is_begun:  # epochs without a record begin anew with the next leader
+            if self.epochs.changed and self.active.is_begun:  # epochs without a record begin anew with the next leader
                 write_epochs(self.disk, self.directory, self.epochs.entries(), durable=False)
         except OSError as error:
             raise self.root.failed(error) from error

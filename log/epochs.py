@@ -1,27 +1,25 @@
 """Which leader epoch began at which offset: what lets a follower find where its log left the leader's.
 
 Ordered pairs (epoch, start offset), both strictly rising. Source: Kafka's LeaderEpochFileCache (kraft.md 4.9).
-Nothing is written here: ``on_change`` is told the new entries, and whoever owns the checkpoint file writes it.
+Nothing is written here: ``changed`` says that whoever owns the checkpoint file has something to write.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 EpochEntries = tuple[tuple[int, int], ...]
 UNDEFINED = (-1, -1)
 
 
 class LeaderEpochCache:
-    """The epochs of one log. Pure but for ``on_change``, which is called after every real change."""
+    """The epochs of one log. ``changed``: they are no more what they were when somebody last said False."""
 
-    __slots__ = ("_epochs", "_on_change", "_starts", "latest_epoch")
+    __slots__ = ("_epochs", "_starts", "changed", "latest_epoch")
 
-    def __init__(
-        self, entries: Iterable[tuple[int, int]] = (), on_change: Callable[[EpochEntries], None] | None = None
-    ) -> None:
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self._on_change = on_change
+        self.changed = False
         self.latest_epoch = -1  # an attribute: read on every append
         for epoch, start_offset in entries:
             self._put(epoch, start_offset)
@@ -45,7 +43,7 @@ class LeaderEpochCache:
         if epoch == self.latest_epoch and start_offset >= self._starts[-1]:
             return
         self._put(epoch, start_offset)
-        self._changed()
+        self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest known epoch at or below ``epoch``; (-1, -1) when it lies above all that is known.
@@ -70,7 +68,7 @@ class LeaderEpochCache:
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             self._cut(keep)
-            self._changed()
+            self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forgets epochs that ended before ``start_offset``: the log now begins there. The epoch that covers it stays, moved up."""
@@ -79,12 +77,12 @@ class LeaderEpochCache:
             return
         del self._epochs[:covering], self._starts[:covering]
         self._starts[0] = start_offset
-        self._changed()
+        self.changed = True
 
     def clear(self) -> None:
         if self._epochs:
             self._cut(0)
-            self._changed()
+            self.changed = True
 
     def _put(self, epoch: int, start_offset: int) -> None:
         self._cut(min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset)))
@@ -95,7 +93,3 @@ class LeaderEpochCache:
     def _cut(self, keep: int) -> None:
         del self._epochs[keep:], self._starts[keep:]
         self.latest_epoch = self._epochs[-1] if self._epochs else -1
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change(self.entries())

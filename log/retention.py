@@ -132,5 +132,5 @@ def _condemn(log: DurableLog, count: int) -> list[int]:
 
 def condemn_paths(log: DurableLog, paths: list[str]) -> None:
     """These files, renamed, are unlinked by `purge`: ``file.delete.delay.ms`` after it first sees them."""
-    log.condemned.extend((NOT_SEEN, path) for path in paths)
+    log.condemned = [*log.condemned, *((NOT_SEEN, path) for path in paths)]
     log.root.condemned[log] = None

@@ -3,6 +3,7 @@
 Everything else of a log is made of this: `ottla.log.log` says which file holds what.
 """
 
+from collections.abc import Sequence
 from zlib import crc32
 
 from ottla.log.config import FOREVER, LogConfig
@@ -20,7 +21,6 @@ class LogState:
     """A log's state. Offsets are absolute; ``log_end_offset`` is what the next record will get."""
 
     __slots__ = (
-        "_epochs_changed",
         "_generation",
         "_old_bytes",
         "active",
@@ -62,14 +62,13 @@ class LogState:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0  # below it everything is on stable storage
-        self.set_epochs(())
-        self._epochs_changed = False
+        self.epochs = LeaderEpochCache()
         self.producers = ProducerStateManager()
         self.gaps_allowed = config.compacted
         self.gaps_marked = False  # on disk
         self.half_done = False  # something failed half-way: the files may hold something else than is known here
         self.places: dict[int, int] = {}  # offset -> position in its segment, where recent reads ended
-        self.condemned: list[tuple[int, str]] = []  # (when to unlink, path)
+        self.condemned: Sequence[tuple[int, str]] = ()  # (when to unlink, path)
         self._old_bytes = 0  # of all segments but the active one
         self._generation = 0
 
@@ -137,20 +136,19 @@ class LogState:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def set_epochs(self, entries: EpochEntries) -> None:
-        self.epochs = LeaderEpochCache(entries, self._on_epochs)
+        changed = self.epochs.changed
+        self.epochs = LeaderEpochCache(entries)
+        self.epochs.changed = changed
 
     def adopt_epochs(self, entries: EpochEntries) -> None:
         """Takes another log's epochs over."""
         self.set_epochs(entries)
-        self._epochs_changed = True
+        self.epochs.changed = True
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
         """A batch of this epoch is in the log at this offset."""
         if epoch > self.epochs.latest_epoch:
             self.epochs.assign(epoch, start_offset)
-
-    def _on_epochs(self, entries: EpochEntries) -> None:
-        self._epochs_changed = True
 
     # Ends
 

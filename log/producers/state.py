@@ -37,6 +37,10 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+_NONE: dict[int, int] = {}
+"""Stays empty: what all partitions have that no transaction ever touched."""
+
+
 class ProducerStateManager:
     """The producers of one partition. `first_unstable_offset` is an attribute: it is read on every fetch."""
 
@@ -44,8 +48,8 @@ class ProducerStateManager:
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        self._open: dict[int, int] = {}  # first offset -> producer id; offsets only rise, so the first key is the least
-        self._unreplicated: dict[int, int] = {}  # ended, marker not yet below the high watermark: first -> last offset
+        self._open = _NONE  # first offset -> producer id; offsets only rise, so the first key is the least
+        self._unreplicated = _NONE  # ended, marker not yet below the high watermark: first -> last offset
         self.first_unstable_offset: int | None = None
 
     @property
@@ -144,7 +148,7 @@ class ProducerStateManager:
         entry.add(header.producer_epoch, batch)
         if header.attributes & TRANSACTIONAL and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = first_offset
-            self._open[first_offset] = producer_id
+            self._open = _with(self._open, first_offset, producer_id)
             self._find_first_unstable()
         return None
 
@@ -232,7 +236,7 @@ class ProducerStateManager:
         return 0
 
     def clear(self) -> None:
-        self._entries, self._open, self._unreplicated = {}, {}, {}
+        self._entries, self._open, self._unreplicated = {}, _NONE, _NONE
         self.first_unstable_offset = None
 
     def _restore(self, entries: dict[int, ProducerEntry]) -> None:
@@ -256,7 +260,7 @@ class ProducerStateManager:
             return None  # nothing of it is in this partition, so nobody needs to know
         entry.transaction_first_offset = -1
         self._open.pop(first_offset, None)
-        self._unreplicated[first_offset] = offset
+        self._unreplicated = _with(self._unreplicated, first_offset, offset)
         self._find_first_unstable()
         last_stable_offset = next(iter(self._open), offset + 1)
         return CompletedTransaction(producer_id, first_offset, offset, not marker.committed, last_stable_offset)
@@ -268,6 +272,13 @@ class ProducerStateManager:
             self.first_unstable_offset = first_ended if first_open is None else first_open
         else:
             self.first_unstable_offset = min(first_open, first_ended)
+
+
+def _with(offsets: dict[int, int], offset: int, value: int) -> dict[int, int]:
+    if offsets is _NONE:
+        return {offset: value}
+    offsets[offset] = value
+    return offsets
 
 
 def _fenced(header: BatchHeader, entry: ProducerEntry) -> KafkaError:

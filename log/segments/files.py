@@ -48,7 +48,6 @@ class SegmentFiles:
         "_files",
         "_interval",
         "_offset_index",
-        "_stem",
         "_time_index",
         "_transactions",
         "_unindexed",
@@ -68,8 +67,7 @@ class SegmentFiles:
         self.disk = files.disk
         self._files = files
         self.base_offset = base_offset
-        self._stem = stem(directory, base_offset)
-        self.handle = CachedFile(files, self._stem + LOG_SUFFIX)
+        self.handle = CachedFile(files, stem(directory, base_offset) + LOG_SUFFIX)
         self.size = size
         self.is_begun = True
         self.max_timestamp = UNKNOWN if size else NO_TIMESTAMP
@@ -92,6 +90,10 @@ class SegmentFiles:
     @property
     def path(self) -> str:
         return self.handle.path
+
+    @property
+    def _stem(self) -> str:
+        return self.handle.path.removesuffix(LOG_SUFFIX)  # not kept: a hundred bytes, for each of many partitions
 
     def create_files(self) -> None:
         """Creates the empty segment on disk. Names are durable after a sync of the directory."""

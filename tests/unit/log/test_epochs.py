@@ -11,62 +11,61 @@ from ottla.log.epochs import UNDEFINED, EpochEntries, LeaderEpochCache
 THREE = ((1, 0), (3, 10), (4, 25))
 
 
-def cache_of(entries: EpochEntries = THREE) -> tuple[LeaderEpochCache, list[EpochEntries]]:
-    changes: list[EpochEntries] = []
-    return LeaderEpochCache(entries, changes.append), changes
+def cache_of(entries: EpochEntries = THREE) -> LeaderEpochCache:
+    return LeaderEpochCache(entries)
 
 
 def test_the_latest_epoch_ends_at_the_log_end() -> None:
-    assert cache_of()[0].end_offset_for(4, 40) == (4, 40)
+    assert cache_of().end_offset_for(4, 40) == (4, 40)
 
 
 def test_an_older_epoch_ends_where_the_next_began() -> None:
-    assert cache_of()[0].end_offset_for(3, 40) == (3, 25)
+    assert cache_of().end_offset_for(3, 40) == (3, 25)
 
 
 def test_an_unknown_epoch_in_between_answers_the_one_below_it() -> None:
-    assert cache_of()[0].end_offset_for(2, 40) == (1, 10)
+    assert cache_of().end_offset_for(2, 40) == (1, 10)
 
 
 def test_an_epoch_above_all_known_is_undefined() -> None:
-    assert cache_of()[0].end_offset_for(5, 40) == UNDEFINED
-    assert cache_of(())[0].end_offset_for(0, 40) == UNDEFINED
-    assert cache_of()[0].end_offset_for(-1, 40) == UNDEFINED
-    assert cache_of(())[0].end_offset_for(-1, 40) == UNDEFINED
+    assert cache_of().end_offset_for(5, 40) == UNDEFINED
+    assert cache_of(()).end_offset_for(0, 40) == UNDEFINED
+    assert cache_of().end_offset_for(-1, 40) == UNDEFINED
+    assert cache_of(()).end_offset_for(-1, 40) == UNDEFINED
 
 
 def test_an_epoch_below_the_first_ends_at_the_first_start() -> None:
-    assert cache_of(((3, 10),))[0].end_offset_for(2, 40) == (2, 10)
+    assert cache_of(((3, 10),)).end_offset_for(2, 40) == (2, 10)
 
 
 def test_assigning_the_current_epoch_again_changes_nothing() -> None:
-    cache, changes = cache_of()
+    cache = cache_of()
     cache.assign(4, 25)
     cache.assign(4, 30)
-    assert (cache.entries(), changes) == (THREE, [])
+    assert (cache.entries(), cache.changed) == (THREE, False)
 
 
 def test_a_new_epoch_is_told_once() -> None:
-    cache, changes = cache_of()
+    cache = cache_of()
     cache.assign(6, 30)
-    assert changes == [(*THREE, (6, 30))]
+    assert (cache.entries(), cache.changed) == ((*THREE, (6, 30)), True)
     assert cache.latest_epoch == 6
 
 
 def test_an_epoch_that_begins_earlier_than_known_moves_down() -> None:
-    cache, _ = cache_of()
+    cache = cache_of()
     cache.assign(4, 20)
     assert cache.entries() == ((1, 0), (3, 10), (4, 20))
 
 
 def test_a_new_epoch_drops_entries_that_begin_at_or_after_it() -> None:
-    cache, _ = cache_of()
+    cache = cache_of()
     cache.assign(5, 10)
     assert cache.entries() == ((1, 0), (5, 10))
 
 
 def test_a_lower_epoch_drops_the_higher_ones_it_contradicts() -> None:
-    cache, _ = cache_of()
+    cache = cache_of()
     cache.assign(2, 30)
     assert cache.entries() == ((1, 0), (2, 30))
 
@@ -74,23 +73,23 @@ def test_a_lower_epoch_drops_the_higher_ones_it_contradicts() -> None:
 @pytest.mark.parametrize(("epoch", "offset"), [(-1, 0), (0, -1)])
 def test_negative_epochs_and_offsets_are_refused(epoch: int, offset: int) -> None:
     with pytest.raises(ValueError, match="negative"):
-        cache_of()[0].assign(epoch, offset)
+        cache_of().assign(epoch, offset)
 
 
 def test_truncation_from_the_end_forgets_epochs_that_began_there() -> None:
-    cache, changes = cache_of()
+    cache = cache_of()
     cache.truncate_from_end(26)
-    assert changes == []
+    assert not cache.changed
     cache.truncate_from_end(25)
     assert cache.entries() == ((1, 0), (3, 10))
     assert cache.latest_epoch == 3
-    assert len(changes) == 1
+    assert cache.changed
 
 
 def test_truncation_from_the_start_keeps_the_covering_epoch_moved_up() -> None:
-    cache, changes = cache_of()
+    cache = cache_of()
     cache.truncate_from_start(0)
-    assert changes == []
+    assert not cache.changed
     cache.truncate_from_start(12)
     assert cache.entries() == ((3, 12), (4, 25))
     cache.truncate_from_start(25)
@@ -100,20 +99,20 @@ def test_truncation_from_the_start_keeps_the_covering_epoch_moved_up() -> None:
 
 
 def test_truncation_before_the_first_entry_changes_nothing() -> None:
-    cache, changes = cache_of(((3, 10),))
+    cache = cache_of(((3, 10),))
     cache.truncate_from_start(5)
-    assert (cache.entries(), changes) == (((3, 10),), [])
+    assert (cache.entries(), cache.changed) == (((3, 10),), False)
 
 
 def test_clearing_forgets_everything_and_tells_once() -> None:
-    cache, changes = cache_of()
+    cache = cache_of()
     cache.clear()
     cache.clear()
-    assert (cache.entries(), cache.latest_epoch, changes) == ((), -1, [()])
+    assert (cache.entries(), cache.latest_epoch, cache.changed) == ((), -1, True)
 
 
 def test_the_epoch_of_an_offset_is_the_one_that_covers_it() -> None:
-    cache = cache_of(((1, 5), (3, 10)))[0]
+    cache = cache_of(((1, 5), (3, 10)))
     assert [cache.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
 
 
