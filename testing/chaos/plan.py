@@ -42,10 +42,11 @@ class Plan(NamedTuple):
 
 def whole(workloads: Sequence[str], seed: int) -> list[Plan]:
     """Every fault meets every workload."""
-    return [Plan(fault.name, tuple(_suited(fault, workloads)), seed) for fault in FAULTS]
+    return [Plan(fault.name, tuple(suited(fault, workloads)), seed) for fault in FAULTS]
 
 
-def _suited(fault: Fault, workloads: Sequence[str]) -> list[str]:
+def suited(fault: Fault, workloads: Sequence[str]) -> list[str]:
+    """Those of them that go with the fault."""
     return [each for each in workloads if each in fault.workloads] if fault.workloads else list(workloads)
 
 
@@ -60,6 +61,6 @@ def rotating(workloads: Sequence[str], seed: int, count: int) -> list[Plan]:
     for at in range(count):
         family = families[turns[at % len(turns)]]
         fault = family[at // len(turns) % len(family)]
-        able = _suited(fault, workloads)
+        able = suited(fault, workloads)
         plans.append(Plan(fault.name, tuple(rng.sample(able, min(len(able), 3))), seed))
     return plans

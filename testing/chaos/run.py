@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ottla.testing.chaos.plan import Plan
+from ottla.testing.chaos.plan import Plan, suited
 from ottla.testing.chaos.result import Result
 from ottla.testing.chaos.runner import run
 from ottla.testing.chaos.table import BY_NAME, FAULTS
@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="the fault table")
     parser.add_argument("--fault", choices=list(BY_NAME), metavar="NAME")
-    parser.add_argument("--workloads", default=",".join(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--workloads", default="", help=f"of {', '.join(WORKLOADS)}; all that suit the fault otherwise")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="where the run's files go; a new one otherwise")
     parser.add_argument("--toxiproxy", type=Path, default=TOXIPROXY, help="the server's program")
@@ -35,12 +35,13 @@ def main() -> int:
         return 0
     if asked.fault is None:
         parser.error("--fault NAME, or --list")
-    unknown = [name for name in asked.workloads.split(",") if name not in WORKLOADS]
+    workloads = [each for each in asked.workloads.split(",") if each] or suited(BY_NAME[asked.fault], list(WORKLOADS))
+    unknown = [name for name in workloads if name not in WORKLOADS]
     if unknown:
         parser.error(f"no workload {', '.join(unknown)}: there are {', '.join(WORKLOADS)}")
     signal.signal(signal.SIGTERM, _end)
     directory = asked.directory or Path(tempfile.mkdtemp(prefix="ottla-chaos-")) / "run"
-    plan = Plan(asked.fault, tuple(asked.workloads.split(",")), asked.seed)
+    plan = Plan(asked.fault, tuple(workloads), asked.seed)
     result = run(plan, WORKLOADS, asked.toxiproxy, directory)
     tell(result)
     return 0 if result.is_well else 1

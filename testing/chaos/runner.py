@@ -86,13 +86,20 @@ class _Run:
             self._each("prepare", lambda workload: workload.prepare(site))
             wait_for_rest(cluster)
             self._each("start", lambda workload: workload.start())
-            try:
-                self._meet(cluster)
-            finally:
-                self._each("stop", lambda workload: workload.stop())
-            wait_for_rest(cluster)
+            self._attempt(lambda: self._meet(cluster))
+            self._each("stop", lambda workload: workload.stop())
+            self._attempt(lambda: wait_for_rest(cluster))
             self._each("finish", lambda workload: workload.finish())
         self._result.cells = [self._judged(each) for each in self._workloads]
+
+    def _attempt(self, do: Callable[[], object]) -> None:
+        """What goes wrong with a run is told, and what clients saw is judged nevertheless."""
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - whatever it was
+            self._result.trouble = self._result.trouble or f"{type(error).__name__}: {error}"
+            with (self._directory / "trouble.txt").open("a", encoding="utf-8") as file:
+                traceback.print_exc(file=file)
 
     def _site(self, cluster: ChaosCluster) -> Site:
         return Site(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ottla.cli import feature_requests, quorum_requests, reassign_requests
+from ottla.cli.where import Where
 from ottla.testing.chaos.acts import Act
 from ottla.testing.chaos.acts.elections import PREFERRED, elect
 from ottla.testing.chaos.cluster import servers
@@ -60,7 +61,7 @@ def feature(name: str, *, back: bool) -> Act:
     def act(scene: Scene) -> None:
         levels = [_level(scene, name)]
         for level, kind in [(1, UPGRADE), (0, SAFE_DOWNGRADE)] if back else [(1, UPGRADE)]:
-            feature_requests.update_features(_servers(scene), {name: level}, kind, dry_run=False)
+            feature_requests.update_features(Where(_servers(scene)), {name: level}, kind, dry_run=False)
             wait_for(lambda level=level: _level(scene, name) == level, f"{name} {level}")  # type: ignore[misc]  # bound now
             levels.append(level)
             scene.hold(scene.seconds / 2)
@@ -74,15 +75,15 @@ def voters(*, active: bool) -> Act:
 
     def act(scene: Scene) -> None:
         if _level(scene, "kraft.version") == 0:
-            feature_requests.update_features(_servers(scene), {"kraft.version": 1}, UPGRADE, dry_run=False)
+            feature_requests.update_features(Where(_servers(scene)), {"kraft.version": 1}, UPGRADE, dry_run=False)
             wait_for(lambda: _level(scene, "kraft.version") == 1, "voters in the log")
         node = scene.who("controller" if active else "voter")
         described = quorum_requests.described_controller(scene.cluster.nodes[node].properties)
-        quorum_requests.remove(_servers(scene), node, described.directory_id, _CHANGE_MS)
+        quorum_requests.remove(Where(_servers(scene)), node, described.directory_id, _CHANGE_MS)
         without = scene.roles.quorum()[2]
         scene.tell(f"voters are {without}")
         scene.hold()
-        quorum_requests.add(_servers(scene), described, _CHANGE_MS)
+        quorum_requests.add(Where(_servers(scene)), described, _CHANGE_MS)
         again = scene.roles.quorum()[2]
         scene.prove(node not in without and node in again, f"voters were {without}, and {again} again")
 
@@ -94,7 +95,7 @@ def _servers(scene: Scene) -> str:
 
 
 def _level(scene: Scene, name: str) -> int:
-    rows = feature_requests.feature_rows(_servers(scene))
+    rows = feature_requests.feature_rows(Where(_servers(scene)))
     return next(int(str(row["finalized"])) for row in rows if row["feature"] == name)
 
 
