@@ -1,5 +1,6 @@
 """One run: a cluster, workloads, a fault; then peace, final reads, and the verdicts."""
 
+import faulthandler
 import shutil
 import time
 import traceback
@@ -153,8 +154,11 @@ class _Run:
                 do(workload)
             except Exception as error:  # noqa: BLE001 - it is that workload's finding
                 self._failed[workload.name] = f"{what}: {type(error).__name__}: {error}"
-                text = traceback.format_exc()
-                (self._directory / f"{workload.name}.{what}.txt").write_text(text, encoding="utf-8")
+                with (self._directory / f"{workload.name}.{what}.txt").open("w", encoding="utf-8") as file:
+                    traceback.print_exc(file=file)
+                    file.write("\nWhat all threads did then:\n")
+                    file.flush()
+                    faulthandler.dump_traceback(file)
 
         with ThreadPoolExecutor(len(able) or 1) as pool:
             list(pool.map(attempt, able))
