@@ -1,5 +1,6 @@
 """What all workloads do with clients: settings that give up within a run, and errors as outcomes."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ottla.testing.checker.operations import Operation
 MESSAGE_TIMEOUT_MS = 120_000
 """Longer than faults last: a producer of librdkafka that gives one record up writes those behind it again, as if they were others."""
 FLUSH_S = 25.0
+DROP_TRIES = 5
 _IMPATIENT = {
     "socket.timeout.ms": 5_000,
     "socket.connection.setup.timeout.ms": 3_000,
@@ -64,7 +66,9 @@ def flushed(client: Producer, seconds: float) -> int:
 def drop(client: Producer) -> None:
     """Its records that are under way are given up."""
     client.purge()
-    flushed(client, 5)
+    for _ in range(DROP_TRIES):
+        if not flushed(client, 1):
+            return
 
 
 def consumer(bootstrap: str, **settings: Any) -> Consumer:
@@ -134,6 +138,7 @@ class Stream:
         self._generation = 0
         self._sequence = 0
         self._gave_up = -1
+        self._is_broken = False
         self._producer = producer(bootstrap, **settings)
 
     def send(
@@ -145,6 +150,8 @@ class Stream:
         done: Callable[[Produce], None] = lambda each: None,
     ) -> Produce:
         """``done`` is told when it is known what came of it; so is the history."""
+        if self._is_broken:
+            self._renew()
         self._sequence += 1
         who = f"{self.name}.{self._generation}"
         each = Produce(
@@ -176,27 +183,40 @@ class Stream:
             each.end, each.outcome, each.error = now(), Outcome.FAIL, str(error)
             self._history.write(each)
             done(each)
-            self._renew()
+            self._is_broken = self._is_broken or isinstance(error, KafkaException)
         return each
 
     def _note(self, each: Produce, error: KafkaError) -> None:
         """It was given up, which does not say that it was not written; those behind it may be written twice."""
         each.outcome, each.error = Outcome.UNKNOWN, error.str()
         self._gave_up = each.end
+        self._is_broken = self._is_broken or error.fatal() or error.code() == KafkaError._FATAL
 
     def poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        """That long, whatever comes meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._serve(left)
+
+    def _serve(self, seconds: float) -> None:
+        """A fatal error is raised wherever events are waited for; what came of each record is told all the same."""
+        try:
+            self._producer.poll(seconds)
+        except KafkaException:
+            self._is_broken = True
+            time.sleep(seconds)
 
     def wait(self, each: Produce, seconds: float) -> bool:
         """Whether it was acknowledged in that time."""
         until = now() + int(seconds * 1e9)
         while each.outcome is Outcome.UNKNOWN and not each.error and now() < until:
-            self._producer.poll(0.05)
+            self._serve(0.05)
         return each.outcome is Outcome.OK
 
     def _renew(self) -> None:
         """A fatal error ends a producer."""
         drop(self._producer)
+        self._is_broken = False
         self._generation += 1
         self._sequence = 0
         self._producer = producer(self._bootstrap, **self._settings)

@@ -3,7 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from random import Random
@@ -50,12 +50,14 @@ class Workload(ABC):
     description: ClassVar[str]
     PARTITIONS: ClassVar[int] = 2
 
-    def __init__(self, replication: int = 3, topic_settings: dict[str, str] | None = None) -> None:
+    def __init__(self, replication: int = 3, topic_settings: Mapping[str, str] | None = None) -> None:
         self.topics: list[str] = []
         self.groups: list[str] = []
         self.transactional_ids: list[str] = []
         self._replication = replication
-        self._settings = topic_settings or {"min.insync.replicas": str(max(replication - 1, 1))}
+        self._settings = (
+            dict(topic_settings) if topic_settings else {"min.insync.replicas": str(max(replication - 1, 1))}
+        )
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
