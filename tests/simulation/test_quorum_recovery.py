@@ -14,7 +14,6 @@ from ottla.broker.wire.messages.update_features_response import UpdateFeaturesRe
 from ottla.cli.failures import is_expected
 from ottla.cli.output import Row
 from ottla.cli.quorum_recovery import describe_node, execute_node
-from ottla.runtime.clock import SystemClock
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.backup import Backup, back_up, put_back
@@ -38,11 +37,21 @@ def disk_with(backup: Backup, seed: int) -> Platter:
     return platter
 
 
+class PersonsClock:
+    """Of who works on a stopped node."""
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
 def host_on(platter: Platter) -> Host:
     """A process of its own."""
     platter.close_sessions()
     disk = SimulatedDisk(platter)
-    return Host(SystemClock(), Random(1), disk, partial(SimulatedStore, disk), SyncLater())
+    return Host(PersonsClock(), Random(1), disk, partial(SimulatedStore, disk), SyncLater())
 
 
 class Left:
