@@ -60,6 +60,17 @@ class CommittedRecords:
                 self._aborted |= self._open.pop(each.producer_id, set())
         self.end = max(begun, end)
 
+    def cut(self, end: int) -> None:
+        """A leader was allowed to lack what was committed from ``end`` on."""
+        if end < self.end:
+            self.end = end
+            self._by_offset = {offset: record for offset, record in self._by_offset.items() if offset < end}
+            self._open = {
+                producer: {each for each in offsets if each < end} for producer, offsets in self._open.items()
+            }
+            self._latest.clear()
+            self._decide(offset for offset in self._by_offset if self._hides(offset))
+
     def _decide(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             record = self._by_offset.get(offset)

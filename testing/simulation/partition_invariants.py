@@ -151,10 +151,12 @@ class PartitionInvariants:
         """What this leader lacks is lost, and it was allowed to."""
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         committed = self._committed.setdefault(key, CommittedLog())
-        if self._compacted.pop(key, None) is None:
+        compacted = self._compacted.get(key)
+        if compacted is None:
             committed.branch(epoch, start, batches(pieces(partition, start, end), start))
         else:
             committed.branch(epoch, end, ())
+            compacted.cut(end)
         place = (node, self._cluster.lives[node], key)
         self._compared[place] = min(
             self._compared.get(place, 0), committed.end

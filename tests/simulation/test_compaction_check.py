@@ -31,3 +31,11 @@ def test_what_is_not_decided_hides_nothing() -> None:
     records.commit([Seen(0, b"k", b"plain")], 1)
     records.commit([Seen(1, b"k", b"other")], 2, [InTransaction(1, 1, PRODUCER, None)])
     assert "lacks Seen(offset=0" in records.fault([Seen(1, b"k", b"other")], 0, 2, alone=False)
+
+
+def test_what_an_election_was_allowed_to_lose_may_be_lacking_and_hides_nothing() -> None:
+    records = CommittedRecords()
+    records.commit([Seen(0, b"k", b"first"), Seen(1, b"k", b"second")], 2)
+    records.cut(1)
+    assert not records.fault([Seen(0, b"k", b"first"), Seen(1, b"k", b"another")], 0, 2, alone=True)
+    assert "lacks Seen(offset=0" in records.fault([], 0, 2, alone=False)
