@@ -143,7 +143,7 @@ class Beside:
         if consumers:
             command = [str(TOOL), "-b", self._bootstrap, "-t", big, "-q", *producer_args(acks, RECORDS_TO_READ)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        written, cpu, began = self._end_offsets(big), cpu_s(self._pids), time.monotonic()
+        written, cpu, began = self.end_offsets(big), cpu_s(self._pids), time.monotonic()
         bulk = [Bulk(self._bootstrap, big, *producer_args(acks, 1_000_000_000)) for _ in range(producers)]
         for index in range(consumers):
             bulk.append(Bulk(self._bootstrap, big, "-C", "-p", str(index % PARTITIONS), "-o", "beginning", "-e"))
@@ -153,7 +153,7 @@ class Beside:
         finally:
             moved = sum(each.stop() for each in bulk)
         took, cpu = time.monotonic() - began, cpu_s(self._pids) - cpu
-        moved += (self._end_offsets(big) - written) * RECORD_BYTES
+        moved += (self.end_offsets(big) - written) * RECORD_BYTES
         for gone in self._admin.delete_topics([big, small]).values():
             gone.result(30)
         return waits | {"bulk_mb_s": round(moved / took / 1e6, 1), "cpu_s_per_gb": round(cpu / (moved / 1e9), 3)}
@@ -182,7 +182,7 @@ class Beside:
             thread.join()
         return percentiles("ping", ping_ms) | percentiles("produce", produce_ms)
 
-    def _end_offsets(self, topic: str) -> int:
+    def end_offsets(self, topic: str) -> int:
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "beside"})
         try:
             for _ in range(50):

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.peers.load.beside import Beside, cpu_s, producing
+from tests.peers.load.beside import PARTITIONS, RECORD_BYTES, Beside, cpu_s, producing
 
 TOOLS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers")) / "load"
 BESIDE_S = 8.0
@@ -116,11 +116,14 @@ class Bench:
 
     def connections_beside(self) -> dict[str, object]:
         """The same while one bulk producer runs; whose CPU is whose cannot be told."""
-        name = self.topic("load-beside", 4, 1)
+        name = self.topic("load-beside", PARTITIONS, 1)
+        beside = Beside(self.bootstrap, self.pids)
         with producing(self.bootstrap, name, "1"):
+            before, began = beside.end_offsets(name), time.monotonic()
             got = self.connections()
+            moved = (beside.end_offsets(name) - before) * RECORD_BYTES
         del got["cpu_us_per_request"]
-        return got
+        return got | {"bulk_mb_s": round(moved / (time.monotonic() - began) / 1e6, 1)}
 
     def beside(self, producers: int, consumers: int, replicas: int) -> dict[str, object]:
         figures = Beside(self.bootstrap, self.pids).measure(producers, consumers, BESIDE_S, replicas)
