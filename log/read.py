@@ -12,7 +12,7 @@ from ottla.log.results import ColdReadError, LogRead
 from ottla.log.segments.scrub import SegmentScrub
 from ottla.log.segments.segment import Segment, number_before
 from ottla.log.segments.transactions import AbortedTransaction
-from ottla.log.state import LogState
+from ottla.log.state import NO_PLACES, LogState
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _PLACES_MAX = 64
@@ -208,6 +208,8 @@ def _whole_batches(segment: Segment, start: int, max_bytes: int, minimum_one: bo
 
 
 def _remember(log: LogState, offset: int, position: int) -> None:
+    if log.places is NO_PLACES:
+        log.places = {}
     places = log.places
     if len(places) >= _PLACES_MAX:
         places.clear()

@@ -16,6 +16,9 @@ from ottla.log.segments.open_files import OpenFiles
 from ottla.log.segments.segment import Segment, number_before
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+NO_PLACES: dict[int, int] = {}
+"""Stays empty: of all logs that nobody reads."""
+
 
 class LogState:
     """A log's state. Offsets are absolute; ``log_end_offset`` is what the next record will get."""
@@ -67,7 +70,7 @@ class LogState:
         self.gaps_allowed = config.compacted
         self.gaps_marked = False  # on disk
         self.half_done = False  # something failed half-way: the files may hold something else than is known here
-        self.places: dict[int, int] = {}  # offset -> position in its segment, where recent reads ended
+        self.places = NO_PLACES  # offset -> position in its segment, where recent reads ended
         self.condemned: Sequence[tuple[int, str]] = ()  # (when to unlink, path)
         self._old_bytes = 0  # of all segments but the active one
         self._generation = 0

@@ -37,8 +37,9 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+_NOBODY: dict[int, ProducerEntry] = {}
 _NONE: dict[int, int] = {}
-"""Stays empty: what all partitions have that no transaction ever touched."""
+"""Both stay empty: what all partitions have that no producer with an id, and no transaction, ever touched."""
 
 
 class ProducerStateManager:
@@ -47,7 +48,7 @@ class ProducerStateManager:
     __slots__ = ("_entries", "_open", "_unreplicated", "first_unstable_offset")
 
     def __init__(self) -> None:
-        self._entries: dict[int, ProducerEntry] = {}
+        self._entries = _NOBODY
         self._open = _NONE  # first offset -> producer id; offsets only rise, so the first key is the least
         self._unreplicated = _NONE  # ended, marker not yet below the high watermark: first -> last offset
         self.first_unstable_offset: int | None = None
@@ -136,7 +137,7 @@ class ProducerStateManager:
             return None if marker is None else self._end(header, first_offset, marker)
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = ProducerEntry()
+            entry = self._new_entry(producer_id)
         base_sequence, delta = header.base_sequence, header.last_offset_delta
         batch = CachedBatch(
             base_sequence,
@@ -236,7 +237,7 @@ class ProducerStateManager:
         return 0
 
     def clear(self) -> None:
-        self._entries, self._open, self._unreplicated = {}, _NONE, _NONE
+        self._entries, self._open, self._unreplicated = _NOBODY, _NONE, _NONE
         self.first_unstable_offset = None
 
     def _restore(self, entries: dict[int, ProducerEntry]) -> None:
@@ -247,11 +248,17 @@ class ProducerStateManager:
         self._open = dict(first_offsets)
         self._find_first_unstable()
 
+    def _new_entry(self, producer_id: int) -> ProducerEntry:
+        if self._entries is _NOBODY:
+            self._entries = {}
+        entry = self._entries[producer_id] = ProducerEntry()
+        return entry
+
     def _end(self, header: BatchHeader, offset: int, marker: EndMarker) -> CompletedTransaction | None:
         producer_id = header.producer_id
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = ProducerEntry()
+            entry = self._new_entry(producer_id)
         entry.set_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp

@@ -70,7 +70,7 @@ def held_us(log: Log, read: Callable[[int], object]) -> float:
     times = []
     for offset in range(0, 3000, 100):
         chill(log)
-        log.places[offset] = log.segment_of(offset).find(offset)[0]
+        log.places = {**log.places, offset: log.segment_of(offset).find(offset)[0]}
         began = perf_counter()
         read(offset)
         times.append(perf_counter() - began)

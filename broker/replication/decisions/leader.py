@@ -21,6 +21,9 @@ from ottla.broker.replication.decisions.isr import (
 )
 from ottla.broker.replication.decisions.replica import UNKNOWN_OFFSET, BrokerStanding, FollowerContact, ReplicaState
 
+_ALONE: dict[int, "ReplicaState"] = {}
+"""Stays empty: the followers of each partition that has no other replica."""
+
 
 class Proposal(msgspec.Struct, frozen=True):
     """What an AlterPartition asks for: the new ISR as (broker id, broker epoch) pairs, under the epochs it was made in.
@@ -79,7 +82,7 @@ class PartitionLeader:
         self.high_watermark = 0
         self.required_in_sync = 1
         self._min_told = 0
-        self.replicas: dict[int, ReplicaState] = {}
+        self.replicas = _ALONE
         self.isr: IsrState = Committed(())
         self._maximal: tuple[int, ...] = ()
 
@@ -104,7 +107,8 @@ class PartitionLeader:
         first_term, new_epoch = self.epoch < 0, epoch > self.epoch
         known = not new_epoch and partition_epoch == self.partition_epoch
         followers = [replica for replica in replicas if replica != self.node_id]
-        self.replicas = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
+        others = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
+        self.replicas = others or _ALONE
         self.partition_epoch = partition_epoch
         self._min_told = 0  # the settings are as new as this
         self.set_min_insync_replicas(min_insync_replicas)
