@@ -26,19 +26,22 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
-JOINS, LEAVES = 0, -1
+JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 
 
 class ConsumerMember(GroupMember):
     """Its generation is its member epoch."""
 
+    expression: str | None = None
+    """It subscribes to all topics that match it, not to one by its name."""
     _says_all = True
     _assigned: Sequence[int] = ()
 
     async def _leave(self) -> None:
         if self._coordinator is not None and self._id:
             with suppress(Unreachable):
-                await self._tell(LEAVES)
+                is_back_soon = self._instance_id is not None and bool(self._rng.randrange(2))
+                await self._tell(LEAVES_FOR_A_WHILE if is_back_soon else LEAVES)
         await self._die()
 
     def _forget(self) -> None:
@@ -51,6 +54,8 @@ class ConsumerMember(GroupMember):
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             self._beaten_s = 0.0
             raise Unreachable("not heard yet")
+        if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            raise Unreachable("the process before is not missed yet")
         super()._judge(ErrorCode.ILLEGAL_GENERATION if code == ErrorCode.FENCED_MEMBER_EPOCH else code)
 
     async def _join(self) -> None:
@@ -75,7 +80,7 @@ class ConsumerMember(GroupMember):
         self.generation, self._beaten_s = told.member_epoch, asked_s
         if told.assignment is not None:
             self._assigned = sorted(index for each in told.assignment.topic_partitions for index in each.partitions)
-            self._group.note_owner(self._id, self.generation, self._assigned)
+            self._group.note_owner(self.name, self.generation, self._assigned)
         self._group.note_reading(self._id, self.positions, asked_s)
 
     async def _tell(self, epoch: int) -> Any:
@@ -87,8 +92,10 @@ class ConsumerMember(GroupMember):
             group.name,
             self._id,
             epoch,
+            self._instance_id,
             rebalance_timeout_ms=CONSUMER_SESSION_MS if says_all else -1,
-            subscribed_topic_names=[group.topic] if says_all else None,
+            subscribed_topic_names=([] if self.expression else [group.topic]) if says_all else None,
+            subscribed_topic_regex=self.expression if says_all else None,
             topic_partitions=owned,
         )
         told = await self._ask(request, ConsumerGroupHeartbeatResponse)

@@ -9,7 +9,7 @@ from ottla.broker.wire.codec import decoder
 from ottla.broker.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponseMember
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequestAssignment
-from ottla.testing.simulation.group_members import POLL_S, GroupMember, subscription, told_to
+from ottla.testing.simulation.group_members import POLL_S, GroupMember, subscription
 
 VERSION = 2
 """The first subscription that tells the generation in which its partitions were assigned."""
@@ -57,7 +57,7 @@ class CooperativeMember(GroupMember):
     def _assign(self, generation: int, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         self._group.note_members(generation, (each.member_id for each in members))
         owned = {each.member_id: owned_by(each.metadata) for each in members}
-        return told_to(handed_over(owned, self._group.partitions))
+        return self._told(handed_over(owned, self._group.partitions))
 
     async def _take(self, generation: int, owned: list[int]) -> None:
         """What it has to let go it commits, lets go, and joins again, so that it can be handed over."""

@@ -40,6 +40,7 @@ from ottla.broker.wire.messages.txn_offset_commit_request import (
 )
 from ottla.broker.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from ottla.log.records import Record, encode_batch
+from ottla.quorum.controller.decisions.features import TRANSACTION_VERSION
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Unreachable
 from ottla.testing.simulation.copies import OFFSETS, Attempt, Copies
@@ -102,20 +103,24 @@ class Versions(NamedTuple):
     end: int
 
 
+NEW_FROM = 2
+"""The transaction.version that such a client needs."""
 OLD, NEW = Versions(True, 11, 3, 4), Versions(False, 12, 5, 5)
 """Before KIP-890's second part, and since: the end of a transaction bumps the epoch then."""
 
 
-class _Fenced(Exception):
+class Fenced(Exception):
     """Another process goes on, or the coordinator has aborted what was open."""
 
 
-class _GivesUp(Exception):
+class GivesUp(Exception):
     """A step could not be done for so long that the process ends."""
 
 
 class Copier:
     """One process after another. ``done``: transactions that were committed."""
+
+    sleeps_once_in = SLEEPS_ONCE_IN
 
     def __init__(
         self,
@@ -132,6 +137,8 @@ class Copier:
         self.done = self.fenced = 0
         self._run, self._copies, self._job, self._versions, self._rng = run, copies, job, versions, rng
         self._share, self._is_first = share, is_first
+        self._wanted = versions
+        """What the client can; a cluster whose transaction.version is older makes it older."""
         self._timeout_ms = int(TIMEOUT_MS * max(share, 0.5))
         self._client = run.client()
         self._coordinators: dict[int, tuple[str, int]] = {}
@@ -164,13 +171,13 @@ class Copier:
                 if self._producer is None:
                     await self._begin()
                 await self._copy(rests=rests)
-            except _Fenced:
+            except Fenced:
                 self.fenced += 1
                 self._producer = None
                 if rests and not self._is_first:
                     return
                 await asyncio.sleep(self._share * self._rng.uniform(*AWAY_S))
-            except _GivesUp:
+            except GivesUp:
                 await self._die()
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -185,7 +192,7 @@ class Copier:
                 if not error:
                     return tries
                 if error in _FENCED:
-                    raise _Fenced(error.name) if not tries else _Fenced()
+                    raise Fenced(error.name) if not tries else Fenced()
                 if error not in _LATER:
                     raise BrokenPromise(f"{self._job.transactional_id}: a copier is told {error.name}")
                 if error not in _NOT_DONE:
@@ -195,11 +202,11 @@ class Copier:
                 self._look_again()
                 tries += 1
             await asyncio.sleep(RETRY_S)
-        raise _GivesUp
+        raise GivesUp
 
     async def _pause(self, *, rests: bool) -> None:
         """Seldom it stops here for long."""
-        if not rests and not self._rng.randrange(SLEEPS_ONCE_IN):
+        if not rests and not self._rng.randrange(self.sleeps_once_in):
             await asyncio.sleep(self._share * self._rng.uniform(*SLEEPS_S))
 
     async def _ask(self, key_type: int, request: msgspec.Struct, response: Any, version: int | None = None) -> Any:
@@ -232,7 +239,7 @@ class Copier:
 
     async def desert(self) -> None:
         """Begins a transaction, and is never seen again."""
-        with suppress(_Fenced, _GivesUp):
+        with suppress(Fenced, GivesUp):
             await self._begin()
             offsets, following = await self._read()
             while not offsets:
@@ -251,8 +258,14 @@ class Copier:
         request = InitProducerIdRequest(self._job.transactional_id, self._timeout_ms)
         told = await self._ask(TRANSACTION_KEY, request, InitProducerIdResponse, 5)
         if not told.error_code:
+            self._versions = self._wanted if await self._allows_new() else OLD
             self._go_on_as(told.producer_id, told.producer_epoch)
         return int(told.error_code)
+
+    async def _allows_new(self) -> bool:
+        """As its coordinator tells in ApiVersions, which clients ask for when they connect."""
+        server = self._run.servers.get(self._run.cluster.brokers.index(await self._coordinator(TRANSACTION_KEY)) + 1)
+        return server is not None and server.context.image.features.get(TRANSACTION_VERSION, 0) >= NEW_FROM
 
     def _go_on_as(self, producer_id: int, epoch: int) -> None:
         if self._producer != (producer_id, epoch):
@@ -309,7 +322,7 @@ class Copier:
         attempt.may_commit = commits
         try:
             await self._until_done(lambda: self._ask_for_end(commits))
-        except _Fenced as fenced:
+        except Fenced as fenced:
             attempt.refused = bool(fenced.args)  # else an answer was lost, which may have been another
             raise
         if commits:

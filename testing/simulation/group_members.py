@@ -64,7 +64,7 @@ _AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS,)
 _ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 
 
-class _Over(Exception):
+class Over(Exception):
     """This member's place in its generation is lost. ``is_known``: its id is good still."""
 
     def __init__(self, *, is_known: bool) -> None:
@@ -108,7 +108,7 @@ class GroupMember:
                 await self._find_coordinator()
                 self.positions = dict.fromkeys(range(self._group.partitions), 0)
                 await self._commit(self.generation)
-            except (Unreachable, _Over):
+            except (Unreachable, Over):
                 await asyncio.sleep(RETRY_S)
         self._forget()
 
@@ -118,12 +118,19 @@ class GroupMember:
         rest_s = loop.time() + restless_s
         while loop.time() < rest_s:
             lives_s = min(self._share * self._rng.uniform(*LIVES_S), rest_s - loop.time())
-            try:
-                async with asyncio.timeout(lives_s):
-                    await self._live()
-            except TimeoutError:
-                await self._rng.choice((self._leave, self._die, self._die, self._sleep))()
+            await self.live_for(lives_s)
         await self._live()
+
+    async def live_for(self, lives_s: float | None) -> bool:
+        """So long, then it leaves, dies or sleeps; None: until cancelled. Whether the next that lives is another process."""
+        try:
+            async with asyncio.timeout(lives_s):
+                await self._live()
+        except TimeoutError:
+            end = self._rng.choice((self._leave, self._die, self._die, self._sleep))
+            await end()
+            return end != self._sleep
+        return True
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -167,7 +174,7 @@ class GroupMember:
             except Unreachable:
                 self._coordinator = None
                 await asyncio.sleep(RETRY_S)
-            except _Over as over:
+            except Over as over:
                 self._fall_out(is_known=over.is_known)
                 await asyncio.sleep(RETRY_S)
 
@@ -195,9 +202,9 @@ class GroupMember:
         if error in _ELSEWHERE:
             raise Unreachable(error.name)
         if error in _AGAIN:
-            raise _Over(is_known=True)
+            raise Over(is_known=True)
         if error in _ANEW:
-            raise _Over(is_known=False)
+            raise Over(is_known=False)
         if error:
             raise BrokenPromise(f"group {self._group.name}: a member is told {error.name}")
 
@@ -237,7 +244,7 @@ class GroupMember:
             SyncGroupResponse,
         )
         self._judge(told.error_code)
-        return joined.generation_id, [int(each) for each in told.assignment.decode().split(",") if each]
+        return joined.generation_id, self._mine(told.assignment)
 
     def _subscription(self) -> bytes:
         """What it tells its leader."""
@@ -249,7 +256,14 @@ class GroupMember:
         shares: dict[str, list[int]] = {each: [] for each in names}
         for index in range(partitions):
             shares[names[index * len(names) // partitions if len(names) < partitions else index]].append(index)
-        return told_to(shares)
+        return self._told(shares)
+
+    def _told(self, shares: Mapping[str, list[int]]) -> list[SyncGroupRequestAssignment]:
+        """What a leader tells each member, by its id; nobody else reads it."""
+        return [SyncGroupRequestAssignment(name, ",".join(map(str, share)).encode()) for name, share in shares.items()]
+
+    def _mine(self, assignment: bytes) -> list[int]:
+        return [int(each) for each in assignment.decode().split(",") if each]
 
     async def _take(self, generation: int, owned: list[int]) -> None:
         self.positions = await self._fetch_committed(owned)
@@ -279,9 +293,12 @@ class GroupMember:
             await self._commit(self.generation)
         if loop.time() - self._beaten_s > HEARTBEAT_S * self._patience:
             self._beaten_s = loop.time()
-            request = HeartbeatRequest(self._group.name, self.generation, self._id, self._instance_id)
-            self._judge((await self._ask(request, HeartbeatResponse)).error_code)
+            await self._be_heard()
         await asyncio.sleep(self._rng.uniform(*POLL_S))
+
+    async def _be_heard(self) -> None:
+        request = HeartbeatRequest(self._group.name, self.generation, self._id, self._instance_id)
+        self._judge((await self._ask(request, HeartbeatResponse)).error_code)
 
     async def _read(self) -> None:
         """One partition after another that has something new; a leader that cannot be reached is looked for next time."""
@@ -335,7 +352,7 @@ class GroupMember:
             answer = await self._ask(request, OffsetCommitResponse, COMMIT_VERSION)
         except Unreachable:
             # It may still come, behind a later one of this generation: this member sends no other in it.
-            raise _Over(is_known=False) from None
+            raise Over(is_known=False) from None
         for each in answer.topics[0].partitions:
             if each.error_code == ErrorCode.NONE:
                 index = each.partition_index
@@ -348,8 +365,3 @@ class GroupMember:
 def subscription(told: ConsumerProtocolSubscription, version: int = 1) -> bytes:
     """What a member tells its leader, as bytes."""
     return version.to_bytes(2, "big") + b"".join(encoder(ConsumerProtocolSubscription, version)(told))
-
-
-def told_to(shares: Mapping[str, list[int]]) -> list[SyncGroupRequestAssignment]:
-    """By member id."""
-    return [SyncGroupRequestAssignment(name, ",".join(map(str, share)).encode()) for name, share in shares.items()]

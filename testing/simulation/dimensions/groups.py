@@ -18,6 +18,7 @@ from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
 from ottla.testing.simulation.consumer_members import SETTINGS, ConsumerMember
 from ottla.testing.simulation.cooperative_members import CooperativeMember
+from ottla.testing.simulation.course import Run
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.dimensions.ledgers import in_small_segments
 from ottla.testing.simulation.group_administrator import GroupAdministrator
@@ -86,16 +87,8 @@ class Groups(Dimension):
         return KINDS_OF_CHAINS
 
     async def prepare(self) -> None:
-        """Every broker could be asked first; one is."""
         run = self.run
-        told: list[int] = []
-        process = run.cluster.nodes[1].process
-        assert process is not None
-        process.run(run.servers[1].context.internal_topics.require, GROUPS, told.append, 5_000)
-        await run.until(lambda: "" if told else "it waits", "there is a topic for groups", 10)
-        if told != [ErrorCode.NONE]:
-            raise BrokenPromise(f"the topic of groups could not be made: {told}")
-        run.keep(GROUPS)
+        await make_topic_of_groups(run)
         await run.create_topic(TOPIC, self._partitions, **self.length.topics)
         producing_s = min(2 * self.length.producing_s, 0.2)
         for index in range(self._partitions):
@@ -209,6 +202,18 @@ class Groups(Dimension):
             "resets of groups": group.resets,
             "looks at coordinators": self._looks,
         }
+
+
+async def make_topic_of_groups(run: Run) -> None:
+    """Every broker could be asked first; one is."""
+    told: list[int] = []
+    process = run.cluster.nodes[1].process
+    assert process is not None
+    process.run(run.servers[1].context.internal_topics.require, GROUPS, told.append, 5_000)
+    await run.until(lambda: "" if told else "it waits", "there is a topic for groups", 10)
+    if told != [ErrorCode.NONE]:
+        raise BrokenPromise(f"the topic of groups could not be made: {told}")
+    run.keep(GROUPS)
 
 
 DIMENSION = Groups

@@ -51,6 +51,9 @@ class Transactions(Dimension):
     }
     limits = ((internal_topics, "internal_topic", in_small_segments),)
     least_ms = 6_000
+    source, target, group, deserter = SOURCE, TARGET, GROUP, "deserter"
+    pace = 1
+    """How many times as long producers take: what is there must be copied in the end."""
     _copies: Copies
     _deserter: Copier
 
@@ -67,8 +70,8 @@ class Transactions(Dimension):
         """Of whoever has a part in a transaction then."""
         offices = (
             leader_of(TRANSACTIONS, partition_of(transactional_id(0), COORDINATORS)),
-            leader_of(GROUPS, partition_of(GROUP, COORDINATORS)),
-            leader_of(TARGET, 0),
+            leader_of(GROUPS, partition_of(self.group, COORDINATORS)),
+            leader_of(self.target, 0),
             CONTROLLER,
         )
         for _ in range(self.rng.randint(0, 2)):
@@ -82,22 +85,29 @@ class Transactions(Dimension):
         run = self.run
         for name in (GROUPS, TRANSACTIONS):
             await self._require(name)
-        await run.create_topic(SOURCE, self._sources, **self.length.topics)
-        await run.create_topic(TARGET, self._targets, **self.length.topics)
-        self._copies = Copies(run, TARGET, self._targets, self._sources)
+        await run.create_topic(self.source, self._sources, **self.length.topics)
+        await run.create_topic(self.target, self._targets, **self.length.topics)
+        self._copies = Copies(run, self.target, self._targets, self._sources)
         run.invariants.on_committed.append(self._copies.follow)
         for source in range(self._sources):
-            run.produce(History(SOURCE, source), min(2 * self.length.producing_s, 0.15), batch=2)
-            job = Job(transactional_id(source), GROUP, partition_of(GROUP, COORDINATORS), SOURCE, source)
-            for number in range(self._rivals[source]):
-                versions, rng = self.rng.choice((OLD, NEW)), Random(self.rng.getrandbits(64))
-                copier = Copier(run, self._copies, job, versions, rng, share=self.length.share, is_first=not number)
-                self._copiers.append(copier)
-        job = Job("deserter", GROUP, partition_of(GROUP, COORDINATORS), SOURCE, 0)
+            run.produce(History(self.source, source), self.pace * min(2 * self.length.producing_s, 0.15), batch=2)
+            self._hire(source)
+        job = self._job(self.deserter, 0)
         rng = Random(self.rng.getrandbits(64))
         self._deserter = Copier(run, self._copies, job, rng.choice((OLD, NEW)), rng, share=self.length.share)
         for index in range(self._targets):
             self._readers.append(CommittedReader(run, self._copies, index, Random(self.rng.getrandbits(64))))
+
+    def _job(self, name: str, source: int) -> Job:
+        return Job(name, self.group, partition_of(self.group, COORDINATORS), self.source, source)
+
+    def _hire(self, source: int) -> None:
+        """Those who copy that partition."""
+        job = self._job(transactional_id(source), source)
+        for number in range(self._rivals[source]):
+            versions, rng = self.rng.choice((OLD, NEW)), Random(self.rng.getrandbits(64))
+            copier = Copier(self.run, self._copies, job, versions, rng, share=self.length.share, is_first=not number)
+            self._copiers.append(copier)
 
     async def _require(self, name: str) -> None:
         run, told = self.run, list[int]()
@@ -111,11 +121,14 @@ class Transactions(Dimension):
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self._look()
-        for copier in self._copiers:
-            yield copier.run(RESTLESS_S * self.length.share)
+        yield from self._work()
         for reader in self._readers:
             yield reader.run()
         yield self._deserter.desert()
+
+    def _work(self) -> Iterable[Coroutine[Any, Any, None]]:
+        for copier in self._copiers:
+            yield copier.run(RESTLESS_S * self.length.share)
 
     async def _look(self) -> None:
         while True:
@@ -129,7 +142,7 @@ class Transactions(Dimension):
 
     def _copies_missing(self) -> str:
         invariants = self.run.invariants
-        topic_id = invariants.metadata.topics_by_name[SOURCE].id
+        topic_id = invariants.metadata.topics_by_name[self.source].id
         for source, done in enumerate(self._copies.committed):
             due = self._to_copy.setdefault(source, invariants.committed_end(topic_id, source))
             if done < due:
@@ -157,7 +170,7 @@ class Transactions(Dimension):
 
     def _unstable(self) -> str:
         """Where somebody's last stable offset is not the end."""
-        for name in (TARGET, GROUPS):
+        for name in (self.target, GROUPS):
             for index, view in self.run.invariants.metadata.topics_by_name[name].partitions.items():
                 for number in view.replicas:
                     partition = self.run.partition(number, name, index)
@@ -167,12 +180,12 @@ class Transactions(Dimension):
 
     def _committed(self, source: int) -> int:
         views = self.run.invariants.metadata.topics_by_name[GROUPS].partitions
-        broker = self.run.servers[views[partition_of(GROUP, COORDINATORS)].leader]
-        found = broker.context.groups.shard_of(GROUP).offsets.get(GROUP, Place(SOURCE, source))
+        broker = self.run.servers[views[partition_of(self.group, COORDINATORS)].leader]
+        found = broker.context.groups.shard_of(self.group).offsets.get(self.group, Place(self.source, source))
         return found.offset if found is not None else 0
 
     async def _read_to_the_end(self, index: int, reader: CommittedReader) -> None:
-        topic_id = self.run.invariants.metadata.topics_by_name[TARGET].id
+        topic_id = self.run.invariants.metadata.topics_by_name[self.target].id
         while reader.position < self.run.invariants.committed_end(topic_id, index):
             await reader.step()
             await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from ottla.testing.simulation.planted.first import FIRST
 from ottla.testing.simulation.planted.groups import GROUP_BUGS
 from ottla.testing.simulation.planted.jbod import JBOD
 from ottla.testing.simulation.planted.logs import LOGS
+from ottla.testing.simulation.planted.members import MEMBER_BUGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
 from ottla.testing.simulation.planted.moves import MOVES
 from ottla.testing.simulation.planted.names import NAMES
@@ -24,4 +25,5 @@ from ottla.testing.simulation.planted.views import VIEWS
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
 REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL)
-BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *REPLICATION, *GROUP_BUGS, *TRANSACTION_BUGS)
+COORDINATORS = (*GROUP_BUGS, *TRANSACTION_BUGS, *MEMBER_BUGS)
+BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *REPLICATION, *COORDINATORS)
