@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.testing.checker.operations import FOREVER
 
-BEFORE_ALL = -1
+BEFORE_ALL = -FOREVER
 """When the absence of a value was written."""
 
 
