@@ -133,7 +133,7 @@ class Copier:
         metadata = reading.consumer_group_metadata()
         try:
             self._insist(lambda: self._producer.send_offsets_to_transaction(told, metadata, 5))
-            self._producer.flush(PATIENCE_S)
+            self._flush()
             if self._rng.randrange(ABORTED_OF) == 0:
                 self._abort(name)
                 self._go_back(reading, batch)
@@ -202,16 +202,20 @@ class Copier:
         finally:
             self._history.write(end)
 
-    @staticmethod
-    def _insist(call: Callable[[], object]) -> None:
-        """Again, while the error is one that passes."""
+    def _flush(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while self._producer.flush(0.5) and time.monotonic() < until and not self._workload.is_stopping:
+            pass
+
+    def _insist(self, call: Callable[[], object]) -> None:
+        """Again, while the error is one that passes. Who is asked to stop has little patience."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
                 call()
                 return
             except KafkaException as error:
-                if not cause(error).retriable() or time.monotonic() > until:
+                if not cause(error).retriable() or time.monotonic() > until or self._workload.is_stopping:
                     raise
 
     def _end(self) -> None:

@@ -17,7 +17,7 @@ from ottla.testing.chaos.workloads.clients import Counted, cause, impatient
 from ottla.testing.checker import Recorder, Report, check_file
 
 PREPARE_S = 30.0
-STOP_S = 40.0
+STOP_S = 60.0
 
 
 class Place(Protocol):
@@ -105,6 +105,10 @@ class Workload(ABC):
             thread = threading.Thread(target=self._act, args=(make,), name=f"{self.name}-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     def operations(self) -> int:
         return self.history.acknowledged
