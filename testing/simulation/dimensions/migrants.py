@@ -29,7 +29,7 @@ from ottla.testing.simulation.roles import leader_of
 from ottla.testing.simulation.shards import check_shards, missing_shards
 from ottla.testing.simulation.workload import BrokenPromise, History
 
-TOPIC, EXPRESSION = "arrivals", "arri.*s"
+TOPIC, EXPRESSION = "transfers", "tran.*s"
 NAME = "ground"
 PLACE = partition_of(NAME, COORDINATORS)
 ONE_IN_FEW = 3
