@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.partitions [--rounds 1] [--kinds kafka,ottla] [--rows three,one] [--partitions 10000]
 
-Three nodes (`three`), topics of 1,000 partitions made one after the other:
+Topics of 1,000 partitions, made one after the other. Three nodes (`three`):
 
 - made: from the first request until each node says that all replicas are in sync, each leader answers for its partitions
   (ListOffsets), and each node has all logs (DescribeLogDirs)
@@ -11,7 +11,7 @@ Three nodes (`three`), topics of 1,000 partitions made one after the other:
   partition has it as leader and the new ones answer; beside it, from the kill. It is started again then, until it is in sync everywhere
 - restart: SIGTERM to all until they ended; and from the start of all until all is as after `made`
 
-One node (`one`, Ottla only): topics of 10,000 partitions. Then the same, and kill -9 and start again.
+One node (`one`, Ottla only): ten times as many. The same but for the kill, and then kill -9 and start again.
 
 "longest wait": of a small client (ApiVersions every 10 ms, a connection a node) meanwhile. Lines go to standard error as they
 come, the table in Markdown to standard output.
@@ -189,7 +189,7 @@ def kill_one(kind: str, cluster: Cluster, checks: Checks, figures: Figures) -> N
 
 def one_node(kind: str, partitions: int) -> Figures:
     nodes, figures = [1], Figures()
-    each = min(10 * TOPIC_PARTITIONS, partitions)
+    each = min(TOPIC_PARTITIONS, partitions)
     topics = {f"orders-{number:03d}": each for number in range(partitions // each)}
     with running(kind, 1) as cluster:
         checks = Checks(cluster, nodes, topics)
