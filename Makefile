@@ -132,6 +132,7 @@ bench-sizing: setup ## what a second broker on the same machine is worth; see do
 bench-groups: test-tools ## consumer groups and transactions beside Apache Kafka's, big groups, failover of a coordinator; see docs/benchmarks.md
 	tests/peers/kafka/kafka install
 	$(BIN)/python -m tests.benchmarks.groups_side_by_side
+	$(BIN)/python -m tests.benchmarks.beside_groups
 	$(BIN)/python -m tests.benchmarks.big_groups
 	$(BIN)/python -m tests.benchmarks.coordinator_kills
 	$(BIN)/python -m tests.benchmarks.bench_coordinator_scale
