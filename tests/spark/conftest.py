@@ -19,6 +19,7 @@ _numbers = count(1)
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "200",
+    "log.flush.offset.checkpoint.interval.ms": "500",  # only what is safe on disk is compacted
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
 }

@@ -122,7 +122,6 @@ def test_both_say_what_is_gone_or_go_on_behind_it(session: SparkSession, broker:
         assert [int(row[4] or b"-1") for row in read_by_both(session, broker, topic, **options)] == list(range(40, 100))
 
 
-@pytest.mark.long
 def test_both_read_across_what_compaction_removed(session: SparkSession, bootstrap: str, topic: str) -> None:
     quick = {"segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100"}
     create(bootstrap, topic, config=quick | {"cleanup.policy": "compact"})
