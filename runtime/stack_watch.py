@@ -54,7 +54,8 @@ class StackWatch:
 
     def seen(self, since_s: float) -> str | None:
         """Where the thread was found most of the times since then; None when it was not looked at. For the watched thread."""
-        looks = [place for when_s, place in self._looks if when_s >= since_s]
+        # Copied at once: the other thread may look meanwhile.
+        looks = [place for when_s, place in tuple(self._looks) if when_s >= since_s]
         if not looks:
             return None
         place, times = Counter(looks).most_common(1)[0]

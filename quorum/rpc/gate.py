@@ -115,7 +115,8 @@ class _Pipe(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are no subclasses of asyncio's
 
     def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
+        # A side that is closing will be told of as lost in a moment; uvloop raises where nothing can be written any more.
+        if self.other is not None and self.other.transport is not None and not self.other.transport.is_closing():
             self.other.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -15,7 +15,7 @@ from ottla.runtime.loop_watch import INTERVAL_S, LATE_S, LoopWatch
 from ottla.runtime.recent import PAGE_S, PAGES
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
-from ottla.runtime.stack_watch import NOTHING, place
+from ottla.runtime.stack_watch import NOTHING, StackWatch, place
 from ottla.runtime.timers import LoopTimers
 
 HELD_S = 0.02
@@ -273,3 +273,15 @@ def test_in_a_simulation_turns_take_no_time_and_the_last_minute_passes() -> None
         return seen
 
     assert simulate(program, 1) == [0.3] * (PAGES - 1) + [0.0, 0.0]
+
+
+def test_a_look_may_come_while_the_looks_are_counted() -> None:
+    watch = StackWatch(lambda: 0.0, lambda: 0.0)
+
+    class When(float):
+        def __ge__(self, since: float) -> bool:
+            watch._looks.append((2.0, "meanwhile"))
+            return True
+
+    watch._looks.extend([(When(1), "here"), (When(1), "here")])
+    assert watch.seen(0.5) == "here"

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.proto import controller_pb2
 from ottla.quorum.rpc.admission import UNKNOWN_BYTES_MAX, DoorLimits
+from ottla.quorum.rpc.gate import _Pipe
 from ottla.quorum.rpc.grpc_transport import GrpcTransport
 from ottla.quorum.rpc.transport import RpcServer, Service
 
@@ -278,3 +279,20 @@ def test_without_descriptors_visitors_are_turned_away_and_later_ones_served() ->
     )
     assert (ran.returncode, ran.stdout) == (0, "answered True\n"), ran.stderr
     assert "cannot reach the gRPC server behind the gate" in ran.stderr
+
+
+class ClosedTransport:
+    """uvloop's, after the other end reset the connection and before the protocol was told."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, _: bytes) -> None:
+        raise RuntimeError("unable to perform operation: the handler is closed")
+
+
+def test_what_comes_for_a_side_that_is_closed_already_is_dropped() -> None:
+    one, other = _Pipe(), _Pipe()
+    one.other, other.other = other, one
+    other.connection_made(cast(asyncio.BaseTransport, ClosedTransport()))
+    one.data_received(b"late")
