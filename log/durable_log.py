@@ -167,7 +167,8 @@ class DurableLog(NamedLog):
             return
         self.require_whole()
         try:
-            self.active.handle.open().sync()
+            if self.active.is_begun:  # else a beginning anew failed behind the cut, and no file is left
+                self.active.handle.open().sync()
             if names_went:
                 self.disk.sync_directory(self.directory)  # or a snapshot of what was cut off comes back with a crash
         except OSError as error:

@@ -158,3 +158,17 @@ def test_records_of_a_topic_that_could_not_go_are_not_the_next_ones(disk: Simula
     log = manager.get_or_create(PARTITION, LogConfig(), b"y" * 16, now_ms=NOW_MS)
     assert (log.log_end_offset, log.topic_id) == (0, b"y" * 16)
     assert [name for name in disk.list_directory("/data") if name.endswith("-stray")]
+
+
+def test_a_log_that_lost_all_its_files_half_way_has_no_cut_to_sync(open_log: OpenLog, platter: Platter) -> None:
+    log = open_log()
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    log.truncate_to(1, sync=False)
+    repair = platter.fail("/data/flights-0/00000000000000000007.log", errno.ENOSPC)
+    with pytest.raises(StorageError):
+        log.truncate_fully_and_start_at(7)
+    repair()
+    log.root.set_full(False)
+    log.append_as_follower(batch(10), 1)
+    assert (log.log_end_offset, log.root.failure) == (1, None)
