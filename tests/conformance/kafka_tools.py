@@ -158,8 +158,17 @@ class Broker:
 
     def ask_until(self, tool: str, words: str, what: str) -> None:
         """Until the tool says it; then it is asked for the record."""
-        wait_for(lambda: what in self.tools.run(tool, *self.where, *words.split()).out, what, timeout_s=60)
+        wait_for(lambda: self._says(tool, words, what), what, timeout_s=60)
         self.ask(tool, words)
+
+    def ask_until_gone(self, tool: str, words: str, *names: str) -> None:
+        """Until the tool names none of them: a broker hears of a deletion a moment after it was answered, Kafka's too."""
+        for name in names:
+            wait_for(lambda name=name: not self._says(tool, words, name), f"{name} to be gone", timeout_s=60)  # type: ignore[misc]  # bound now
+        self.ask(tool, words)
+
+    def _says(self, tool: str, words: str, what: str) -> bool:
+        return what in self.tools.run(tool, *self.where, *words.split()).out
 
     def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
         """One after the other: they may be about the same things."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from ottla.pipeline.wire.cluster import Cluster as Client
 from ottla.pipeline.wire.fetch import Fetcher
@@ -39,9 +39,9 @@ def write(cluster: ProcessCluster, first: int) -> None:
     assert producer.flush(30) == 0
 
 
-def leader(cluster: ProcessCluster) -> int:
+def partition(cluster: ProcessCluster) -> PartitionMetadata:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0].leader
+    return admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0]
 
 
 class Reader:
@@ -84,7 +84,7 @@ class Reader:
 
 def test_a_consumer_reads_from_its_rack_and_goes_on_when_that_node_dies(racks: ProcessCluster) -> None:
     write(racks, 0)
-    near = next(each for each in (1, 2, 3) if each != leader(racks))
+    near = next(each for each in (1, 2, 3) if each != partition(racks).leader)
     reader = Reader(racks, f"r{near}")
     reader.until(lambda: reader.broker == near and len(reader.numbers) >= RECORDS, f"records of node {near}")
     racks.kill(near)
@@ -96,8 +96,9 @@ def test_a_consumer_reads_from_its_rack_and_goes_on_when_that_node_dies(racks: P
 
 
 def test_a_task_of_spark_reads_from_the_replica_in_its_rack(racks: ProcessCluster) -> None:
+    wait_for(lambda: len(partition(racks).isrs) == 3, "all to be in sync")  # the test before kills one
     write(racks, 0)
-    follower = 1 + leader(racks) % 3
+    follower = 1 + partition(racks).leader % 3
     settings = client_settings({"bootstrap.servers": racks.bootstrap_servers, "client.rack": f"r{follower}"})
     with Client(settings) as client:
         fetcher = Fetcher(client, [Range(TOPIC, 0, 0, RECORDS)])

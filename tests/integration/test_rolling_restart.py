@@ -1,5 +1,8 @@
 """Three nodes are restarted one after another under load: no application of a client with default settings hears of it."""
 
+from pathlib import Path
+
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from ottla.testing.processes import ProcessCluster
@@ -11,7 +14,10 @@ SETTINGS = {"broker.heartbeat.interval.ms": "200"}
 RATE = 100
 
 
-def test_a_rolling_restart_gives_an_application_no_error_and_loses_no_record() -> None:
+def test_a_rolling_restart_gives_an_application_no_error_and_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(
+        Path(__file__).parents[2]
+    )  # clients are processes of their own, and find themselves there
     with ProcessCluster(nodes=3, settings=SETTINGS) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         make_topic(admin)
