@@ -19,7 +19,7 @@ from ottla.log.directories.copies import furthest
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.root_checkpoints import BeforeTruncation, RootCheckpoints
 from ottla.log.directories.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
-from ottla.log.errors import StorageError
+from ottla.log.errors import NOT_THE_DISK, StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.segments.open_files import OPEN_FILES_MAX, OpenFiles
@@ -111,9 +111,11 @@ class LogManager:
         return self.logs
 
     def _log_failure(self, root: DirectoryState, error: OSError) -> None:
+        if error.errno in NOT_THE_DISK:  # its records would be offline until somebody starts the node again
+            raise LogDirectoryError(f"{root.path} cannot be opened, for want of descriptors (ulimit -n) or memory: {error}")
         root.failed(error)
         if root.failure is None:  # for want of room; but it could not even be opened
-            root.failure = error
+            root.failure, root.writable = error, False
         for log in [log for log in self.logs.values() if log.root is root]:  # opened before it failed
             del self.logs[log.partition]
             self.offline[log.partition] = root

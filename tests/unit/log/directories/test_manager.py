@@ -230,6 +230,38 @@ def test_a_directory_that_fails_takes_its_own_partitions_offline(
     manager.close()
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_start_without_descriptors_or_memory_ends_and_blames_no_disk(
+    manager: LogManager, platter: Platter, number: int
+) -> None:
+    """Half of the partitions would be offline until somebody starts the node again, or be made anew beside what is there."""
+    manager.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\2", now_ms=NOW_MS)
+    manager.close()
+    platter.close_sessions()
+    mend = platter.fail("/b", number, ("read",))
+    with pytest.raises(LogDirectoryError, match="/b cannot be opened, for want of descriptors"):
+        manager_on(SimulatedDisk(platter), "/a", "/b").open_all(NOW_MS)
+    mend()
+    platter.close_sessions()
+    again = manager_on(SimulatedDisk(platter), "/a", "/b")
+    assert list(again.open_all(NOW_MS)) == [name(0)]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_directory_that_could_not_be_opened_for_want_of_room_takes_nothing(
+    manager: LogManager, platter: Platter, number: int
+) -> None:
+    """An empty replica in the place of the one that is there could pass for the whole."""
+    manager.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\2", now_ms=NOW_MS)
+    manager.close()
+    platter.close_sessions()
+    platter.fail("/b/flights-0", number, ("read",))
+    again = manager_on(SimulatedDisk(platter), "/a", "/b")
+    again.open_all(NOW_MS)
+    with pytest.raises(KafkaError, match="/b: failed"):
+        again.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\2", now_ms=NOW_MS)
+
+
 def test_a_directory_that_fails_at_start_leaves_the_others(manager: LogManager, platter: Platter) -> None:
     create(manager, 4)
     manager.close()
