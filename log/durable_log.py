@@ -64,6 +64,7 @@ class DurableLog(NamedLog):
         except OSError as error:
             raise self.root.failed(error) from error
         self.files_begun()
+        self.root.watermarks_moved = True  # it is 0, and from here on there is something that is not below it
 
     @property
     def active_file(self) -> File:

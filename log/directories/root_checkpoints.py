@@ -179,7 +179,9 @@ class RootCheckpoints:
             start_offsets.replace({**start_offsets.latest, **lower})
 
     def _high_watermarks(self, root: DirectoryState) -> Work:
-        offsets = {log.key: log.high_watermark for log in self._logs_of(root) if log.high_watermark}
+        # Where there is no row, who reads the files without a node takes all that is in the log.
+        logs = [log for log in self._logs_of(root) if log.high_watermark or log.active.is_begun]
+        offsets = {log.key: log.high_watermark for log in logs}
         return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: owned_table(offsets))
 
     def _logs_of(self, root: DirectoryState) -> list[Log]:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import PARTITION_METADATA
+from ottla.log.directories.checkpoints import HIGH_WATERMARKS, PARTITION_METADATA
 from ottla.log.directories.names_sync import NamesSync
+from ottla.log.directories.owned_offsets import read_owned
 from ottla.log.log import Log
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
@@ -106,3 +107,12 @@ def test_a_sync_of_many_names_that_was_under_way_does_not_stand_for_the_files(se
         log.mark_synced(ticket)
     platter.power_loss()
     assert manager_on(platter).logs[NAME].log_end_offset == 3
+
+
+def test_what_it_has_from_then_on_is_said_not_to_be_committed(make_batch: MakeBatch) -> None:
+    """For those who read a stopped node's files: without a row they would take everything."""
+    manager = manager_on(formatted(1))
+    log = create(manager)
+    log.append_as_leader(make_batch(3), 0, NOW_MS)
+    manager.checkpoints.save_high_watermarks()
+    assert read_owned(manager.disk, f"/data/{HIGH_WATERMARKS}") == {log.key: 0}
