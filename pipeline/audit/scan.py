@@ -48,6 +48,7 @@ class Scan:
         for number, segment in enumerate(self.replica.segments):
             self._begin(segment)
             yield from self._segment(segment, last=number == len(self.replica.segments) - 1)
+        self.next_offset = max(self.next_offset, 0)  # nobody wrote here yet
         self._look_at_ends()
 
     def standing(self) -> Standing:

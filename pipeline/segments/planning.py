@@ -33,15 +33,15 @@ def choose(replicas: Iterable[Replica], choice: Choice) -> list[tuple[Replica, i
     for _, group in groupby(sorted(wanted, key=_partition_of), key=_partition_of):
         copies = list(group)
         watermarks = [copy.high_watermark for copy in copies if copy.high_watermark is not None]
-        chosen_copy = max(copies, key=_standing)
+        chosen_copy = max([copy for copy in copies if copy.segments] or copies, key=_standing)
         chosen.append((chosen_copy, max(watermarks, default=None)))
     return chosen
 
 
-def _standing(replica: Replica) -> tuple[int, int, int]:
+def _standing(replica: Replica) -> tuple[int, tuple[int, int]]:
     """Whose own high watermark is the highest has what was committed. The longest log may be that of a leader that was replaced."""
-    last = replica.segments[-1]
-    return -1 if replica.high_watermark is None else replica.high_watermark, last.base_offset, last.size_bytes
+    ends = [(segment.base_offset, segment.size_bytes) for segment in replica.segments[-1:]]
+    return -1 if replica.high_watermark is None else replica.high_watermark, max(ends, default=(-1, 0))
 
 
 def _partition_of(replica: Replica) -> tuple[str, int]:
@@ -49,7 +49,7 @@ def _partition_of(replica: Replica) -> tuple[str, int]:
 
 
 def _is_wanted(replica: Replica, choice: Choice) -> bool:
-    if not replica.segments or (choice.topic_id and replica.topic_id not in ("", choice.topic_id)):
+    if choice.topic_id and replica.topic_id not in ("", choice.topic_id):
         return False
     if choice.topics is not None:
         return replica.topic in choice.topics

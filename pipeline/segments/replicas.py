@@ -11,6 +11,7 @@ from ottla.pipeline.segments.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     Checkpoint,
     node_id,
     topic_id,
@@ -89,7 +90,8 @@ def _replicas_in(directory: Path) -> Iterator[Replica]:
 
 
 def _is_partition(directory: Path) -> bool:
-    return any(_SEGMENT.fullmatch(name) for name in os.listdir(directory))
+    """One that nobody wrote to yet has no segment, and says only whose it is."""
+    return any(_SEGMENT.fullmatch(name) or name == PARTITION_METADATA for name in os.listdir(directory))
 
 
 class _Root:

@@ -288,6 +288,40 @@ def test_a_replica_that_is_behind_is_noted(new_node: NewNode, tmp_path: Path) ->
     assert kinds(audit([str(tmp_path)])) == [("note", "behind", 3)]
 
 
+def test_a_replica_that_has_no_file_yet_is_behind(new_node: NewNode, tmp_path: Path) -> None:
+    leader, follower = new_node(), new_node()
+    leader.append(3)
+    leader.commit()
+    follower.log()
+    leader.stop()
+    follower.stop()
+
+    report = audit([str(tmp_path)])
+
+    assert kinds(report) == [("note", "behind", 0)]
+    assert [(standing.node, standing.end_offset) for standing in report.replicas] == [("1", 3), ("2", 0)]
+
+
+def test_a_replica_that_lost_all_its_files_is_short(new_node: NewNode, tmp_path: Path) -> None:
+    one, _ = replicas(new_node, 2)
+    for path in one.directory().iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+
+    assert ("short", 0) in faults(audit([str(tmp_path)]))
+
+
+def test_who_never_heard_that_anything_is_committed_may_differ(new_node: NewNode, tmp_path: Path) -> None:
+    old, new = new_node(), new_node()
+    old.append(3)
+    new.append(2, epoch=1)
+    new.commit()
+    old.stop()
+    new.stop()
+
+    assert {severity for severity, *_ in kinds(audit([str(tmp_path)]))} == {"note"}
+
+
 def test_what_a_replaced_leader_wrote_is_noted(new_node: NewNode, tmp_path: Path) -> None:
     """It cuts that when it starts: it has not heard that others were committed there."""
     old, new = replaced_leader(new_node)

@@ -268,6 +268,27 @@ def test_topics_are_chosen_by_name_or_pattern_and_internal_ones_are_not(new_node
         table(node.path, subscribe="a,flights")
 
 
+def test_a_topic_that_nobody_wrote_to_has_no_records(new_node: NewNode) -> None:
+    node = new_node()
+    node.log("a")
+    node.append(1, log=node.log("b", 1))
+    node.commit(log=node.log("b", 1))
+    node.log("b", 0)
+    node.stop()
+
+    assert offsets(node.path, subscribe="a") == []
+    assert offsets(node.directory("a")) == []
+    assert offsets(node.path, subscribe="a,b") == [0]
+
+
+def test_before_anything_is_committed_nothing_is_read(new_node: NewNode) -> None:
+    node = new_node()
+    node.append(3)
+    node.stop()
+
+    assert offsets(node.path) == []
+
+
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SegmentsError, match="no such directory"):
         table(tmp_path / "nowhere")
