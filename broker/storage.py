@@ -213,10 +213,10 @@ class Storage:
         """Retention for the next few logs; the rest when others had their turn."""
         if self._retaining <= 0:
             return  # closed meanwhile
-        self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX)
         self._retaining -= RETENTION_LOGS_MAX
-        if self._retaining > 0:
+        if self._retaining > 0:  # first, for what is raised below must not be the end of it
             self._timers.call_later_ms(EXPIRY_PAUSE_MS, self._delete_some)
+        self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX)
 
     # Cleaning.
 

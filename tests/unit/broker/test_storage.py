@@ -14,6 +14,7 @@ from ottla.broker.storage import Storage
 from ottla.broker.topic_config import LogConfigs
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.manager import LogManager
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
@@ -194,6 +195,28 @@ def test_retention_looks_at_a_few_logs_at_a_time(bench: Bench, monkeypatch: pyte
     bench.clock.wall += DAY_MS + 1
     bench.fire(300_000)
     assert sum(log.size_bytes > 0 for log in logs) == 3  # every pass begins anew
+
+
+def test_a_mistake_in_one_log_does_not_end_retention(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "RETENTION_LOGS_MAX", 1)
+    logs = [bench.log(topic, LogConfig(retention_ms=DAY_MS)) for topic in "ab"]
+    for log in logs:
+        bench.write(log)
+        log.set_high_watermark(log.log_end_offset)
+    bench.clock.wall += DAY_MS + 1
+    bench.storage.start()
+
+    def fail(*_: object) -> int:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogManager, "delete_old_segments", fail)
+        with pytest.raises(RuntimeError):
+            bench.fire(300_000)
+    bench.fire(storage_module.EXPIRY_PAUSE_MS)
+    bench.fire(300_000)
+    bench.fire(storage_module.EXPIRY_PAUSE_MS)
+    assert sum(log.size_bytes for log in logs) == 0
 
 
 @pytest.fixture
