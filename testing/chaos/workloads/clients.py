@@ -228,7 +228,8 @@ class Stream:
 
 
 class Reader:
-    """A consumer of assigned partitions that notes all it is given, and where it has come to."""
+    """A consumer of assigned partitions that notes all it is given, and where it has come to. A client fetches ahead, and gives what
+    waits in its queue also after it has told of a truncation: a read begins where the queue was last seen empty."""
 
     def __init__(self, name: str, bootstrap: str, history: Counted, isolation: Isolation, **settings: Any) -> None:
         self.name, self._history, self.isolation = name, history, isolation
@@ -236,20 +237,25 @@ class Reader:
         self.positions: dict[tuple[str, int], int] = {}
         self.is_lost = False
         """What it stood at is not there any more."""
+        self._fetched_since = now()
+        """What it gives next was asked for at that time at the earliest."""
 
     def assign(self, positions: dict[tuple[str, int], int]) -> None:
         self.positions = dict(positions)
+        self._fetched_since = now()
         self._consumer.assign([TopicPartition(topic, index, at) for (topic, index), at in positions.items()])
 
     def read(self, seconds: float, most: int = 500) -> list[Message]:
         """What came, in the order of each partition."""
-        begin = now()
+        begin, asked = self._fetched_since, now()
         messages = self._consumer.consume(most, seconds)
         end = now()
+        if len(messages) < most:
+            self._fetched_since = asked
         good = [each for each in messages if each.error() is None]
         for each in messages:
             if (error := each.error()) is not None:
-                self._failed(error, each, begin, end)
+                self._failed(error, each, asked, end)
         by_place: dict[tuple[str, int], list[Message]] = {}
         for each in good:
             by_place.setdefault((topic_of(each), partition_of(each)), []).append(each)
