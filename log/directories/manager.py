@@ -112,7 +112,9 @@ class LogManager:
 
     def _log_failure(self, root: DirectoryState, error: OSError) -> None:
         if error.errno in NOT_THE_DISK:  # its records would be offline until somebody starts the node again
-            raise LogDirectoryError(f"{root.path} cannot be opened, for want of descriptors (ulimit -n) or memory: {error}")
+            raise LogDirectoryError(
+                f"{root.path} cannot be opened, for want of descriptors (ulimit -n) or memory: {error}"
+            )
         root.failed(error)
         if root.failure is None:  # for want of room; but it could not even be opened
             root.failure, root.writable = error, False

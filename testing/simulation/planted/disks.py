@@ -32,7 +32,7 @@ DISKS = (
         "take an epoch that was given twice for one",
         "rules.divergence: an epoch that another leader began is another",
         ((rules, "divergence", _compares_epochs_alone),),
-        12,
+        5,
         (),
         ("nothing fails unseen", "when faults end, the cluster heals", "BrokenPromise"),
         ("disks",),

@@ -126,7 +126,7 @@ LOGS = (
         "recover without CRCs",
         "recovery: the first batch that is not what its CRC says ends the log",
         ((recovery, "sound_prefix", _sound_without_crc),),
-        4,
+        50,
         tuple(Fault(500 + 900 * number, "crash", (f"node-{1 + number % 3}",), 100) for number in range(6)),
         (OPENED, "logs are whole at rest", "BrokenPromise", USERS),
         ("pipelines",),

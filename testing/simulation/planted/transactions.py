@@ -116,7 +116,7 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=3,
+        seed=17,
     ),
     _bug(
         "tell how a transaction ends before that is committed",
