@@ -21,10 +21,10 @@ class OnePartition(Sequences):
 
 
 def partition(cluster: ProcessCluster, topic: str) -> tuple[int, list[int], list[int]]:
-    """Leader, replicas, those in sync."""
+    """Leader, replicas, those in sync. Who is asked may not have heard of the topic yet: leader -1."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    found = admin.list_topics(topic, timeout=30).topics[topic].partitions[0]
-    return found.leader, found.replicas, found.isrs
+    found = admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
+    return (found.leader, found.replicas, found.isrs) if found is not None else (-1, [], [])
 
 
 def test_what_an_unclean_election_takes_is_permitted_and_told(tmp_path: Path) -> None:
@@ -33,6 +33,7 @@ def test_what_an_unclean_election_takes_is_permitted_and_told(tmp_path: Path) ->
         workload = OnePartition(replication=2, topic_settings=UNCLEAN)
         workload.prepare(Site(cluster.bootstrap_servers, (1, 2, 3), 1, tmp_path, True, directories))
         [topic] = workload.topics
+        cluster.wait_for_topic(topic)
         leader, replicas, _ = partition(cluster, topic)
         [follower] = set(replicas) - {leader}
         workload.start()

@@ -55,11 +55,24 @@ def producer(bootstrap: str, **settings: Any) -> Producer:
     return Producer(told | _IMPATIENT | settings)
 
 
+BROKEN = (KafkaException, SystemError)
+"""What flush and poll raise of a producer that can do nothing more. confluent-kafka sets the fatal error and may call back yet: Python then
+finds an error that nobody raised."""
+
+
+def told_at() -> int:
+    """When something was called back; with an error set, as above, the first call fails and takes that away."""
+    try:
+        return now()
+    except SystemError:
+        return now()
+
+
 def flushed(client: Producer, seconds: float) -> int:
     """How many records are left. One that can do nothing more says so, and has told of each what came of it."""
     try:
         return client.flush(seconds)
-    except KafkaException:
+    except BROKEN:
         return len(client)
 
 
@@ -167,7 +180,7 @@ class Stream:
         )
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            each.end = now()
+            each.end = told_at()
             if error is None:
                 each.offset, each.outcome = acknowledged_offset(message), Outcome.OK
             else:
@@ -202,7 +215,7 @@ class Stream:
         """A fatal error is raised wherever events are waited for; what came of each record is told all the same."""
         try:
             self._producer.poll(seconds)
-        except KafkaException:
+        except BROKEN:
             self._is_broken = True
             time.sleep(seconds)
 

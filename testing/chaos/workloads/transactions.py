@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ottla.testing.chaos.workloads.assign import Following
 from ottla.testing.chaos.workloads.clients import (
+    BROKEN,
     Counted,
     acknowledged_offset,
     cause,
@@ -18,6 +19,7 @@ from ottla.testing.chaos.workloads.clients import (
     offset_of,
     partition_of,
     producer,
+    told_at,
     topic_of,
 )
 from ottla.testing.chaos.workloads.groups import CLASSIC, committed_finally
@@ -135,7 +137,7 @@ class Copier:
                 self._copy(self._consumer, batch)
             if self._left <= 0:
                 self._end()
-        except KafkaException:
+        except BROKEN:
             self._end()  # what it was doing is in the history
             time.sleep(PAUSE_S)
 
@@ -192,7 +194,7 @@ class Copier:
         )
 
         def delivered(error: KafkaError | None, told: Message) -> None:
-            each.end = now()
+            each.end = told_at()
             if error is None:
                 each.offset, each.outcome = acknowledged_offset(told), Outcome.OK
             else:
