@@ -103,6 +103,10 @@ def rolling() -> Act:
     return act
 
 
+END_S = 30.0
+"""Who is asked to end does so in two or three seconds, when nobody starves; and it is not asked again."""
+
+
 def everybody(number: signal.Signals) -> Act:
     """All nodes at once, and all are started again."""
 
@@ -111,8 +115,11 @@ def everybody(number: signal.Signals) -> Act:
         pids = [cluster.nodes[node].alive_pid() for node in cluster.nodes]
         for node in cluster.nodes:
             cluster.send(node, number)
-        scene.hold(0.5 if number is signal.SIGKILL else 5.0)
-        left = [node for node in cluster.nodes if cluster.is_alive(node)]
+        scene.hold(0.5)
+        until = time.monotonic() + END_S
+        while (left := [node for node in cluster.nodes if cluster.is_alive(node)]) and time.monotonic() < until:
+            scene.hold(0.1)
+        scene.tell(f"{len(cluster.nodes) - len(left)} of {len(cluster.nodes)} nodes ended")
         for node in left:
             cluster.kill(node)
         scene.prove(not any(process_state(pid) for pid in pids if pid), f"processes {pids} are gone at once")

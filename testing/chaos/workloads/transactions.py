@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -107,6 +108,7 @@ class Copier:
         self._group = workload.groups[0]
         self._generation = -1
         self._number = 0
+        self._ids = count()
         self._consumer: Consumer | None = None
         self._batch: list[Message] = []
 
@@ -191,7 +193,9 @@ class Copier:
             source=f"{topic_of(message)}-{partition}@{offset_of(message)}",
             process=self._base,
             begin=now(),
+            id=next(self._ids),
         )
+        self._history.write(each)  # who is left behind tells nothing of it any more
 
         def delivered(error: KafkaError | None, told: Message) -> None:
             each.end = told_at()
