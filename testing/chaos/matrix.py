@@ -25,7 +25,7 @@ from ottla.testing.chaos.run import TOXIPROXY
 from ottla.testing.chaos.table import BY_NAME
 from ottla.testing.chaos.workloads import WORKLOADS
 
-RUN_S = 400.0
+RUN_S = 900.0
 """A run that takes longer hangs."""
 _END_S = 60.0
 _SIGNS = {WELL: "[green]✓[/]", FAILED: "[bold red]✗[/]", "unknown": "[yellow]?[/]"}

@@ -8,7 +8,7 @@ from ottla.cli.failures import CommandError
 from ottla.testing.chaos.cluster import ChaosCluster
 from ottla.testing.chaos.roles import Roles
 
-REST_S = 90.0
+REST_S = 180.0
 _PAUSE_S = 0.2
 
 

@@ -21,7 +21,7 @@ from ottla.testing.chaos.workloads.workload import Workload
 
 WARM_OPERATIONS = 20
 """So many of each workload before the fault, and again when it is over."""
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 SETTINGS = {
     "broker.session.timeout.ms": "3000",
