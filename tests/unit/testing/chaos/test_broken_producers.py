@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from ottla.testing.chaos.workloads import clients
 from ottla.testing.chaos.workloads.clients import Counted, Stream
@@ -21,7 +20,7 @@ class Notes:
         self.written.append(operation)
 
 
-class Fatal(Producer):
+class Fatal:
     """Tells of its records while a fatal error is set."""
 
     def __init__(self, trouble: list[str]) -> None:
