@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from ottla.testing.chaos.workloads import renumbered
 from ottla.testing.checker import Isolation, Outcome, Produce, Read, Recorder, now
 from ottla.testing.checker.operations import Operation
 
@@ -150,9 +151,13 @@ class Stream:
         self._bootstrap, self._history, self._settings = bootstrap, history, settings
         self._generation = 0
         self._sequence = 0
-        self._gave_up = -1
+        self._renumbered = -1
         self._is_broken = False
-        self._producer = producer(bootstrap, **settings)
+        self._log = renumbered.logger(self._renumbers)
+        self._producer = self._new()
+
+    def _new(self) -> Producer:
+        return producer(self._bootstrap, logger=self._log, **renumbered.SETTINGS, **self._settings)
 
     def send(
         self,
@@ -185,7 +190,7 @@ class Stream:
                 each.offset, each.outcome = acknowledged_offset(message), Outcome.OK
             else:
                 self._note(each, error)
-            each.idempotent = each.begin > self._gave_up
+            each.idempotent = each.begin > self._renumbered
             self._history.write(each)
             done(each)
 
@@ -202,8 +207,12 @@ class Stream:
     def _note(self, each: Produce, error: KafkaError) -> None:
         """It was given up, which does not say that it was not written; those behind it may be written twice."""
         each.outcome, each.error = Outcome.UNKNOWN, error.str()
-        self._gave_up = each.end
+        self._renumbered = each.end
         self._is_broken = self._is_broken or error.fatal() or error.code() == KafkaError._FATAL
+
+    def _renumbers(self) -> None:
+        """What is under way now may be written twice."""
+        self._renumbered = now()
 
     def poll(self, seconds: float) -> None:
         """That long, whatever comes meanwhile."""
@@ -232,7 +241,7 @@ class Stream:
         self._is_broken = False
         self._generation += 1
         self._sequence = 0
-        self._producer = producer(self._bootstrap, **self._settings)
+        self._producer = self._new()
 
     def close(self) -> None:
         """What is under way ends, or is given up."""
