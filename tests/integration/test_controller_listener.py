@@ -13,9 +13,13 @@ from ottla.runtime.errors import ErrorCode
 from ottla.testing.processes import ProcessCluster, wait_for
 
 
-def ottla(*words: str) -> list[dict[str, Any]]:
+def asked(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ottla.cli.main", *words, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def ottla(*words: str) -> list[dict[str, Any]]:
+    done = asked(*words)
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows
@@ -41,6 +45,9 @@ def test_each_of_three_controllers_finds_the_active_one_also_after_it_died() -> 
         assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
         cluster.kill(first)
+        where = ",".join(places.values())
+        describe = ("quorum", "describe", "--status", "--bootstrap-controller", where)
+        wait_for(lambda: "NOT_LEADER_OR_FOLLOWER" not in asked(*describe).stderr, "the election to be over")
         assert leader(*places) != first
         levels = {
             row["feature"]: row["finalized"]
