@@ -27,7 +27,7 @@ COMBINED = Shape(both=3)
 SEPARATE = Shape(only_brokers=3, only_controllers=3)
 SHAPES = {"combined": COMBINED, "separate": SEPARATE}
 
-START_S = 90.0
+START_S = 180.0
 """For a node to take requests; a second or two where the machine has nothing else to do."""
 _ANSWER_S = 5.0
 
