@@ -127,9 +127,9 @@ class LocalCluster:
         for node in self.nodes:
             node.start()
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Returns when every node takes requests. Raises CommandError as soon as one has ended."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         waiting = list(self.nodes)
         while waiting:
             for node in list(waiting):
@@ -139,7 +139,7 @@ class LocalCluster:
                     raise CommandError(f"node {node.node_id} did not start: {node.last_log_line()}")
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"node {waiting[0].node_id} was not ready after {START_TIMEOUT_S:.0f} s; see {waiting[0].log_file}"
+                    f"node {waiting[0].node_id} was not ready after {timeout_s:.0f} s; see {waiting[0].log_file}"
                 )
             time.sleep(POLL_S)
 

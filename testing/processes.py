@@ -20,6 +20,9 @@ from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalNode
 from ottla.testing import ports
 
+PATIENCE_S = 120.0
+"""For a start. Beside a load of a hundred the interpreter alone took half a minute to begin."""
+
 
 class ProcessCluster:
     """``with ProcessCluster(nodes=3) as cluster``: `ottla up`'s processes on free ports, in a directory of their own."""
@@ -56,7 +59,7 @@ class ProcessCluster:
     def __enter__(self) -> Self:
         try:
             self._cluster.start()
-            self._cluster.wait_ready()
+            self._cluster.wait_ready(PATIENCE_S)
         except BaseException:
             self._end()
             raise
@@ -80,7 +83,7 @@ class ProcessCluster:
         """Starts a node that was killed and waits until it takes requests."""
         node = self.node(node_id)
         node.start()
-        wait_for(node.ready_file.exists, f"node {node_id} to be ready")
+        wait_for(node.ready_file.exists, f"node {node_id} to be ready", PATIENCE_S)
 
     def directory(self, node_id: int, topic: str, partition: int = 0) -> Path:
         """Where a node has a replica. Named, not searched for: what a search walks through may vanish under it."""
@@ -109,7 +112,7 @@ class ProcessCluster:
         format_directories(node.properties, self._cluster.cluster_id, ignore_formatted=False, controllers=controllers)
 
     def _end(self) -> None:
-        left = self._cluster.stop(timeout_s=20)
+        left = self._cluster.stop(timeout_s=60)
         for node in left:
             pid = node.alive_pid()
             if pid is not None:

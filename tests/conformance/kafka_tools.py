@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -156,19 +157,31 @@ class Broker:
         said = self.tools.run(tool, *((*asked, *self.where) if tool in WHERE_COMES_LAST else (*self.where, *asked)))
         self.answers.append((f"{tool} {words}", said.in_common))
 
-    def ask_until(self, tool: str, words: str, what: str) -> None:
-        """Until the tool says it; then it is asked for the record."""
-        wait_for(lambda: self._says(tool, words, what), what, timeout_s=60)
-        self.ask(tool, words)
+    def ask_until(self, tool: str, words: str, *all_of: str) -> None:
+        """Until the tool says it: that answer is for the record. (The next might come from a broker that has not heard yet.)"""
+        self._ask_until(tool, words, lambda said: all(what in said.out for what in all_of), f"{tool} to say {all_of}")
 
-    def ask_until_gone(self, tool: str, words: str, *names: str) -> None:
+    def ask_until_gone(self, tool: str, words: str, *none_of: str) -> None:
         """Until the tool names none of them: a broker hears of a deletion a moment after it was answered, Kafka's too."""
-        for name in names:
-            wait_for(lambda name=name: not self._says(tool, words, name), f"{name} to be gone", timeout_s=60)  # type: ignore[misc]  # bound now
-        self.ask(tool, words)
+        gone = f"{tool} to say none of {none_of}"
+        self._ask_until(tool, words, lambda said: not any(what in said.out for what in none_of), gone)
 
-    def _says(self, tool: str, words: str, what: str) -> bool:
-        return what in self.tools.run(tool, *self.where, *words.split()).out
+    def _ask_until(self, tool: str, words: str, is_it: Callable[[Said], bool], what: str) -> None:
+        answers: list[Said] = []
+
+        def asked() -> bool:
+            answers.append(self.tools.run(tool, *self.where, *words.split()))
+            return is_it(answers[-1])
+
+        wait_for(asked, what, timeout_s=60)
+        self.answers.append((f"{tool} {words}", answers[-1].in_common))
+
+    def wait_until_all_say(self, tool: str, words: str, what: str) -> None:
+        """Each broker by itself: the next question goes to any of them."""
+        option, servers = self.where
+        for server in servers.split(","):
+            asked = partial(self.tools.run, tool, option, server, *words.split())
+            wait_for(lambda asked=asked: what in asked().out, f"{server} to say {what}", timeout_s=60)  # type: ignore[misc]  # bound now
 
     def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
         """One after the other: they may be about the same things."""

@@ -48,7 +48,9 @@ def of_moves(broker: Broker) -> None:
     broker.ask("topics", f"--describe --topic {TOPIC}")
     order = plan(broker, "order", (PAIR, 0, [2, 1]), (PAIR, 1, [2, 1]))
     reassign(broker, f"{order} --execute")
-    broker.ask_until("reassign-partitions", f"{order} --verify", "partition pair-0 is completed")  # any broker is asked
+    completed = ("partition pair-0 is completed", "partition pair-1 is completed")
+    broker.ask_until("reassign-partitions", f"{order} --verify", *completed)
+    broker.wait_until_all_say("topics", f"--describe --topic {PAIR}", "Replicas: 2,1")
     reassign(broker, "--list")
     broker.ask("topics", f"--describe --topic {PAIR}")
 
@@ -57,6 +59,7 @@ def of_slow_moves(broker: Broker) -> None:
     back = plan(broker, "back", (TOPIC, 0, [1]))
     reassign(broker, f"{back} --execute {SLOWLY}")
     broker.ask_until("reassign-partitions", "--list", "adding: 1")
+    broker.wait_until_all_say("topics", f"--describe --topic {TOPIC}", "Replicas: 1,2")
     broker.ask("configs", f"--describe --entity-type topics --entity-name {TOPIC}")
     reassign(broker, f"{back} --verify --preserve-throttles", f"{back} --verify", f"{back} --execute")
     reassign(broker, f"{back} --execute --additional {SLOWLY}")
