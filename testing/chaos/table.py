@@ -271,8 +271,7 @@ FAULTS += [
         shapes=("separate",),
         settings={} if asked else {"unclean.leader.election.enable": "true"},
         unclean=True,
-        # Without list-offsets: the first record since a time is another one where records are lost, which the checker does not permit yet.
-        workloads=("registers", "sequences", "assign"),
+        workloads=("registers", "sequences", "list-offsets", "assign"),
     )
     for how, asked, words in (
         ("by-setting", False, "as the setting allows"),

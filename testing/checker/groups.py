@@ -52,10 +52,10 @@ def _check_begins(
         if (given.group, given.topic, given.partition) != here:
             continue
         first = next((each for each in by_member[given.process] if each.end >= given.begin), None)
-        offset, other, _ = committed.before(given.begin)
+        offset, other, when = committed.before(given.begin)
         if first is not None and first.first < offset:
             told = f"{given.process} of {group} began at {first.first}; {offset} was committed before the partition was given to it"
-            permitted = partition.permits(0, 0, first.end)
+            permitted = partition.permits(offset - 1, when, first.end)
             out.add(Kind.REWOUND, partition.name, [other, line.number, first.line], told, permitted=permitted)
 
 

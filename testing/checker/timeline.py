@@ -119,7 +119,7 @@ class ListJudge:
             offset, other, when = highest.before(each.begin)
             if each.offset < offset:
                 told = f"{each.process} was told that the {what} is {offset}, and later {each.offset}"
-                permitted = self.partition.permits(0, when, each.end)
+                permitted = self.partition.permits(each.offset, when, each.end)
                 self.out.add(Kind.OFFSET_CHANGED, self.partition.name, [other, number], told, permitted=permitted)
 
     def _check_times(self) -> None:
@@ -149,8 +149,12 @@ class ListJudge:
         if each.offset != NONE_YET or each.process == before.process:
             self._changed(before, each, f"the first record since {each.asked} was at {before.offset}, and later at")
 
+    def _took(self, told: _Answer, other: _Answer) -> bool:
+        """Whether an election took the record of one answer before the other was given."""
+        return told.offset != NONE_YET and self.partition.permits(told.offset, told.begin, other.end)
+
     def _changed(self, before: _Answer, each: _Answer, told: str) -> None:
         now = "none" if each.offset == NONE_YET else str(each.offset)
-        permitted = self.partition.permits(0, min(before.begin, each.begin), max(before.end, each.end))
+        permitted = self._took(before, each) or self._took(each, before)
         lines = [before.line, each.line]
         self.out.add(Kind.OFFSET_CHANGED, self.partition.name, lines, f"{told} {now}", permitted=permitted)

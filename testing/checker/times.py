@@ -24,5 +24,5 @@ def judge(partition: PartitionHistory, final: FinalRead | None, out: Judgement) 
         if due != each.offset:
             told = f"{each.process} was told that the first record since {each.asked} is at {each.offset}"
             found = f"it is at {due}" if due >= 0 else "none is so late"
-            permitted = partition.permits(0, each.begin, FOREVER)
+            permitted = partition.permits(each.offset, each.begin, FOREVER)
             out.add(Kind.OFFSET_CHANGED, partition.name, [number], f"{told}: {found}", permitted=permitted)

@@ -108,6 +108,6 @@ class _Once:
                 for offset in final.offsets:
                     if offset < commit.offset and not self.made[f"{source.name}@{offset}"]:
                         told = f"{commit.group} has committed {commit.offset} of {source.name}; nothing was made of offset {offset}"
-                        permitted = any(each.permits(0, 0, final.end) for each in self.topic.partitions.values())
+                        permitted = any(each.permits(FOREVER, 0, final.end) for each in self.topic.partitions.values())
                         self.out.add(Kind.LOST, self.topic.name, [line], told, permitted=permitted)
                 return

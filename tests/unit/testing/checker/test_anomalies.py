@@ -648,6 +648,51 @@ def test_what_is_there_twice_no_election_permits() -> None:
     assert Kind.DUPLICATED in kinds(*ABC[:2], final("a", "b", "b"), unclean(60, 61))
 
 
+STAMPED: list[AnyOperation] = [
+    wrote("a", 0, 10, timestamp=1000),
+    wrote("b", 1, 20, timestamp=2000),
+    wrote("c", 2, 30, timestamp=3000),
+    wrote("e", 3, 34, timestamp=4000),
+]
+TAKEN: list[AnyOperation] = [wrote("d", 2, 80, timestamp=5000), final("a", "b", "d")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((4000, 3), None),
+        ((4000, 3), (4500, 2)),
+        ((4000, 3), (4000, 2)),
+        (("latest", 4), ("latest", 3)),
+    ],
+    ids=["as its producer timed it", "a later time", "the same time", "the end"],
+)
+def test_an_offset_that_was_told_changes_only_where_an_election_took_its_record(
+    before: tuple[str | int, int], after: tuple[str | int, int] | None
+) -> None:
+    told: list[AnyOperation] = [asked(*before, begin=45, process="r")]
+    if after is not None:
+        told.append(asked(*after, begin=90, process="r"))
+    history = [*STAMPED, *told, *TAKEN]
+    report = judged(*history, unclean(60, 61, from_offset=2))
+    assert report.anomalies == []
+    assert Kind.OFFSET_CHANGED in {each.kind for each in report.permitted}
+    for elsewhere in (unclean(60, 61, from_offset=4), unclean(60, 61, from_offset=2, partition=1), unclean(5, 6)):
+        assert Kind.OFFSET_CHANGED in kinds(*history, elsewhere)
+
+
+def test_a_member_begins_anew_only_where_an_election_took_what_its_group_had_read() -> None:
+    history: list[AnyOperation] = [
+        *ABC,
+        committed(3, 40),
+        given("m2", 70),
+        read("a", begin=75, process="m2", group="g"),
+        final("a", "b"),
+    ]
+    assert kinds(*history, unclean(60, 61, from_offset=2)) == set()
+    assert Kind.REWOUND in kinds(*history, unclean(60, 61, from_offset=3))
+
+
 # --- what cannot be judged -----------------------------------------------------------------------------------------------
 
 
