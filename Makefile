@@ -9,7 +9,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos chaos-some conformance \
-  spark spark-peers wheel deep-cluster deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
+  spark spark-peers wheel deep-cluster deep-unit deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
 	@$(BIN)/python examples/flights.py
@@ -25,7 +25,10 @@ test: ## everything CI runs: what computes beside what waits for nodes and downl
 	  "unit consensus simulation" "test-tools conformance integration chaos-some" "lint imports generated types spark wheel"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
-	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-core deep-log deep-model deep-hunt deep-hostile"
+	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
+
+deep-unit: setup-spark ## what Hypothesis draws otherwise every time, and more of it
+	pytest -q -n auto tests/unit --hypothesis-profile=drawn
 
 deep-cluster: setup
 	$(BIN)/python -m ottla.testing.simulation.run --seeds $(or $(SEEDS),20000)

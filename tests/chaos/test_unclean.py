@@ -1,6 +1,5 @@
 """An unclean election loses what nobody else had, and the checker permits exactly that."""
 
-import time
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -50,7 +49,6 @@ def test_what_an_unclean_election_takes_is_permitted_and_told(tmp_path: Path) ->
         cluster.start(leader)
         wait_for(lambda: len(partition(cluster, topic)[2]) == 2, "both to be in sync")
         workload.stop()
-        time.sleep(0.5)
         workload.finish()
     report = workload.check()
     assert report.valid, str(report)
