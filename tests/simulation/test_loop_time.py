@@ -13,7 +13,7 @@ from ottla.runtime.simulation.run import run_on, simulate
 from ottla.runtime.timers import LoopTimers
 
 
-def test_a_virtual_hour_of_ticking_costs_less_than_a_second() -> None:
+def test_a_virtual_hour_of_ticking_costs_seconds_of_cpu_at_most() -> None:
     async def program(loop: SimulationLoop) -> int:
         ticks = 0
         for _ in range(3600):
@@ -21,9 +21,9 @@ def test_a_virtual_hour_of_ticking_costs_less_than_a_second() -> None:
             ticks += 1
         return ticks
 
-    started = time.perf_counter()
+    started = time.process_time()
     assert simulate(program, 1) == 3600
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 10  # some 50 ms; an hour if it waited
 
 
 def test_time_is_exact_and_only_passes_when_nothing_runs() -> None:

@@ -30,6 +30,22 @@ from ottla.runtime.errors import ErrorCode
 NOW_MS = 1_800_000_000_000
 
 
+class PassingTime:
+    """Stands for the module `time`: it passes only while somebody sleeps, so that no test depends on how busy the machine is."""
+
+    def __init__(self) -> None:
+        self._passed_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self._passed_s += seconds
+
+    def monotonic(self) -> float:
+        return self._passed_s
+
+    def time(self) -> float:
+        return NOW_MS / 1000
+
+
 class FakeCluster:
     """``clients``: made as the commands make theirs."""
 

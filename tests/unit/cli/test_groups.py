@@ -22,7 +22,7 @@ from ottla.cli.group_resets import Target
 from ottla.cli.groups import groups
 from ottla.cli.leader_requests import Place
 from ottla.runtime.errors import ErrorCode
-from tests.unit.cli.fake_groups import NOW_MS, FakeCluster
+from tests.unit.cli.fake_groups import NOW_MS, FakeCluster, PassingTime
 
 
 @pytest.fixture
@@ -32,11 +32,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     made.ends = {Place("t", 0): (10, 90), Place("t", 1): (0, 50)}
     for module in (coordinators, leader_requests, group_requests):
         monkeypatch.setattr(module, "Client", made.client)
-    for module in (group_lag, group_resets):
-        monkeypatch.setattr(module.time, "time", lambda: NOW_MS / 1000)
-    for module in (coordinators, leader_requests, group_requests):
-        monkeypatch.setattr(module, "PAUSE_S", 0)
-        monkeypatch.setattr(module, "PATIENCE_S", 0.2, raising=False)
+    for module in (coordinators, leader_requests, group_requests, group_lag, group_resets):
+        monkeypatch.setattr(module, "time", PassingTime())
     return made
 
 
@@ -225,11 +222,11 @@ def test_a_broker_that_loads_groups_is_asked_again_for_its_list(cluster: FakeClu
     assert [row["group"] for row in rows("list", "--state", "empty")] == ["a"]
 
 
-def test_ten_thousand_groups_are_listed_within_a_second_of_work(cluster: FakeCluster) -> None:
+def test_ten_thousand_groups_are_listed_without_a_search_for_each(cluster: FakeCluster) -> None:
     cluster.groups = [ListedGroup(f"group {each}", "consumer", "Stable", "classic") for each in range(10_000)]
     begun = time.process_time()
     done = invoke("list")
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 10  # some 0.3; minutes with a search for each
     assert len(done.stdout.splitlines()) == 10_001
 
 

@@ -17,7 +17,7 @@ from ottla.cli.failures import CommandError
 from ottla.cli.leader_requests import Place
 from ottla.cli.producers import producers
 from ottla.runtime.errors import ErrorCode
-from tests.unit.cli.fake_groups import FakeCluster
+from tests.unit.cli.fake_groups import FakeCluster, PassingTime
 
 
 class Cluster(FakeCluster):
@@ -48,8 +48,7 @@ class Cluster(FakeCluster):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr(leader_requests, "Client", made.client)
-    monkeypatch.setattr(leader_requests, "PAUSE_S", 0)
-    monkeypatch.setattr(leader_requests, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(leader_requests, "time", PassingTime())
     return made
 
 

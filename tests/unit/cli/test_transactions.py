@@ -19,7 +19,7 @@ from ottla.cli.failures import CommandError
 from ottla.cli.leader_requests import Place
 from ottla.cli.transactions import transactions
 from ottla.runtime.errors import ErrorCode
-from tests.unit.cli.fake_groups import NOW_MS, FakeCluster
+from tests.unit.cli.fake_groups import NOW_MS, FakeCluster, PassingTime
 
 
 class FakeTransactions(FakeCluster):
@@ -70,8 +70,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeTransactions:
     for module in (coordinators, leader_requests, group_requests):
         monkeypatch.setattr(module, "Client", made.client)
     for module in (coordinators, leader_requests, transaction_requests):
-        monkeypatch.setattr(module, "PAUSE_S", 0)
-    monkeypatch.setattr("ottla.cli.transaction_requests.time.time", lambda: NOW_MS / 1000)
+        monkeypatch.setattr(module, "time", PassingTime())
     return made
 
 
