@@ -24,6 +24,9 @@ SETTINGS = (
     "--describe --entity-type topics",
     "--describe --entity-type topics --entity-name nowhere",
 )
+HEARD = {SETTINGS[3]: "log.retention.ms=90000000"}
+FORGOTTEN = {SETTINGS[6]: ("log.retention.ms=90000000", "log.cleaner.threads=2")}
+"""A change is answered when it is committed; the image that is described has it a moment later, Kafka's too."""
 REPLICA = re.compile(r"^(N|\d+ \S{22} \d+) \d+ .* (Leader|Follower|Observer)$")
 _LEADER = re.compile(
     r"(?<=LeaderId: )\d+|(?<=LeaderEpoch: )\d+|(?<=MaxFollowerLag: )\d+|(?<=MaxFollowerLagTimeMs: )-?\d+"
@@ -84,7 +87,12 @@ def of_settings(controllers: Broker) -> None:
     # Kafka sets this one by itself where leaders are elected out of the eligible (KIP-966).
     controllers.ask("configs", "--alter --entity-type brokers --entity-default --add-config min.insync.replicas=1")
     for words in SETTINGS:
-        controllers.ask("configs", words)
+        if words in HEARD:
+            controllers.ask_until("configs", words, HEARD[words])
+        elif words in FORGOTTEN:
+            controllers.ask_until_gone("configs", words, *FORGOTTEN[words])
+        else:
+            controllers.ask("configs", words)
 
 
 def of_features(controllers: Broker) -> None:

@@ -60,7 +60,8 @@ def of_slow_moves(broker: Broker) -> None:
     reassign(broker, f"{back} --execute {SLOWLY}")
     broker.ask_until("reassign-partitions", "--list", "adding: 1")
     broker.wait_until_all_say("topics", f"--describe --topic {TOPIC}", "Replicas: 1,2")
-    broker.ask("configs", f"--describe --entity-type topics --entity-name {TOPIC}")
+    throttled = ("leader.replication.throttled.replicas=", "follower.replication.throttled.replicas=")
+    broker.ask_until("configs", f"--describe --entity-type topics --entity-name {TOPIC}", *throttled)
     reassign(broker, f"{back} --verify --preserve-throttles", f"{back} --verify", f"{back} --execute")
     reassign(broker, f"{back} --execute --additional {SLOWLY}")
     broker.ask("topics", f"--describe --topic {TOPIC}")
@@ -69,7 +70,7 @@ def of_slow_moves(broker: Broker) -> None:
     broker.ask("topics", f"--describe --topic {TOPIC}")
     reassign(broker, f"{back} --execute --throttle 100000000")
     broker.ask_until("reassign-partitions", f"{back} --verify", "is completed")
-    broker.ask("configs", f"--describe --entity-type topics --entity-name {TOPIC}")
+    broker.ask_until_gone("configs", f"--describe --entity-type topics --entity-name {TOPIC}", "throttled.replicas=")
 
 
 def of_plans_that_cannot_be(broker: Broker) -> None:

@@ -18,7 +18,7 @@ from tests.conformance.kafka_tools import KAFKA
 SOURCE, TARGET, APPLICATION = "lines", "counts", "word-count"
 WORDS = ("ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine")
 LINES, PARTITIONS = 3_000, 2
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture
