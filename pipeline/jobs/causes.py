@@ -12,6 +12,7 @@ _HINTS = {
     "ClassNotFoundException: org.apache.spark.sql.kafka010": "--source jvm wants the connector's jars: --conf spark.jars=A.jar,B.jar (docs/pipeline.md)",
     "java.lang.OutOfMemoryError": "give it more with --conf spark.driver.memory=4g (executors: spark.executor.memory), or less at once with --max-bytes-per-trigger",
     "No space left on device": "make room, and start the job again: it goes on where it was",
+    "Python worker failed to connect back": "the machine is too busy; start the job again",
     "JAVA_GATEWAY_EXITED": "Java ended at once: the log says why",
 }
 WIDTH_MAX = 2000

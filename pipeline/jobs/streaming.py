@@ -14,6 +14,7 @@ from ottla.pipeline.jobs.causes import cause
 from ottla.pipeline.jobs.checkpoint import Checkpoint
 from ottla.pipeline.jobs.checkpoint_files import spare_forks
 from ottla.pipeline.jobs.group_commits import Commit, GroupCommits, WireCommit
+from ottla.pipeline.jobs.starting import until_it_starts
 from ottla.pipeline.jobs.stopping import Stopping
 from ottla.pipeline.jobs.watching import View, Work, Written, view_of
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
@@ -70,8 +71,15 @@ def run_query(
     running = Running(view, Written(options.session.progress), commits, beside)
     try:
         with Stopping() as stopping:
-            query = _started(writer, name, options.stream, checkpoint)
-            running.follow(spark, query, stopping, options.stream.stop_timeout_s)
+            until_it_starts(
+                lambda: running.follow(
+                    spark,
+                    _started(writer, name, options.stream, checkpoint),
+                    stopping,
+                    options.stream.stop_timeout_s,
+                ),
+                view.say,
+            )
             if beside is not None:
                 beside.end(view.say)
     except CommandError:

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.arrow.schema import schema
 from ottla.pipeline.collector import spare_the_collector
+from ottla.pipeline.pipes import until_closed
 from ottla.pipeline.segments.options import SegmentsOptions, parse
 from ottla.pipeline.segments.reading import Stretch, read_stretch
 from ottla.pipeline.segments.tasks import plan
@@ -49,5 +50,8 @@ class SegmentsReader(DataSourceReader):
         spare_the_collector()
         assert isinstance(partition, SegmentsPartition)
         options = self._options
-        for part in partition.parts:
-            yield from read_stretch(part, options.columns, fail_on_data_loss=options.fail_on_data_loss)
+        return until_closed(
+            batch
+            for part in partition.parts
+            for batch in read_stretch(part, options.columns, fail_on_data_loss=options.fail_on_data_loss)
+        )

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ottla.pipeline.pipes import until_closed
 from ottla.pipeline.source.batch import batch_plan
 from ottla.pipeline.source.columns import layout_of
 from ottla.pipeline.source.filters import is_about_places, wanted_of
@@ -103,7 +104,7 @@ class _Reader(DataSourceReader):
             return [Ranges(task) for task in batch_plan(cluster, self._options, wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._tasks.read(_task_of(partition))
+        return until_closed(self._tasks.read(_task_of(partition)))
 
 
 class _NarrowedReader(_Reader):
@@ -148,7 +149,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Ranges(task) for task in self._driver.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._tasks.read(_task_of(partition))
+        return until_closed(self._tasks.read(_task_of(partition)))
 
     def stop(self) -> None:
         """The query is over, and the JVM has closed the pipe by which it asked. Spark's process would now tell it so, and print a
