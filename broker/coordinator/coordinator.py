@@ -9,8 +9,8 @@ from typing import ClassVar, Generic, TypeVar
 from ottla.broker.coordinator.load_times import LoadTimes
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.coordinator.shard_host import Shard, ShardHost, Surroundings
+from ottla.broker.replication.appending import OnCommitted
 from ottla.broker.replication.markers import Marker
-from ottla.broker.replication.own_appends import OnCommitted
 from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -91,7 +91,7 @@ class Coordinator(ABC, Generic[ShardKind]):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def end_transaction(self, partition: Partition, marker: Marker, on_done: OnCommitted) -> None:
-        """In a partition of its topic; ``on_done`` as `Partition.append_own` says. Raises KafkaError if the marker is not written."""
+        """In a partition of its topic; ``on_done`` as `append_own` says. Raises KafkaError if the marker is not written."""
         found = self._hosts.get(partition.index)
         if found is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {partition.leader_id}")

@@ -16,8 +16,8 @@ from ottla.broker.coordinator.decisions.transactions.marker_queue import (
 )
 from ottla.broker.coordinator.decisions.transactions.transaction import Partitions
 from ottla.broker.links.broker_link import BrokerLink, LinkSettings
+from ottla.broker.replication.appending import OnCommitted
 from ottla.broker.replication.markers import Marker as PartitionMarker
-from ottla.broker.replication.own_appends import OnCommitted
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest

@@ -14,8 +14,9 @@ from uuid import UUID
 from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
 from ottla.broker.coordinator.shard_replay import ShardReplay
+from ottla.broker.replication.appending import OnCommitted
 from ottla.broker.replication.markers import Marker
-from ottla.broker.replication.own_appends import OnCommitted, OwnAppends, size_of
+from ottla.broker.replication.own_appends import OwnAppends, size_of
 from ottla.broker.replication.own_reads import Loads, PartitionReading, log_end
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.verified_appends import require_proof
@@ -141,7 +142,7 @@ class ShardHost:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def end_transaction(self, marker: Marker, on_done: OnCommitted) -> None:
-        """Writes a marker behind all that was decided before it; ``on_done`` as `Partition.append_own` says. Raises KafkaError if it is
+        """Writes a marker behind all that was decided before it; ``on_done`` as `append_own` says. Raises KafkaError if it is
         not written."""
         shard = self._shard
         if self.is_over or shard is None or not self.is_loaded:

@@ -10,7 +10,7 @@ from ottla.broker.handlers.common import route
 from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
-from ottla.broker.replication.deleting import await_deleted, delete_records
+from ottla.broker.replication.deleting import await_deleted, delete_records, low_watermark
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -67,7 +67,7 @@ class _Deletion:
     def _respond(self, errors: Sequence[int]) -> None:
         for (partition, result), error in zip(self._awaited, errors, strict=True):
             result.error_code = error
-            result.low_watermark = partition.low_watermark()
+            result.low_watermark = low_watermark(partition)
         self._request.respond_message(DeleteRecordsResponse(0, self._topics))
 
 

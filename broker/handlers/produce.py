@@ -17,6 +17,7 @@ from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, await_acks, is_done
+from ottla.broker.replication.appending import append, must_prepare
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.produce_fast import (
@@ -80,10 +81,10 @@ class ProduceHandler:
     ) -> None:
         try:
             partition, batch = self.find(request, acks, topic, index, records)
-            if partition.must_prepare(batch):
+            if must_prepare(partition, batch):
                 ProduceMany(self, request, acks, timeout_ms, transactional_id).run([(topic, [(index, records)])])
                 return
-            info = partition.append(batch, acks, self.wall_ms(), self.now_ms())
+            info = append(partition, batch, acks, self.wall_ms(), self.now_ms())
             traffic = self.traffic
             traffic.bytes_in += info.size_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.acks import ACKS_ALL, ACKS_NONE, await_acks, is_done
+from ottla.broker.replication.appending import append, append_prepared, must_prepare, prepare
 from ottla.broker.replication.decisions.verification import Client, produce_error, producer_of
 from ottla.broker.replication.intake import Prepared
 from ottla.broker.replication.partition import Partition
@@ -79,9 +80,9 @@ class ProduceMany:
         except KafkaError as error:
             self._refused(part, error)
             return
-        if not partition.must_prepare(records):
+        if not must_prepare(partition, records):
             try:
-                self._appended(part, partition, partition.append(records, acks, handler.wall_ms(), handler.now_ms()))
+                self._appended(part, partition, append(partition, records, acks, handler.wall_ms(), handler.now_ms()))
                 return
             except UnverifiedError as error:
                 self._verify(part, partition, bytearray(records), error.header)
@@ -96,7 +97,7 @@ class ProduceMany:
         handler = self._handler
         self._unwritten += 1
         self._request.connection.hold(len(records))
-        partition.prepare(records, handler.wall_ms(), partial(self._ready, part, partition, len(records)))
+        prepare(partition, records, handler.wall_ms(), partial(self._ready, part, partition, len(records)))
 
     def _ready(self, part: _Part, partition: Partition, held_bytes: int, outcome: Prepared | KafkaError) -> None:
         """It is the prepared batch's turn; what was true when it came may not be any more, so all is asked again."""
@@ -106,7 +107,7 @@ class ProduceMany:
             if isinstance(outcome, KafkaError):
                 raise outcome
             batch, header = outcome
-            info = partition.append_prepared(batch, header, self._acks, handler.wall_ms(), handler.now_ms())
+            info = append_prepared(partition, batch, header, self._acks, handler.wall_ms(), handler.now_ms())
             self._appended(part, partition, info)
         except UnverifiedError as error:
             self._verify(part, partition, batch, error.header, prepared=True)

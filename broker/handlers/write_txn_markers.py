@@ -11,8 +11,8 @@ from ottla.broker.handlers.common import route
 from ottla.broker.internal_topics import GROUPS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
+from ottla.broker.replication.appending import OnCommitted
 from ottla.broker.replication.markers import Marker, write_marker
-from ottla.broker.replication.own_appends import OnCommitted
 from ottla.broker.replication.purgatory import ParkedRequest
 from ottla.broker.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.broker.wire.messages.write_txn_markers_response import (

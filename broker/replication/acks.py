@@ -15,7 +15,13 @@ ACKS_ALL, ACKS_NONE, ACKS_LEADER = -1, 0, 1
 
 def is_done(partition: "Partition", acks: int, info: AppendInfo) -> bool:
     """Whether the client may be told of success right after the append."""
-    return not partition.must_sync if acks == ACKS_LEADER else partition.has_committed(info.last_offset)
+    return not partition.must_sync if acks == ACKS_LEADER else has_committed(partition, info.last_offset)
+
+
+def has_committed(partition: "Partition", last_offset: int) -> bool:
+    """Whether acks=all may be told at once, and nothing but success."""
+    leader = partition.leader
+    return leader is not None and leader.high_watermark > last_offset and leader.had_enough_in_sync()
 
 
 def await_acks(partition: "Partition", acks: int, info: AppendInfo, parked: ParkedRequest) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ottla.broker.replication.appending import append_own
 from ottla.broker.replication.partition import Partition
 from ottla.log.records import EndMarker, end_marker_batch
 
@@ -30,6 +31,6 @@ class Marker(msgspec.Struct, frozen=True):
 def write_marker(
     partition: Partition, marker: Marker, wall_ms: int, now_ms: int, on_done: Callable[[int], None]
 ) -> None:
-    """``on_done`` is told once, as `Partition.append_own` says. Raises KafkaError if the marker is not written."""
+    """``on_done`` is told once, as `append_own` says. Raises KafkaError if the marker is not written."""
     epoch = partition.leader.epoch if partition.leader is not None else partition.leader_epoch
-    partition.append_own(marker.batch(wall_ms), epoch, wall_ms, now_ms, on_done, marker.transaction_version)
+    append_own(partition, marker.batch(wall_ms), epoch, wall_ms, now_ms, on_done, marker.transaction_version)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.replication.appending import OnCommitted, append_own
 from ottla.log.batch import HEADER_BYTES
 from ottla.log.compression import NONE
 from ottla.log.plain_batch import KeyValue, encode_pairs
@@ -15,9 +16,6 @@ from ottla.runtime.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
-
-OnCommitted = Callable[[int], None]
-"""Told how an append ended, an error code: see `Partition.append_own`."""
 
 OnWritten = Callable[[int], None]
 """Told the offset of the first of the records."""
@@ -36,22 +34,6 @@ logger = logging.getLogger(__name__)
 
 def _no_proof() -> None:
     """None is needed."""
-
-
-class OwnAppend:
-    """One batch on its way to the in-sync replicas."""
-
-    __slots__ = ("_on_done", "done", "info")
-
-    def __init__(self, info: AppendInfo, on_done: OnCommitted) -> None:
-        self.info = info
-        self.done = False
-        self._on_done = on_done
-
-    def settle(self, place: int, error: int) -> None:
-        if not self.done:
-            self.done = True
-            self._on_done(error)
 
 
 class OwnAppends:
@@ -95,7 +77,7 @@ class OwnAppends:
         """Writes (key, value) records, in this order, behind what was given before; no callback comes before this returns.
 
         ``on_written`` is called when they stand in the log, where they will be read by whoever loads the partition next, or else
-        ``undo``; then ``on_done`` as `Partition.append_own` says, MESSAGE_TOO_LARGE when they fit in no batch: who gives an ``undo``
+        ``undo``; then ``on_done`` as `append_own` says, MESSAGE_TOO_LARGE when they fit in no batch: who gives an ``undo``
         asks `has_room_for` before. ``size``: of the records, if it is known.
         """
         if not self._waiting:
@@ -187,8 +169,8 @@ class OwnAppends:
         size_max = self._partition.log.config.max_message_bytes
         if len(encoded) > size_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
-        append = self._partition.append_own(
-            encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed, transaction_version
+        append = append_own(
+            self._partition, encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed, transaction_version
         )
         return append.info
 

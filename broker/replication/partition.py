@@ -1,38 +1,31 @@
 """A hosted partition: its log, its role, and who waits on it.
 
-The rules are the deciders'; this joins them to the log and tells the waiters. Everything runs on the event loop, so each
-method is one step that nothing interrupts.
+The rules are the deciders'; this joins them to the log: which role it has, and how far it is committed. What a leader does beside that
+has a module each: `appending.py`, `feeding.py` (followers' fetches), `joining.py` (the ISR), `acks.py`, `deleting.py`. Everything runs
+on the event loop, so each call is one step that nothing interrupts.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from ottla.broker.replication.acks import ACKS_ALL, outcome
+from ottla.broker.replication.acks import outcome
 from ottla.broker.replication.decisions.follower import PartitionFollower
 from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader
-from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
-from ottla.broker.replication.decisions.throttle import names_replica
-from ottla.broker.replication.intake import Intake, OnPrepared
-from ottla.broker.replication.joining import consider_expand, note_isr, retry_joins
-from ottla.broker.replication.own_appends import OnCommitted, OwnAppend
+from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.intake import Intake
+from ottla.broker.replication.joining import note_isr, retry_joins
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import OffsetWaiters, ParkedRequest
 from ottla.broker.replication.watches import Watches
-from ottla.log.batch import BatchHeader, read_header
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.producers.verification import VerificationGuards
-from ottla.log.results import AppendInfo
-from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 UNDAMAGED = -1
-
-Write = Callable[[memoryview, int, int], AppendInfo]
-"""How the log takes a batch, in a leader epoch at a time of day."""
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +81,7 @@ class Partition:
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    # Roles.
+    # Its role.
 
     def lead(
         self,
@@ -137,7 +130,7 @@ class Partition:
         if leader.high_watermark < leader.log_end_offset or leader.has_silent_member():
             self.services.behind[self] = None
         if leader.stable_end_offset < leader.log_end_offset:
-            self.services.durability.follow(log, self._stable)
+            self.count_when_stable()
         return True
 
     def follow(
@@ -174,6 +167,31 @@ class Partition:
             self.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return new_epoch
 
+    def isr_changed(self, now_ms: int) -> None:
+        """The leader's ISR was altered: records may be committed by it, and another replica may be next."""
+        leader = self.leader
+        if leader is None:
+            return
+        self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
+        note_isr(self)
+        retry_joins(self, now_ms)
+
+    def retire(self, error: ErrorCode) -> None:
+        """This broker hosts it no longer, or cannot: everyone who waits is told."""
+        self.usable = False
+        self.leader = self.follower = None
+        self.services.behind.pop(self, None)
+        self.services.incomplete.pop(self, None)
+        self.fail_waiters(error)
+
+    def configure(self, config: LogConfig, now_ms: int) -> None:
+        """The topic's settings changed."""
+        self.log.configure(config)
+        leader = self.leader
+        if leader is not None:
+            leader.set_min_insync_replicas(config.min_insync_replicas)
+            self.advance(leader, now_ms)
+
     def _forget_verifications(self) -> None:
         if self.verification is not None:
             self.verification.clear()
@@ -184,7 +202,7 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.replicas = replicas
 
-    # Damage.
+    # Damage: when it may be cut, `decisions/healing.py` says.
 
     @property
     def is_damaged(self) -> bool:
@@ -204,32 +222,7 @@ class Partition:
         self.damaged_from = UNDAMAGED
         logger.warning("%s is cut from %d to %d, to be fetched anew", self, end, self.log.log_end_offset)
 
-    def retire(self, error: ErrorCode) -> None:
-        """This broker hosts it no longer, or cannot: everyone who waits is told."""
-        self.usable = False
-        self.leader = self.follower = None
-        self.services.behind.pop(self, None)
-        self.services.incomplete.pop(self, None)
-        self.fail_waiters(error)
-
-    def configure(self, config: LogConfig, now_ms: int) -> None:
-        """The topic's settings changed."""
-        self.log.configure(config)
-        leader = self.leader
-        if leader is not None:
-            leader.set_min_insync_replicas(config.min_insync_replicas)
-            self.advance(leader, now_ms)
-
-    def must_prepare(self, records: memoryview) -> bool:
-        """Whether the batch has to go through `prepare`: a thread is to look at it, or it must not overtake one."""
-        intake = self.intake
-        return (intake is not None and intake.is_busy) or is_heavy(records, self.log.config)
-
-    def prepare(self, records: memoryview, wall_ms: int, on_ready: OnPrepared) -> None:
-        """Has a thread prepare a copy of the batch, and calls ``on_ready`` when it is its turn to be written."""
-        if self.intake is None:
-            self.intake = Intake(self.services.preparers)
-        self.intake.submit(records, self.log.config, wall_ms, on_ready)
+    # What others are told.
 
     def require_epoch(self, epoch: int) -> None:
         """Raises KafkaError if the peer lives in another leader epoch than we do. -1: it does not say."""
@@ -239,88 +232,7 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is in leader epoch {self.leader_epoch}")
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self} knows leader epoch {self.leader_epoch} only")
 
-    # Writing.
-
-    def append(
-        self, records: memoryview, acks: int, wall_ms: int, now_ms: int, write: "Write | None" = None
-    ) -> AppendInfo:
-        """Writes one batch as the leader. ``records`` is stamped in place and not kept. Raises KafkaError.
-
-        A DecompressionError that `is_size` says that it has to go through the intake, an UnverifiedError that the coordinator
-        of its transaction is to be asked first. ``write``: as the log takes it, where it is no client's that just came.
-        """
-        leader = self.leader
-        if leader is None:
-            raise self._not_leading()
-        if acks == ACKS_ALL and not leader.has_enough_in_sync():
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
-            )
-        if write is not None:
-            info = write(records, leader.epoch, wall_ms)
-        else:
-            info = self.log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
-        if not info.duplicate:
-            stable = not self.log.must_sync
-            if leader.appended(info.last_offset + 1, now_ms, stable=stable):
-                self._committed(leader)
-            else:
-                self.services.behind[self] = None
-            if self.watches.end:
-                self.watches.touch(self.watches.end)
-            if not stable:
-                self.services.durability.follow(self.log, self._stable)
-        return info
-
-    def append_prepared(
-        self, batch: bytearray, header: BatchHeader, acks: int, wall_ms: int, now_ms: int
-    ) -> AppendInfo:
-        """`append` for a batch that went through the intake, and is not checked again."""
-
-        def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
-            return self.log.append_prepared(view, header, epoch, wall_ms)
-
-        return self.append(memoryview(batch), acks, wall_ms, now_ms, write)
-
-    def append_own(
-        self,
-        batch: bytearray,
-        leader_epoch: int,
-        wall_ms: int,
-        now_ms: int,
-        on_done: OnCommitted,
-        transaction_version: int = 0,
-    ) -> OwnAppend:
-        """Writes a batch that this broker made itself, with acks=all. Raises KafkaError if nothing was written: as `append` does,
-        NOT_LEADER_OR_FOLLOWER too when another epoch than ``leader_epoch`` has begun. ``transaction_version``: of a marker.
-
-        ``on_done`` is called once, perhaps before this returns: NONE when the records are committed,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND when they are and fewer replicas than ``min.insync.replicas`` have them. With
-        NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR nobody knows: the next leader may have them.
-        """
-        leader = self.leader
-        if leader is None or leader.epoch != leader_epoch:
-            raise self._not_leading()
-
-        def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
-            return self.log.append_own(view, epoch, wall_ms, transaction_version=transaction_version)
-
-        info = self.append(memoryview(batch), ACKS_ALL, wall_ms, now_ms, write)
-        if self.verification is not None and not info.duplicate:
-            header = read_header(batch)
-            if header.is_control:
-                self.verification.ended(header.producer_id, header.producer_epoch, transaction_version)
-            else:
-                self.verification.appended(header.producer_id)
-        waiter = OwnAppend(info, on_done)
-        if leader.high_watermark > info.last_offset:
-            waiter.settle(0, outcome(leader))
-        else:
-            self.produce_waiters.wait_for(info.last_offset + 1, waiter, 0)
-        return waiter
-
-    def _not_leading(self) -> KafkaError:
+    def not_leading(self) -> KafkaError:
         if not self.usable:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self} failed")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
@@ -329,19 +241,6 @@ class Partition:
     def must_sync(self) -> bool:
         """Whether a record counts only once it is on stable storage."""
         return self.log.must_sync
-
-    def _stable(self, offset: int) -> None:
-        leader = self.leader
-        if leader is None:
-            return
-        if leader.synced(offset, self.services.now_ms()):
-            self._committed(leader)
-        self.durable_waiters.reached(offset, ErrorCode.NONE)
-
-    def has_committed(self, last_offset: int) -> bool:
-        """Whether acks=all may be told at once, and nothing but success."""
-        leader = self.leader
-        return leader is not None and leader.high_watermark > last_offset and leader.had_enough_in_sync()
 
     def fail_waiters(self, error: ErrorCode) -> None:
         waiters = (*self.produce_waiters, *self.durable_waiters, *self.delete_waiters)
@@ -352,96 +251,15 @@ class Partition:
             parked.settle(place, error)
         self.watches.touch_all()
 
-    # Followers.
-
-    def feeds_throttled(self, broker_id: int) -> bool:
-        """Whether what that follower is given counts for the throttle of this leader."""
-        leader, config = self.leader, self.log.config
-        return (
-            leader is not None
-            and broker_id not in leader.committed_isr
-            and names_replica(config.leader_replication_throttled_replicas, self.index, self.services.node_id)
-        )
-
-    @property
-    def fetches_throttled(self) -> bool:
-        """Whether what this follower fetches counts for its throttle: it is one that catches up."""
-        follower, log = self.follower, self.log
-        return (
-            follower is not None
-            and not 0 <= follower.leaders_high_watermark <= log.log_end_offset
-            and names_replica(log.config.follower_replication_throttled_replicas, self.index, self.services.node_id)
-        )
-
-    def follower_fetched(
-        self,
-        broker_id: int,
-        broker_epoch: int,
-        offset: int,
-        contact: FollowerContact | None,
-        now_ms: int,
-        log_start_offset: int = -1,
-    ) -> None:
-        """A follower asked for records from ``offset`` on: it has all before, down to ``log_start_offset``.
-
-        Raises KafkaError if it may not ask.
-        """
-        leader = self.leader
-        if leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by {self.leader_id}")
-        if leader.knows_newer_life_of(broker_id, broker_epoch):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has registered anew since")
-        replica = leader.fetched(broker_id, broker_epoch, offset, contact, now_ms)
-        if replica is None:
-            # Perhaps assigned a moment ago, and we do not know yet: this error makes it ask again.
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is no replica of {self}")
-        if offset > leader.high_watermark and leader.advance(now_ms):
-            self._committed(leader)
-        if log_start_offset != replica.log_start_offset:
-            replica.log_start_offset = log_start_offset
-            if self.delete_waiters:
-                self._settle_deleted()
-        consider_expand(self, broker_id)
-
-    def low_watermark(self) -> int:
-        """Where the log begins on every live replica; -1 where that is not known, and when this broker does not lead."""
-        return self.leader.low_watermark(self.log.log_start_offset) if self.leader is not None else -1
-
-    def _settle_deleted(self) -> None:
-        low_watermark, waiters = self.low_watermark(), self.delete_waiters
-        self.delete_waiters = [each for each in waiters if each[0] > low_watermark]
-        for offset, parked, place in waiters:
-            if offset <= low_watermark:
-                parked.settle(place, ErrorCode.NONE)
-
-    def doubts(self, broker_id: int, offset: int) -> bool:
-        """Whether a follower asks again for what it was given: it may have refused it (`ReplicaState.asks_again`)."""
-        replica = self.leader.replicas.get(broker_id) if self.leader is not None else None
-        return replica is not None and replica.asks_again(offset)
-
-    def served(self, broker_id: int, offset: int) -> None:
-        """A follower is given records from ``offset`` on."""
-        replica = self.leader.replicas.get(broker_id) if self.leader is not None else None
-        if replica is not None:
-            replica.served_offset = offset
-
-    def isr_changed(self, now_ms: int) -> None:
-        """The leader's ISR was altered: records may be committed by it, and another replica may be next."""
-        leader = self.leader
-        if leader is None:
-            return
-        self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
-        note_isr(self)
-        retry_joins(self, now_ms)
-
-    # Committing.
+    # Committing: how far it may go is the rule of `decisions/high_watermark.py`; this tells the log, and who waits.
 
     def advance(self, leader: PartitionLeader, now_ms: int) -> None:
         """Commits what can be: the ISR, or time, may have let records through."""
         if leader.advance(now_ms):
-            self._committed(leader)
+            self.committed(leader)
 
-    def _committed(self, leader: PartitionLeader) -> None:
+    def committed(self, leader: PartitionLeader) -> None:
+        """The leader's high watermark has moved."""
         high_watermark = leader.high_watermark
         self.log.set_high_watermark(high_watermark)
         watches = self.watches
@@ -451,6 +269,18 @@ class Partition:
             watches.tell_in_passing()
         if self.produce_waiters:
             self.produce_waiters.reached(high_watermark, outcome(leader))
+
+    def count_when_stable(self) -> None:
+        """What the leader's own log has counts once it is on stable storage."""
+        self.services.durability.follow(self.log, self._stable)
+
+    def _stable(self, offset: int) -> None:
+        leader = self.leader
+        if leader is None:
+            return
+        if leader.synced(offset, self.services.now_ms()):
+            self.committed(leader)
+        self.durable_waiters.reached(offset, ErrorCode.NONE)
 
     def learn_high_watermark(self, leaders_high_watermark: int) -> None:
         """The follower's part of the rule, from a fetch response."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.decisions.leader import Proposal
+from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.intake import Preparers
 from ottla.broker.replication.purgatory import WakeQueue

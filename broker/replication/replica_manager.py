@@ -12,8 +12,8 @@ import msgspec
 
 from ottla.broker.controller_errand import Controller
 from ottla.broker.replication.decisions.fetch_session import SessionCache
+from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.decisions.lately import Lately
-from ottla.broker.replication.decisions.leader import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.durability import Durability

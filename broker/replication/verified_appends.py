@@ -1,5 +1,6 @@
 """Appends of batches that begin a transaction in a partition: only with the proof that its coordinator knows of it (KIP-890)."""
 
+from ottla.broker.replication.appending import append
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import BatchHeader
 from ottla.log.producers.verification import OfProducer, VerificationGuards
@@ -34,7 +35,7 @@ def append_verified(
     *,
     prepared: bool = False,
 ) -> AppendInfo:
-    """`Partition.append` with what was learned under ``guard``. Raises KafkaError: also what `VerificationGuards.verify` refuses.
+    """`append` with what was learned under ``guard``. Raises KafkaError: also what `VerificationGuards.verify` refuses.
 
     A guard that is right, a batch written and all other guards void: one step, which no marker can come between.
     """
@@ -46,6 +47,6 @@ def append_verified(
             return log.append_prepared(view, header, epoch, wall_ms, verified=True)
         return log.append_as_leader(view, epoch, wall_ms, verified=True, inflated_bytes_max=LIGHT_BYTES_MAX)
 
-    info = partition.append(memoryview(batch), acks, wall_ms, now_ms, write)
+    info = append(partition, memoryview(batch), acks, wall_ms, now_ms, write)
     guards.appended(header.producer_id)
     return info

@@ -15,6 +15,7 @@ from ottla.broker.links.leader import leaders
 from ottla.broker.links.peers import Peers
 from ottla.broker.links.verifier import Verifier
 from ottla.broker.network.server import NetworkServer
+from ottla.broker.replication.appending import append_own
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.verifications import Verifications
@@ -182,7 +183,7 @@ class Broker:
     def _append_own(self, batch: bytearray) -> None:
         assert self.manager is not None
         partition = self.manager.partitions[TOPIC_ID, 0]
-        partition.append_own(batch, partition.leader_epoch, 1_000, self.manager.timers.now_ms(), lambda _: None)
+        append_own(partition, batch, partition.leader_epoch, 1_000, self.manager.timers.now_ms(), lambda _: None)
 
     def kill(self) -> None:
         self.node.kill()

@@ -214,7 +214,7 @@ _HOOKS = {
         _after(RetainedLog, "delete_old_segments", _forgotten),
         _after(SegmentFiles, "create_files", _rolled),
         _after(LogCleaner, "install", _cleaned),
-        _after(Partition, "_committed", _moved),
+        _after(Partition, "committed", _moved),
         _after(Partition, "learn_high_watermark", _moved),
         _after(Partition, "lead", _led),
         _after(ReplicaManager, "_create", _created),

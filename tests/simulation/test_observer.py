@@ -13,9 +13,9 @@ from ottla.testing.simulation.scenario import run_seed
 
 def test_the_hooks_stay_between_runs_and_nobody_looks_on() -> None:
     run_seed(3, length=BRIEF)
-    hooked = Partition._committed
+    hooked = Partition.committed
     run_seed(4, length=BRIEF)
-    assert Partition._committed is hooked
+    assert Partition.committed is hooked
     assert Watch.invariants is None
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ottla.broker.replication.appending import must_prepare
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.batch import BatchHeader, headers
@@ -34,7 +35,7 @@ async def begun(cluster: Cluster) -> None:
     broker = cluster.brokers[1]
     assert broker.manager is not None
     partition = broker.manager.partitions[TOPIC, 0]
-    await cluster.until(lambda: partition.must_prepare(memoryview(b"")))
+    await cluster.until(lambda: must_prepare(partition, memoryview(b"")))
 
 
 def stored(log: Log) -> list[tuple[BatchHeader, list[bytes | None]]]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ottla.broker.replication.deleting import delete_records
+from ottla.broker.replication.deleting import delete_records, low_watermark
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.runtime.errors import ErrorCode
@@ -174,7 +174,7 @@ def test_followers_that_were_found_to_agree_do_not_begin_anew_where_all_is_delet
         partition = leader.manager.partitions[TOPIC_ID, 0]
         await cluster.until(lambda: partition.leader is not None and not partition.leader.has_silent_member())
         delete_records(partition, 5)  # the leader knows its own epoch only, in which nobody wrote yet
-        await cluster.until(lambda: partition.low_watermark() == 5, limit_s=1)
+        await cluster.until(lambda: low_watermark(partition) == 5, limit_s=1)
         for broker in cluster.brokers.values():
             assert broker.log().segments[0].base_offset == 0
 
@@ -201,7 +201,7 @@ def test_followers_that_know_that_all_is_committed_do_not_begin_anew_where_all_i
         delete_records(partition, 5)
         for each in (1, 3):
             cluster.brokers[each].learn([record])
-        await cluster.until(lambda: partition.low_watermark() == 5, limit_s=1)
+        await cluster.until(lambda: low_watermark(partition) == 5, limit_s=1)
         for broker in cluster.brokers.values():
             assert broker.log().segments[0].base_offset == 0
 

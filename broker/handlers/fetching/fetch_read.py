@@ -8,6 +8,7 @@ import msgspec
 from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
+from ottla.broker.replication.feeding import doubts, follower_fetched, served
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import holds_records
 from ottla.log.results import LogRead
@@ -121,7 +122,7 @@ def read(
         # Nothing, though one batch was to be given: what lies below the limit was compacted away.
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), not minimum_one
     if reader.is_follower:
-        partition.served(reader.replica_id, offset)
+        served(partition, reader.replica_id, offset)
     if aborted is not None:
         aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
     return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None), found.next_offset < limit
@@ -155,8 +156,8 @@ def note_follower(
     if locate(partition, wanted, reader) is not None:
         return False
     _, _, offset, _, log_start_offset, max_bytes, _, _ = wanted
-    partition.follower_fetched(reader.replica_id, reader.replica_epoch, offset, contact, now_ms, log_start_offset)
-    if partition.doubts(reader.replica_id, offset):
+    follower_fetched(partition, reader.replica_id, reader.replica_epoch, offset, contact, now_ms, log_start_offset)
+    if doubts(partition, reader.replica_id, offset):
         partition.log.recheck(offset, max_bytes)
     return True
 

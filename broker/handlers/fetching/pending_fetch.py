@@ -28,6 +28,7 @@ from ottla.broker.handlers.fetching.read_replicas import NearTo, elsewhere
 from ottla.broker.network.request import RequestContext
 from ottla.broker.replication.decisions.fetch_session import NO_SESSION, FetchSession, SessionPartition
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttling import feeds_throttled
 from ottla.broker.wire.fetch_fast import encode_fetch_response
 from ottla.log.results import ColdReadError
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -327,7 +328,7 @@ class PendingFetch:
         size = sum(
             len(answer[RECORDS] or b"")
             for entry, answer, _ in answers
-            if (partition := self._partition(entry)) is not None and partition.feeds_throttled(self.reader.replica_id)
+            if (partition := self._partition(entry)) is not None and feeds_throttled(partition, self.reader.replica_id)
         )
         self._manager.leader_throttle.passed(size, self._manager.timers.now_ms())
 

@@ -3,6 +3,7 @@
 from ottla.broker.handlers.fetching.fetch_read import PLENTY
 from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttling import feeds_throttled
 
 
 class Quota:
@@ -17,7 +18,7 @@ class Quota:
 
     def holds(self, partition: Partition | None) -> bool:
         """Whether the partition, which is looked at next, gets no records this time."""
-        self._is_throttled = partition is not None and partition.feeds_throttled(self._follower_id)
+        self._is_throttled = partition is not None and feeds_throttled(partition, self._follower_id)
         held = self._is_throttled and self._left <= 0
         self._keeps_back = self._keeps_back or held
         return held

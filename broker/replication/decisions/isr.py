@@ -61,6 +61,30 @@ class PendingShrink(msgspec.Struct, frozen=True):
 IsrState = Committed | PendingExpand | PendingShrink
 
 
+class Proposal(msgspec.Struct, frozen=True):
+    """What an AlterPartition asks for: the new ISR as (broker id, broker epoch) pairs, under the epochs it was made in.
+
+    The leader recovery state is not in it: after an unclean election the new leader counts itself recovered at once, and
+    every proposal says RECOVERED.
+    """
+
+    state: PendingExpand | PendingShrink
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The controller's answer to a proposal; the fields after ``error`` count only when it is 0."""
+
+    error: int
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    min_in_sync: int = 0
+    """min.insync.replicas as the controller goes by it; 0: it did not say."""
+
+
 class Outcome(Enum):
     """What the leader does when the controller has answered an AlterPartition."""
 

@@ -6,15 +6,15 @@ what follows from it. Kafka's Partition.scala; kraft.md 3.3.
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
 from ottla.broker.replication.decisions.isr import (
+    Answer,
     Committed,
     IsrState,
     Outcome,
     PendingExpand,
     PendingShrink,
+    Proposal,
     may_join,
     out_of_sync,
     outcome_of,
@@ -23,30 +23,6 @@ from ottla.broker.replication.decisions.replica import UNKNOWN_OFFSET, BrokerSta
 
 _ALONE: dict[int, "ReplicaState"] = {}
 """Stays empty: the followers of each partition that has no other replica."""
-
-
-class Proposal(msgspec.Struct, frozen=True):
-    """What an AlterPartition asks for: the new ISR as (broker id, broker epoch) pairs, under the epochs it was made in.
-
-    The leader recovery state is not in it: after an unclean election the new leader counts itself recovered at once, and
-    every proposal says RECOVERED.
-    """
-
-    state: PendingExpand | PendingShrink
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The controller's answer to a proposal; the fields after ``error`` count only when it is 0."""
-
-    error: int
-    leader_epoch: int = -1
-    partition_epoch: int = -1
-    isr: tuple[int, ...] = ()
-    min_in_sync: int = 0
-    """min.insync.replicas as the controller goes by it; 0: it did not say."""
 
 
 class PartitionLeader:

@@ -34,6 +34,7 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.leader import FetchRequest, OpenLeader
 from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttling import fetches_throttled
 from ottla.broker.replication.traffic import Traffic
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
@@ -169,7 +170,7 @@ class LeaderFetcher:
     def _is_held_back(self, key: Key, partition: Partition, follower: PartitionFollower) -> bool:
         """Whether the throttle keeps the partition out for a while."""
         throttle = self._throttle
-        if not throttle.is_on or not partition.fetches_throttled:
+        if not throttle.is_on or not fetches_throttled(partition):
             return False
         wait_ms = throttle.wait_ms(self._timers.now_ms())
         if wait_ms:
@@ -191,7 +192,7 @@ class LeaderFetcher:
     def _partition_bytes(self, partition: Partition) -> int:
         """What is throttled comes by the second's worth."""
         most, throttle = self._settings.partition_bytes, self._throttle
-        return min(most, max(1, throttle.rate)) if throttle.is_on and partition.fetches_throttled else most
+        return min(most, max(1, throttle.rate)) if throttle.is_on and fetches_throttled(partition) else most
 
     def _send_soon(self) -> None:
         """Partitions come in bursts, from the metadata log: one request names them all."""
@@ -338,7 +339,7 @@ class LeaderFetcher:
     ) -> None:
         log = partition.log
         if records:
-            if self._throttle.is_on and partition.fetches_throttled:
+            if self._throttle.is_on and fetches_throttled(partition):
                 self._throttle.passed(len(records), self._timers.now_ms())
             log.append_as_follower(records, follower.leader_epoch)
             self._traffic.replication_bytes_in += len(records)

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.controller_errand import Controller, ControllerErrand, by_topic
-from ottla.broker.replication.decisions.isr import Outcome, PendingShrink
-from ottla.broker.replication.decisions.leader import Answer, Proposal
+from ottla.broker.replication.decisions.isr import Answer, Outcome, PendingShrink, Proposal
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode

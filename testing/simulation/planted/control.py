@@ -4,7 +4,8 @@ from typing import Any
 
 from ottla.broker.replication import partition
 from ottla.broker.replication.decisions import high_watermark, isr
-from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
+from ottla.broker.replication.decisions.isr import Proposal
+from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, ReplicaState
 from ottla.quorum.controller.decisions import alter_partition, cluster
 from ottla.quorum.controller.decisions.state import ControllerState

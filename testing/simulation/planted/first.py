@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from ottla.broker.fetch_tuples import FetchedPartition
 from ottla.broker.handlers.fetching import fetch_read
 from ottla.broker.handlers.fetching.pending_fetch import PendingFetch
+from ottla.broker.replication import acks
 from ottla.broker.replication.decisions import follower, leader
 from ottla.broker.replication.decisions.fetch_session import FetchSession, SessionCache, SessionPartition
 from ottla.broker.replication.decisions.high_watermark import leader_high_watermark
@@ -102,8 +103,8 @@ def _drops_one_key(keymap: KeyMap, first_offset: int, end_offset: int) -> DirtyS
 FIRST = (
     PlantedBug(
         "acknowledge before the ISR has it",
-        "Partition.has_committed: acks=all waits for the high watermark",
-        ((Partition, "has_committed", _acknowledges_at_once),),
+        "acks.has_committed: acks=all waits for the high watermark",
+        ((acks, "has_committed", _acknowledges_at_once),),
         1,
         SLOW,
         ("only committed records are acknowledged",),

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.replication import own_appends
+from ottla.broker.replication.appending import OwnAppend
 from ottla.broker.replication.listeners import TopicListeners
-from ottla.broker.replication.own_appends import OwnAppend
 from ottla.broker.replication.own_reads import high_watermark
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
@@ -42,7 +42,7 @@ OWNS = (
     ),
     PlantedBug(
         "tell of an own append as soon as it is written",
-        "Partition.append_own: done is when the replicas in sync have it",
+        "append_own: done is when the replicas in sync have it",
         ((OwnAppend, "__init__", _hasty),),
         1,
         ALONE,

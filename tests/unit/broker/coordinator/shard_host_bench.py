@@ -9,6 +9,7 @@ from ottla.broker.coordinator.decisions.effects import Record, Undo
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
@@ -173,7 +174,7 @@ class Bench:
             await asyncio.sleep(0)
 
     async def follower_has_all(self) -> None:
-        self.partition.follower_fetched(2, 20, self.log.log_end_offset, None, 0)
+        follower_fetched(self.partition, 2, 20, self.log.log_end_offset, None, 0)
         await self.turn()
 
 

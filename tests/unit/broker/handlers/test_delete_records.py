@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
@@ -65,7 +66,7 @@ class Bench:
         )
 
     def follower_begins_at(self, log_start_offset: int) -> None:
-        self.partition.follower_fetched(2, 20, COMMITTED, None, 0, log_start_offset)
+        follower_fetched(self.partition, 2, 20, COMMITTED, None, 0, log_start_offset)
 
     def send(self, offset: int, topic: str = "flights", index: int = 0) -> None:
         asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])

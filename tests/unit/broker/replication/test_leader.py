@@ -1,7 +1,7 @@
 """The leader's state through elections, appends, fetches and the controller's answers."""
 
-from ottla.broker.replication.decisions.isr import Committed, Outcome, PendingExpand, PendingShrink
-from ottla.broker.replication.decisions.leader import Answer, PartitionLeader, Proposal
+from ottla.broker.replication.decisions.isr import Answer, Committed, Outcome, PendingExpand, PendingShrink, Proposal
+from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
 from ottla.runtime.errors import ErrorCode
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication import appending, own_appends
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.own_appends import OwnAppends
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
@@ -87,7 +89,7 @@ class Bench:
         self.loop.run_forever()
 
     def follower_has(self, offset: int) -> None:
-        self.partition.follower_fetched(2, 20, offset, None, 0)
+        follower_fetched(self.partition, 2, 20, offset, None, 0)
 
     def batches(self) -> list[list[tuple[bytes | None, bytes | None]]]:
         data = self.log.read(0, 1 << 20).data
@@ -252,14 +254,14 @@ def test_nobody_is_told_of_a_batch_while_a_later_one_may_still_be_undone(
     """What he then does would stand on what is undone."""
     bench.log.configure(LogConfig(max_message_bytes=200, min_insync_replicas=1))
     bench.lead(EPOCH, isr=(1,), replicas=(1,))
-    append_own = Partition.append_own
+    append_own = appending.append_own
 
     def of_the_first_batch_alone(*args: Any) -> Any:
         if bench.log.log_end_offset:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
         return append_own(*args)
 
-    monkeypatch.setattr(Partition, "append_own", of_the_first_batch_alone)
+    monkeypatch.setattr(own_appends, "append_own", of_the_first_batch_alone)
 
     def append(name: str) -> None:
         written, done = partial(bench.note, name, "written"), partial(bench.note, name, "done")

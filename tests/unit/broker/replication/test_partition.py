@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.replication.decisions.leader import Proposal
+from ottla.broker.replication.appending import append
+from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.durability import Durability
+from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
@@ -79,21 +81,21 @@ def test_the_same_news_again_is_taken(partition: Partition) -> None:
 def test_a_fetch_of_an_earlier_life_of_a_broker_is_refused(partition: Partition) -> None:
     lead(partition)
     with pytest.raises(KafkaError) as caught:
-        partition.follower_fetched(2, 19, 0, None, 0)
+        follower_fetched(partition, 2, 19, 0, None, 0)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_fetch_of_a_broker_that_is_no_replica_makes_it_ask_again(partition: Partition) -> None:
     lead(partition)
     with pytest.raises(KafkaError) as caught:
-        partition.follower_fetched(7, -1, 0, None, 0)
+        follower_fetched(partition, 7, -1, 0, None, 0)
     assert caught.value.code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_a_follower_takes_no_records_from_clients(partition: Partition) -> None:
     follow(partition, epoch=5, partition_epoch=8)
     with pytest.raises(KafkaError) as caught:
-        partition.append(batch(), 1, 0, 0)
+        append(partition, batch(), 1, 0, 0)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -109,7 +111,7 @@ def test_a_follower_with_epochs_fetches_from_its_end_and_one_without_from_what_i
     partition: Partition,
 ) -> None:
     lead(partition)
-    partition.append(batch(), 1, 0, 0)
+    append(partition, batch(), 1, 0, 0)
     follow(partition, epoch=6, partition_epoch=9)
     assert partition.follower is not None
     assert (partition.follower.fetch_offset, partition.follower.last_fetched_epoch) == (1, 5)
@@ -124,7 +126,7 @@ def test_a_follower_with_epochs_fetches_from_its_end_and_one_without_from_what_i
 def damaged(partition: Partition, *, at: int = 2, records: int = 5) -> None:
     lead(partition)
     for _ in range(records):
-        partition.append(batch(), 1, 0, 0)
+        append(partition, batch(), 1, 0, 0)
     partition.damaged(at)
 
 

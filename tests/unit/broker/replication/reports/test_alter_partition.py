@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.decisions.leader import PartitionLeader, Proposal
+from ottla.broker.replication.decisions.isr import Proposal
+from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
