@@ -1,6 +1,7 @@
 """A connection on a transport that only remembers."""
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -207,11 +208,20 @@ class Peer:
         return responses(self.transport.written)
 
 
+MakePeer = Callable[..., Peer]
+
+
 @pytest.fixture
 def peer() -> Peer:
     return Peer()
 
 
 @pytest.fixture
-def make_peer() -> Callable[..., Peer]:
+def make_peer() -> MakePeer:
     return Peer
+
+
+def one_warning(caplog: pytest.LogCaptureFixture) -> str:
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1, lines
+    return lines[0]

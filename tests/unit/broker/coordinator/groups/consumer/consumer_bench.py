@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_bench import Asked, Bench
@@ -94,3 +95,17 @@ def settle(members: Sequence[Member], rounds: int = 8) -> None:
 
 def assigned(asked: Asked) -> dict[bytes, list[int]]:
     return {each.topic_id: each.partitions for each in asked.said.assignment.topic_partitions}
+
+
+def group_of(bench: Bench) -> ConsumerGroup:
+    group = bench.shard.consumers.find("g")
+    assert group is not None
+    return group
+
+
+def pair(bench: Bench) -> tuple[Member, Member]:
+    """Two members that have come to their target."""
+    one, two = Member(bench, "one"), Member(bench, "two")
+    settle([one, two])
+    assert (len(one.owned[T]), len(two.owned[T])) == (2, 2)
+    return one, two

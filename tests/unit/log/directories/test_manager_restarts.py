@@ -1,0 +1,114 @@
+"""What a start finds again, after a stop and after a kill; what of it is believed."""
+
+import pytest
+
+from ottla.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ottla.log.directories.manager import LogManager
+from ottla.log.directories.owned_offsets import read_owned
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.work_later import OnDone, Work, at_once
+from tests.unit.log.directories.manager_bench import NOW_MS, TOPIC_ID, MakeBatch, create, key, name, put_off, reopen
+
+
+def test_everything_is_found_again_after_a_clean_and_after_a_hard_stop(
+    manager: LogManager, make_batch: MakeBatch, platter: Platter
+) -> None:
+    create(manager, 5)
+    for number in range(5):
+        log = manager.logs[name(number)]
+        log.append_as_leader(make_batch(number + 1), 0, NOW_MS)
+        log.set_high_watermark(number)
+    manager.checkpoints.save_high_watermarks()
+    for _ in range(2):
+        again = reopen(platter)
+        assert [log.log_end_offset for log in again.logs.values()] == [1, 3, 5, 2, 4]
+        assert [again.logs[name(number)].high_watermark for number in range(5)] == list(range(5))
+        assert {log.topic_id for log in again.logs.values()} == {TOPIC_ID}
+        assert [root.partitions for root in again.roots] == [3, 2]
+        again.close()
+
+
+def test_a_clean_stop_is_believed_once(manager: LogManager, platter: Platter, make_batch: MakeBatch) -> None:
+    create(manager, 1)
+    manager.logs[name(0)].append_as_leader(make_batch(), 0, NOW_MS)
+    manager.close()
+    assert reopen(platter).logs[name(0)].active.handle.file is not None
+    disk = SimulatedDisk(platter)
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_the_log_start_survives_by_its_checkpoint(manager: LogManager, platter: Platter, make_batch: MakeBatch) -> None:
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    log.set_high_watermark(10)
+    log.advance_log_start(4)
+    manager.checkpoints.save_points()
+    assert reopen(platter).logs[name(0)].log_start_offset == 4
+
+
+def test_checkpoints_are_written_only_when_something_moved(manager: LogManager, platter: Platter) -> None:
+    create(manager, 4)
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
+    before = platter.operations
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
+    assert platter.operations == before
+
+
+@pytest.mark.parametrize("checkpoint", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS])
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(
+    manager: LogManager, platter: Platter, make_batch: MakeBatch, checkpoint: str
+) -> None:
+    create(manager, 1)
+    manager.logs[name(0)].append_as_leader(make_batch(10), 0, NOW_MS)
+    manager.close()
+    SimulatedDisk(platter).write_atomically(f"/a/{checkpoint}", b"0\n5\nrubbish\n")
+    assert reopen(platter).logs[name(0)].log_end_offset == 10
+
+
+def test_recovery_points_on_disk_are_what_was_synced(
+    manager: LogManager, disk: SimulatedDisk, make_batch: MakeBatch
+) -> None:
+    create(manager, 2)
+    for log in manager.logs.values():
+        log.append_as_leader(make_batch(3), 0, NOW_MS)
+    manager.logs[name(0)].flush()
+    manager.checkpoints.save_points()
+    assert read_owned(disk, f"/a/{RECOVERY_POINTS}") == {key(0): 3}
+    assert read_owned(disk, f"/b/{RECOVERY_POINTS}") == {}
+
+
+def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
+    disk: SimulatedDisk, make_batch: MakeBatch
+) -> None:
+    """After a crash no recovery point may stand above what the truncation left."""
+    waiting: list[tuple[Work, OnDone]] = []
+    manager = put_off(disk, write_later=lambda *entry: waiting.append(entry))
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    log.flush()
+    manager.checkpoints.save_points()
+    assert log.root.saved_recovery_point(key(0)) == 0, "not written yet"
+    log.truncate_to(4)
+    for work, on_done in waiting:
+        at_once(work, on_done)
+    assert read_owned(manager.disk, f"{log.root.path}/{RECOVERY_POINTS}")[key(0)] <= 4
+    assert log.root.saved_recovery_point(key(0)) <= 4
+
+
+def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make_batch: MakeBatch) -> None:
+    waiting: list[tuple[Work, OnDone]] = []
+    manager = put_off(disk, write_later=lambda *entry: waiting.append(entry))
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(10), 0, NOW_MS)
+    for offset in (3, 8):
+        log.set_high_watermark(offset)
+        manager.checkpoints.save_high_watermarks()
+    for work, on_done in reversed(waiting):
+        at_once(work, on_done)
+    assert read_owned(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}") == {key(0): 8}
