@@ -147,7 +147,7 @@ class Storage:
         config, manager = self._config, self.manager
         wall_ms = self._host.clock.wall_ms
         self._repeated.every(SPACE_CHECK_MS, manager.check_space)
-        self._repeated.every(PURGE_CHECK_MS, lambda: manager.purge(wall_ms()))
+        self._repeated.every(PURGE_CHECK_MS, lambda: manager.removals.purge(wall_ms()))
         self._repeated.every(config.integer("log.retention.check.interval.ms"), self._delete_old_segments)
         self._repeated.every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
         self._repeated.every(ROLLED_SYNC_MS, self._sync_rolled)

@@ -7,7 +7,6 @@ that fails takes its partitions offline and no others. Nothing here waits or run
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from random import Random
 
 import msgspec
@@ -17,8 +16,10 @@ from ottla.log.directories import moves, roots
 from ottla.log.directories.checkpoints import CleanShutdown
 from ottla.log.directories.copies import furthest
 from ottla.log.directories.directory import DirectoryState
+from ottla.log.directories.removals import Removals
 from ottla.log.directories.root_checkpoints import BeforeTruncation, RootCheckpoints
 from ottla.log.directories.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
+from ottla.log.directories.space import has_changed
 from ottla.log.errors import NOT_THE_DISK, StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
@@ -70,9 +71,8 @@ class LogManager:
         self._rng = rng
         self.files = OpenFiles(disk, settings.open_files_max)
         self.checkpoints = RootCheckpoints(disk, self.roots, self.logs, write_later, before_truncation)
-        self._remove_later = remove_later
+        self.removals = Removals(disk, self.roots, self.logs, remove_later)
         self._locks: list[Lock] = []
-        self._condemned: list[tuple[int, str, DirectoryState]] = []  # partition directories: when to remove, path
         self._retention_queue: list[TopicPartition] = []
 
     # Starting and stopping
@@ -131,7 +131,7 @@ class LogManager:
         saved = self.checkpoints.take_up(root)
         found = roots.find(self.disk, root.path)
         for path in found.condemned:
-            self.condemn(now_ms, path, root)
+            self.removals.add(now_ms, path, root)
         for partition, path in found.partitions.items():
             topic_id = roots.read_topic_id(self.disk, path)
             position = saved.of(partition, topic_id)
@@ -309,7 +309,7 @@ class LogManager:
             raise root.failed(error) from error
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Removes the partition: its directory gets another name now, and goes with `purge` after the delay.
+        """Removes the partition: its directory gets another name now, and goes after the delay (`Removals`).
 
         ``now_ms`` is wall time. Nothing happens for a partition that is not here. Raises StorageError.
         """
@@ -318,11 +318,7 @@ class LogManager:
             self.offline.pop(partition, None)
             return
         path = self._rename(log, DELETE_SUFFIX)
-        self.condemn(now_ms + log.config.file_delete_delay_ms, path, log.root)
-
-    def condemn(self, due_ms: int, path: str, root: DirectoryState) -> None:
-        """The directory of a partition goes with the `purge` after ``due_ms``."""
-        self._condemned.append((due_ms, path, root))
+        self.removals.add(now_ms + log.config.file_delete_delay_ms, path, log.root)
 
     def set_aside(self, log: Log) -> str:
         """Takes a log that nobody claims out of service and keeps its files under another name, which is returned."""
@@ -387,43 +383,10 @@ class LogManager:
                     _logger.warning("%s: retention: %s", log.partition, error)
         return deleted
 
-    def purge(self, now_ms: int) -> None:
-        """Removes, later, condemned files and directories whose delay is over."""
-        for root in self.roots:
-            condemned = [self.logs[log.partition] for log in root.condemned] if root.failure is None else []
-            for path in [path for log in condemned for path in log.take_due(now_ms)]:
-                self._remove_later(partial(_unlink, self.disk, path), partial(roots.note_failure, root))
-        due = [entry for entry in self._condemned if entry[0] <= now_ms]
-        self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
-        for _, path, root in due:
-            if root.failure is None:
-                self._remove_later(partial(self.disk.remove_tree, path), partial(roots.note_failure, root))
-
     def check_space(self) -> list[DirectoryState]:
         """Looks whether each directory is there and at its free space; returns those that are full, or take data again."""
-        changed = []
-        for root in self.roots:
-            if root.failure is None and self._check_space(root):
-                changed.append(root)
-        return changed
-
-    def _check_space(self, root: DirectoryState) -> bool:
         floor = self.settings.free_bytes_floor
-        try:
-            roots.check_presence(self.disk, root.path)
-            free = root.free_bytes = self.disk.free_bytes(root.path)
-        except OSError as error:
-            root.failed(error)
-            return False
-        # A little above the floor before it takes data again, or it would flutter with every deleted segment.
-        full = free < (floor + floor // 8 if root.full else floor) or (root.full and floor == 0 and free == 0)
-        if full == root.full and root.writable is not full:
-            return False
-        root.set_full(full)
-        _logger.warning(
-            "%s: %d MB free: %s", root.path, free >> 20, "takes no more data" if full else "takes data again"
-        )
-        return True
+        return [root for root in self.roots if root.failure is None and has_changed(self.disk, root, floor)]
 
     def due_flushes(self, now_ms: int) -> list[Log]:
         """Logs that ``flush.messages`` or ``flush.ms`` want synced now."""
@@ -433,10 +396,3 @@ class LogManager:
     def rolled_logs(self) -> list[Log]:
         """Logs with closed segments that are not synced yet: sync `Log.unsynced`, until they are not here any more."""
         return [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.rolled]
-
-
-def _unlink(disk: Disk, path: str) -> None:
-    """The whole partition may have been renamed meanwhile: then its files go with its directory."""
-    if disk.exists(path):
-        with suppress(FileNotFoundError):
-            disk.unlink(path)

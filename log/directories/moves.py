@@ -82,7 +82,7 @@ def end_move(manager: "LogManager", move: FutureLog, now_ms: int) -> None:
     copy = move.copy
     copy.root.forget(copy)
     roots.guarded(manager.disk, copy.root, copy.abandon)
-    manager.condemn(now_ms, copy.directory, copy.root)
+    manager.removals.add(now_ms, copy.directory, copy.root)
 
 
 def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:

@@ -185,7 +185,7 @@ class Machine:
     def delete_old(self, number: int) -> None:
         self.now_ms += number % 10_000
         self.manager.delete_old_segments(self.now_ms)
-        self.manager.purge(self.now_ms)
+        self.manager.removals.purge(self.now_ms)
 
     def delete_records(self, number: int) -> None:
         log = self.log

@@ -158,7 +158,7 @@ class Trial(LogOnTrial):
         self.first = offset
 
     def purge(self, now_ms: int) -> None:
-        self.manager.purge(now_ms)
+        self.manager.removals.purge(now_ms)
         self.after_background()
 
     def read(self) -> None:

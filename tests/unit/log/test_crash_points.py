@@ -191,8 +191,8 @@ def delete(story: Story) -> None:
     assert story.log.log_start_offset > 0
     story.append(4)
     story.manager.checkpoints.save_points()
-    story.manager.purge(NOW_MS)
-    story.manager.purge(NOW_MS + 1000)
+    story.manager.removals.purge(NOW_MS)
+    story.manager.removals.purge(NOW_MS + 1000)
     story.append(4)
     story.flush()
     story.log.set_high_watermark(66)
@@ -216,8 +216,8 @@ def compact(story: Story) -> None:
     story.log.set_high_watermark(39)
     run_cleaner(story, NOW_MS)
     story.append(3)
-    story.manager.purge(NOW_MS)
-    story.manager.purge(NOW_MS + 1000)
+    story.manager.removals.purge(NOW_MS)
+    story.manager.removals.purge(NOW_MS + 1000)
     story.flush()
 
 
@@ -234,12 +234,12 @@ def compact_twice(story: Story) -> None:
     story.flush()
     story.log.set_high_watermark(25)
     run_cleaner(story, NOW_MS)
-    story.manager.purge(NOW_MS)
+    story.manager.removals.purge(NOW_MS)
     story.append(3)
     story.log.roll()
     story.flush()
     story.log.set_high_watermark(28)
-    story.manager.purge(NOW_MS + 1000)
+    story.manager.removals.purge(NOW_MS + 1000)
     story.due = frozenset({24})
     run_cleaner(story, NOW_MS + 1000)
     assert [offset for offset, _ in records(story.log)] == [23, 25, 26, 27]

@@ -90,7 +90,7 @@ def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
     assert (moved.high_watermark, moved.recovery_point) == (BATCHES, BATCHES)
     assert [root.partitions for root in manager.roots] == [0, 1]
     append(moved, epoch=3)  # its producers came along: the next sequence is taken
-    manager.purge(NOW_MS)
+    manager.removals.purge(NOW_MS)
     assert not [name for name in SimulatedDisk(platter).list_directory("/a") if name.startswith("flights")]
     manager.close()
     platter.close_sessions()
@@ -145,7 +145,7 @@ def test_a_move_that_is_given_up_leaves_nothing(platter: Platter) -> None:
     log = filled(manager)
     move = copied(manager, log)
     end_move(manager, move, NOW_MS)
-    manager.purge(NOW_MS)
+    manager.removals.purge(NOW_MS)
     assert not [name for name in SimulatedDisk(platter).list_directory("/b") if name.startswith("flights")]
     assert [root.partitions for root in manager.roots] == [1, 0]
     append(log, epoch=3)
@@ -165,7 +165,7 @@ def test_a_failed_target_leaves_the_log_where_it_was(platter: Platter) -> None:
 
 def move_all(manager: LogManager, log: Log) -> None:
     finish_move(manager, copied(manager, log), NOW_MS)
-    manager.purge(NOW_MS)
+    manager.removals.purge(NOW_MS)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -190,7 +190,7 @@ def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
         assert list(again.logs) == [NAME], f"operation {number}"
         assert content(again.logs[NAME]) == expected, f"operation {number}"
         assert again.logs[NAME].topic_id == TOPIC_ID
-        again.purge(NOW_MS)
+        again.removals.purge(NOW_MS)
         again.close()
         platter.close_sessions()
         assert content(manager_on(platter).logs[NAME]) == expected

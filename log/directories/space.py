@@ -1,0 +1,26 @@
+"""Whether a log directory is there, and has room: below the floor it takes no more data."""
+
+import logging
+
+from ottla.log.directories import roots
+from ottla.log.directories.directory import DirectoryState
+from ottla.runtime.disk import Disk
+
+_logger = logging.getLogger(__name__)
+
+
+def has_changed(disk: Disk, root: DirectoryState, floor: int) -> bool:
+    """Looks, and tells the directory; True if it is full now, or takes data again. ``floor``: bytes that stay free; 0 turns that off."""
+    try:
+        roots.check_presence(disk, root.path)
+        free = root.free_bytes = disk.free_bytes(root.path)
+    except OSError as error:
+        root.failed(error)
+        return False
+    # A little above the floor before it takes data again, or it would flutter with every deleted segment.
+    full = free < (floor + floor // 8 if root.full else floor) or (root.full and floor == 0 and free == 0)
+    if full == root.full and root.writable is not full:
+        return False
+    root.set_full(full)
+    _logger.warning("%s: %d MB free: %s", root.path, free >> 20, "takes no more data" if full else "takes data again")
+    return True
