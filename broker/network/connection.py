@@ -8,8 +8,10 @@ no queue without a bound: when one is full the socket is not read (`reading.py`)
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
+from sys import intern
 from typing import cast
 
 from ottla.broker.network.answers import Answers
@@ -312,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def count_follower(self, request: RequestContext) -> None:
         """A fetch is not a consumer's."""
-        self.counters.times.of_follower(self._answers.times.waiting.get(request))
+        self.counters.times.of_follower(self._answers.times.of(request))
 
     def fail(self, reason: str) -> None:
         """Closes with one log line. What was answered before still leaves."""
@@ -410,7 +412,8 @@ class Connection(asyncio.BufferedProtocol):
             self._call(handler, request, frame, position)
             return
         clock = self._loop_watch.clock
-        timed = self._answers.times.waiting[request] = tally.time(self._received_s, clock())
+        timed = tally.time(self._received_s, clock())
+        self._answers.times.begin(request, timed)
         self._call(handler, request, frame, position)
         timed.left_s = clock()
 
@@ -439,16 +442,15 @@ class Connection(asyncio.BufferedProtocol):
         except WireError as error:
             self.fail(str(error))
             return
-        self._client_id = client_id
+        self._client_id = client_id if client_id is None else intern(client_id)
         *_, length = _HEADER.unpack_from(frame)
         self._learn_client(length, bytes(frame[_HEADER.size : _HEADER.size + max(length, 0)]))
         self._handle_frame(frame)
 
     def _learn_client(self, length: int, raw: bytes) -> None:
         # The client id is the same in every request, so one unpack reads the whole header and compares it.
-        self._client_length, self._client_raw = length, raw
-        self._header = Struct(f">hhih{len(raw)}s")
-        self._header_bytes = self._header.size
+        self._client_length = length
+        self._client_raw, self._header, self._header_bytes = _named(raw)
 
     def _handle_unsupported(self, key: int, version: int, correlation_id: int, frame: memoryview) -> None:
         fallback = self._routes.unsupported(key)
@@ -465,3 +467,11 @@ class Connection(asyncio.BufferedProtocol):
             self._unmuting.cancel()
             self._unmuting = None
         self._answers.drop()
+
+
+@lru_cache(maxsize=128)  # bounded: client ids come from the network
+def _named(raw: bytes) -> tuple[bytes, Struct, int]:
+    """A client id, how a header with it is read, and the header's length: the same objects for all connections of that name, for what each of a
+    thousand has for itself is not in the processor's cache when its turn comes."""
+    header = Struct(f">hhih{len(raw)}s")
+    return raw, header, header.size

@@ -79,38 +79,49 @@ class AnswerTimes:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.waiting: dict[object, Timed] = {}
+        # None rather than empty: a thousand connections' empty ones would push each other out of the processor's cache.
+        self.waiting: dict[object, Timed] | None = None
         """For their answer, or behind an earlier one's."""
-        self.leaving: list[Timed] = []
+        self.leaving: list[Timed] | None = None
         """Their answers are about to be written, or not taken."""
 
+    def begin(self, request: object, timed: Timed) -> None:
+        """``request`` is one of those that are timed."""
+        if self.waiting is None:
+            self.waiting = {}
+        self.waiting[request] = timed
+
+    def of(self, request: object) -> Timed | None:
+        return self.waiting.get(request) if self.waiting else None
+
     def answered(self, request: object) -> None:
-        timed = self.waiting.get(request)
+        timed = self.of(request)
         if timed is not None:
             timed.answered_s = self._clock()
 
     def leaves(self, request: object, response: Sequence[object]) -> None:
-        timed = self.waiting.pop(request, None)
+        timed = self.waiting.pop(request, None) if self.waiting else None
         if timed is None:
             return
+        self.waiting = self.waiting or None
         if response:
-            self.leaving.append(timed)
+            self.leaving = [*(self.leaving or ()), timed]
         else:  # Produce with acks=0
             timed.sent(timed.answered_s)
 
     def writes(self) -> None:
         now_s = self._clock()
-        for timed in self.leaving:
+        for timed in self.leaving or ():
             timed.written_s = timed.written_s or now_s
 
     def sent(self) -> None:
         now_s = self._clock()
-        for timed in self.leaving:
+        leaving, self.leaving = self.leaving, None
+        for timed in leaving or ():
             timed.sent(now_s)
-        self.leaving.clear()
 
     def drop(self) -> None:
-        self.waiting.clear()
+        self.waiting = None
 
 
 class Sampling:

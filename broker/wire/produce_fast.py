@@ -12,8 +12,8 @@ from typing import Final
 
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.primitives import (
+    INT16,
     INT32,
-    array_count,
     encode_compact_string,
     encode_string,
     encode_tag,
@@ -24,6 +24,7 @@ from ottla.broker.wire.primitives import (
     read_string,
     refused_count,
     skip_tags,
+    too_many,
     truncated,
     unexpected_null,
 )
@@ -56,7 +57,8 @@ FIRST_FLEXIBLE = 9
 FIRST_WITH_LEADER = 10
 FIRST_WITH_TOPIC_ID = 13
 
-ACKS_TIMEOUT = Struct(">hi")
+HEAD_V3 = Struct(">hhii")  # length of the transactional id (of most there is none), acks, timeout, count of topics
+HEAD_V3_REST = Struct(">hii")
 INDEX_SIZE = Struct(">ii")
 HEAD_V9 = Struct(">BhiB")  # no transactional id, acks, timeout, first byte of the count of topics
 HEAD_V9_REST = Struct(">hiB")
@@ -157,33 +159,49 @@ def refused(count: int, left: int, remaining: int) -> WireError:
     return too_many_entries() if left < count <= remaining else refused_count(count, remaining)
 
 
+def refused_old(count: int, size_min: int, remaining: int) -> WireError:
+    """The error of a count of an old version."""
+    if count < 0:
+        return unexpected_null()
+    return too_many(count, remaining) if count * size_min > remaining else too_many_entries()
+
+
 def too_many_entries() -> WireError:
     return WireError(f"it names more than {ENTRIES_MAX} topics and partitions")
 
 
 def walk_old(view: memoryview, pos: int) -> ProduceRequestTuple:
-    transactional_id, pos = read_string(view, pos)
-    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(view, pos)
-    count, pos = array_count(view, pos + 6, 6)
-    left = ENTRIES_MAX - count
+    limit = len(view)
+    length, acks, timeout_ms, count = HEAD_V3.unpack_from(view, pos)
+    pos += 12
+    transactional_id = None
+    if length >= 0:
+        transactional_id, pos = read_string(view, pos - 12)
+        acks, timeout_ms, count = HEAD_V3_REST.unpack_from(view, pos)
+        pos += 10
+    left = ENTRIES_MAX
+    if not 0 <= count <= left or count * 6 > limit - pos:
+        raise refused_old(count, 6, limit - pos)
+    left -= count
     topics: list[tuple[Topic, Partitions]] = []
-    if left < 0:
-        raise too_many_entries()
     for _ in range(count):
-        topic, pos = read_string(view, pos)
-        if topic is None:
+        (length,) = INT16.unpack_from(view, pos)
+        if length < 0:
             raise unexpected_null()
-        partition_count, pos = array_count(view, pos, 8)
-        left -= partition_count
-        if left < 0:
-            raise too_many_entries()
+        pos += 2
+        topic = str(view[pos : (pos := pos + length)], "utf-8")
+        (count,) = INT32.unpack_from(view, pos)
+        pos += 4
+        if not 0 <= count <= left or count * 8 > limit - pos:
+            raise refused_old(count, 8, limit - pos)
+        left -= count
         partitions: Partitions = []
-        for _ in range(partition_count):
+        for _ in range(count):
             index, size = INDEX_SIZE.unpack_from(view, pos)
             pos += 8
             partitions.append((index, view[pos : (pos := pos + size)] if size >= 0 else None))
         topics.append((topic, partitions))
-    if pos > len(view):
+    if pos > limit:
         raise truncated()
     return transactional_id, acks, timeout_ms, topics
 

@@ -92,7 +92,8 @@ def broker(directory: str, partitions: int) -> tuple[ReplicaManager, Logs, Conne
         )  # fmt: skip
         image.apply(pb.MetadataRecord(partition=partition), delta)
     replicas.publish(delta, image)
-    context: Any = SimpleNamespace(config=config, host=host, timers=timers, image=image, replicas=replicas)
+    parts = {"config": config, "host": host, "timers": timers, "image": image, "replicas": replicas}
+    context: Any = SimpleNamespace(**parts, verifications=nobody)
     connection = Connection(RouteTable(produce.routes(context)), ReceivePool(), ConnectionLimits())
     connection.connection_made(Sink())
     return replicas, logs, connection
