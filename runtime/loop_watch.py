@@ -5,20 +5,21 @@ A turn is what the loop does between two waits for the network: it handles what 
 the quorum's events) each call `begin` unless a turn is open, and `begin` has the turn's end called with what is put off. That is a
 flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 1 us (docs/benchmarks.md).
 
-What has no such entrance (tasks that wake each other), or comes behind the end, shows by a timer that is late: from 0.05 s on, and
-0.05 s too short at most. A turn over `LATE_S` is logged with what it was doing, as a thread saw it (`stack_watch.py`).
+What has no such entrance (tasks that wake each other), or comes behind the end, a thread finds that looks at the loop's stack now and then
+(`stack_watch.py`): from 0.05 s on, and 0.05 s too short at most. A turn over `LATE_S` is logged with what it was doing, as that thread saw it.
+So an idle loop is not woken to be watched.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from math import inf
 from time import perf_counter
 
 from ottla.runtime.recent import PAGE_S, RecentDurations
 from ottla.runtime.seldom import Seldom
-from ottla.runtime.stack_watch import StackWatch
+from ottla.runtime.stack_watch import INTERVAL_S, StackWatch
 
-INTERVAL_S = 0.05
 LATE_S = 0.1
 UNSEEN = "what no other thread could see: a call that let none run, or the process was stopped"
 
@@ -29,13 +30,12 @@ class LoopWatch:
     """Of one loop, and for its thread. Until `start` and after `stop` it sees nothing and costs nothing."""
 
     __slots__ = (
+        "_asked_s",
         "_call_soon",
-        "_due_s",
         "_end_is_planned",
         "_ended_s",
         "_late_s",
         "_loop",
-        "_page_turns_s",
         "_stacks",
         "_stalls",
         "_timer",
@@ -50,7 +50,7 @@ class LoopWatch:
     )
 
     def __init__(self, clock: Callable[[], float] = perf_counter, *, stacks: bool = True) -> None:
-        """``stacks``: whether a thread may look at what a late loop does."""
+        """``stacks``: whether a thread may look at what the loop does; without it, work that has no entrance is not seen."""
         self.clock = clock
         self.is_open = True
         """A turn is open, or nobody watches: no need to `begin`."""
@@ -61,7 +61,8 @@ class LoopWatch:
         self.turns = RecentDurations()
         self.at_page_turns: list[Callable[[], None]] = [self.turns.turn_page]
         """Called every `PAGE_S`: for those that keep durations of the last minute by ``clock``."""
-        self._ended_s = self._due_s = self._late_s = self._page_turns_s = 0.0
+        self._ended_s = self._late_s = 0.0
+        self._asked_s = inf  # when the thread found the loop at work without a turn; until the loop comes round
         self._end_is_planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._work: list[Callable[[], None]] = []
@@ -81,11 +82,10 @@ class LoopWatch:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._call_soon = self._loop.call_soon
-        self._page_turns_s = self.clock() + PAGE_S
         self.is_open = False
-        self._wait()
+        self._timer = self._loop.call_later(PAGE_S, self._turn_pages)
         if self._wants_stacks:
-            self._stacks = StackWatch(self.clock, self._busy_since_s)
+            self._stacks = StackWatch(self.clock, self._busy_since_s, self._ask)
             self._stacks.start()
 
     def stop(self) -> None:
@@ -150,37 +150,40 @@ class LoopWatch:
         if held_s > LATE_S:
             self._tell(held_s)
 
+    def _turn_pages(self) -> None:
+        self._timer = self._loop.call_later(PAGE_S, self._turn_pages)
+        if not self.is_open:
+            self.begin()  # what they do is work of a turn, too
+        for turn_page in self.at_page_turns:
+            turn_page()
+        if self.turns.longest_s <= LATE_S:
+            self._stalls.forget()
+
     # Turns without an entrance.
 
-    def _wait(self) -> None:
-        self._due_s = self.clock() + INTERVAL_S
-        self._timer = self._loop.call_later(INTERVAL_S, self._look)
+    def _busy_since_s(self) -> float:
+        """Since when, at the latest, the loop has not come round; infinity if nobody knows of anything. Called on the other thread."""
+        asked_s = max(self._asked_s, self._ended_s)
+        return min(self.began_s, asked_s) if self.is_open else asked_s
 
-    def _look(self) -> None:
-        now_s = self.clock()
-        late_s = now_s - max(self._due_s, self._ended_s)
+    def _ask(self, since_s: float) -> None:
+        """Called on the other thread, that found the loop at work, or was itself kept from looking, since then."""
+        self._asked_s = since_s
+        self._loop.call_soon_threadsafe(self._come_round)
+
+    def _come_round(self) -> None:
+        late_s = self.clock() - max(self._asked_s, self._ended_s)
+        self._asked_s = inf
+        if self._timer is None:
+            return  # stopped meanwhile
         if self.is_open:
             self._late_s = late_s
         elif late_s > INTERVAL_S:
             self.turns.record(late_s)
             if late_s > LATE_S:
                 self._tell(late_s)
-        if now_s >= self._page_turns_s:
-            if not self.is_open:
-                self.begin()  # what they do is work of a turn, too
-            for turn_page in self.at_page_turns:
-                turn_page()
-            self._page_turns_s = now_s + PAGE_S
-            if self.turns.longest_s <= LATE_S:
-                self._stalls.forget()
-        self._wait()
 
     # Turns that are late.
-
-    def _busy_since_s(self) -> float:
-        """Since when, at the latest, the loop has not come round; in the future if nothing is due. Called on the other thread."""
-        timer_s = max(self._due_s, self._ended_s)
-        return min(timer_s, self.began_s) if self.is_open else timer_s
 
     def _tell(self, held_s: float) -> None:
         if self.is_quiet:

@@ -1,12 +1,18 @@
-"""What the event loop's thread does while it is late: another thread looks at its stack, so that the loop itself has no part in it."""
+"""What the event loop's thread does while it is late: another thread looks at its stack, so that the loop itself has no part in it.
+
+The same thread finds work that nobody announced, so that an idle loop need not wake to see whether it was late.
+"""
 
 import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from math import inf
 from types import FrameType
 from typing import Protocol
 
+INTERVAL_S = 0.05
+"""An idle loop is looked at so often."""
 LOOK_S = 0.04
 MOMENT_S = 0.002
 LATE_S = 0.05
@@ -27,28 +33,34 @@ class Told(Protocol):
 
 
 class StackWatch:
-    """Wakes for 0.1 ms on a busy machine, and looks at the thread that called `start` if that is busy for `LATE_S`.
+    """Looks at the thread that called `start`: for 0.1 ms on a busy machine, every `INTERVAL_S` while that waits, and every `LOOK_S` once it was
+    busy for `LATE_S`.
 
-    It sleeps until that may be so of what it knows: a turn that begins meanwhile has begun less than `LATE_S` before it
-    wakes, or is looked at then. So a loop that is idle is looked at ten to twenty times a second, a late one twenty-five.
+    It may find the thread at work that nobody announced, or itself not woken in time (a call that lets no other thread run, a process that was
+    stopped): then it asks the loop to say when it comes round.
     """
 
-    def __init__(self, clock: Callable[[], float], busy_since_s: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], busy_since_s: Callable[[], float], ask: Callable[[float], None]
+    ) -> None:
+        """``busy_since_s``: since when the loop has not come round, as far as is known; infinity if nothing is. ``ask`` is told when the loop was
+        found busy; both are called on the other thread."""
         self._clock = clock
         self._busy_since_s = busy_since_s
+        self._ask = ask
         self._looks: deque[tuple[float, str]] = deque(maxlen=_LOOKS_MAX)
-        self._stopped = threading.Event()
+        self._running = threading.Lock()  # an Event's wait would cost several us more each time
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._stopped.clear()
+        self._running.acquire()
         watched = threading.get_ident()
         self._thread = threading.Thread(target=self._run, args=(watched,), name="stack watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopped.set()
         if self._thread is not None:
+            self._running.release()
             self._thread.join()
             self._thread = None
 
@@ -62,20 +74,35 @@ class StackWatch:
         return place if times == len(looks) else f"{place} ({times} of {len(looks)} looks)"
 
     def _run(self, watched: int) -> None:
-        wait_s = LOOK_S
-        while not self._stopped.wait(wait_s):
-            now_s, busy_since_s = self._clock(), self._busy_since_s()
-            wait_s = min(max(busy_since_s + LATE_S - now_s, MOMENT_S), 2 * LATE_S)
-            if now_s - busy_since_s > LATE_S:
-                wait_s = LOOK_S
-                frame = sys._current_frames().get(watched)
-                if frame is not None:
-                    self._looks.append((now_s, place(frame)))
+        wait_s = INTERVAL_S
+        due_s = self._clock() + wait_s
+        while not self._running.acquire(timeout=wait_s):
+            wait_s = self._look(sys._current_frames().get(watched), due_s)
+            due_s = self._clock() + wait_s
+        self._running.release()
+
+    def _look(self, frame: FrameType | None, due_s: float) -> float:
+        """Looks at the thread's innermost ``frame`` at a time that should have been ``due_s``; returns after how long to look again."""
+        now_s, busy_since_s = self._clock(), self._busy_since_s()
+        if busy_since_s == inf:
+            was_kept = now_s - due_s > INTERVAL_S
+            if was_kept or not _waits(frame):
+                self._ask(due_s if was_kept else now_s)
+            return INTERVAL_S
+        if now_s - busy_since_s <= LATE_S:
+            return max(busy_since_s + LATE_S - now_s, MOMENT_S)
+        if frame is not None:
+            self._looks.append((now_s, place(frame)))
+        return LOOK_S
+
+
+def _waits(frame: FrameType | None) -> bool:
+    return frame is None or frame.f_code.co_filename.endswith(_LOOPS)
 
 
 def place(frame: FrameType) -> str:
     """The innermost line and our own lines that led to it, the innermost first; and whose request it is about, if it is about one."""
-    if frame.f_code.co_filename.endswith(_LOOPS):
+    if _waits(frame):
         return NOTHING
     lines: list[str] = []
     about = ""

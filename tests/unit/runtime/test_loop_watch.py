@@ -7,15 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from math import inf
+from types import FrameType
 
 import pytest
 import uvloop
 
-from ottla.runtime.loop_watch import INTERVAL_S, LATE_S, LoopWatch
+from ottla.runtime.loop_watch import LATE_S, LoopWatch
 from ottla.runtime.recent import PAGE_S, PAGES
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
-from ottla.runtime.stack_watch import NOTHING, StackWatch, place
+from ottla.runtime.stack_watch import INTERVAL_S, LOOK_S, NOTHING, StackWatch, place
 from ottla.runtime.timers import LoopTimers
 
 HELD_S = 0.02
@@ -135,18 +137,73 @@ def test_the_turn_of_a_timer_is_timed() -> None:
     on_both_loops(program)
 
 
-def test_a_task_that_holds_the_loop_shows_by_what_is_late_for_it() -> None:
+def test_a_task_that_holds_the_loop_is_found_by_who_looks_at_it() -> None:
     async def program() -> None:
-        watch = LoopWatch(stacks=False)
+        watch = LoopWatch()
         watch.start()
-        await asyncio.sleep(INTERVAL_S / 2)
-        time.sleep(4 * INTERVAL_S)  # noqa: ASYNC251 - the very mistake that is to be seen
+        began = time.monotonic()
+        while watch._asked_s == inf or time.monotonic() - began < 4 * INTERVAL_S:
+            time.sleep(0.002)  # noqa: ASYNC251 - the very mistake that is to be seen
+        held_s = watch.clock() - watch._asked_s
+        await turn()
         await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)
-        assert watch.longest_s >= 3 * INTERVAL_S
+        assert watch.longest_s >= held_s
         watch.stop()
 
     on_both_loops(program)
+
+
+def test_a_loop_that_waits_is_not_woken_and_one_that_works_is_asked_once() -> None:
+    asked: list[float] = []
+    busy_since_s = [inf]
+
+    def ask(since_s: float) -> None:
+        asked.append(since_s)
+        busy_since_s[0] = since_s
+
+    now_s = [100.0]
+    watch = StackWatch(lambda: now_s[0], lambda: busy_since_s[0], ask)
+    works = sys._getframe()
+    assert watch._look(None, 100.0) == INTERVAL_S
+    assert watch._look(waiting_frame(), 100.0 - INTERVAL_S) == INTERVAL_S
+    assert asked == []
+    watch._look(works, 100.0)
+    assert asked == [100.0]
+    now_s[0] += LATE_S
+    assert watch._look(works, now_s[0]) == LOOK_S
+    assert asked == [100.0]
+    assert watch.seen(100.0) is not None
+
+
+def test_a_look_that_comes_late_asks_since_when_it_was_due() -> None:
+    asked: list[float] = []
+    watch = StackWatch(lambda: 100.0, lambda: inf, asked.append)
+    watch._look(waiting_frame(), 99.5)
+    assert asked == [99.5]
+
+
+def test_a_late_look_at_a_loop_that_had_its_turns_meanwhile_counts_for_nothing() -> None:
+    async def program() -> None:
+        clock = ManualClock()
+        watch = LoopWatch(clock, stacks=False)
+        watch.start()
+        clock.now_s += 1
+        watch.begin()
+        await turn()
+        watch._ask(100.0)
+        await turn()
+        assert watch.longest_s == 0.0
+        watch.stop()
+
+    on_both_loops(program)
+
+
+def waiting_frame() -> FrameType:
+    """As the thread of a loop has it that waits."""
+    frames: list[FrameType] = []
+    code = compile("frames.append(_getframe())", "/lib/python/asyncio/runners.py", "exec")
+    exec(code, {"frames": frames, "_getframe": sys._getframe})  # the only way to a frame of another file
+    return frames[0]
 
 
 def hold_the_loop(watch: LoopWatch) -> None:
@@ -209,9 +266,7 @@ def test_after_a_good_minute_the_next_late_turn_is_told(caplog: pytest.LogCaptur
         watch.start()
         for pages in (0, 0, 0, PAGES + 1, PAGES + 1):
             for _ in range(pages):
-                clock.now_s += PAGE_S
-                watch._due_s = clock.now_s
-                await asyncio.sleep(2 * INTERVAL_S)
+                await asyncio.sleep(PAGE_S)
             watch.begin()
             clock.now_s += 0.2
             await turn()
@@ -276,7 +331,7 @@ def test_in_a_simulation_turns_take_no_time_and_the_last_minute_passes() -> None
 
 
 def test_a_look_may_come_while_the_looks_are_counted() -> None:
-    watch = StackWatch(lambda: 0.0, lambda: 0.0)
+    watch = StackWatch(lambda: 0.0, lambda: 0.0, lambda since_s: None)
 
     class When(float):
         def __ge__(self, since: float) -> bool:
