@@ -3,6 +3,8 @@
 LMDB without fsync is fast and, after a power cut, possibly corrupt: pages may reach the disk in any order. LMDB with
 fsync is always whole and costs milliseconds a commit. So writes that need not be durable wait in memory and join the
 next durable one in a single, synced transaction: the file is never corrupt, and a burst of commits costs one fsync.
+
+LMDB maps its file. What was read of it counts as the process's memory, and an image is read once, at the start: so each commit lets go of it.
 """
 
 import errno
@@ -17,6 +19,7 @@ from itertools import islice, takewhile
 
 import lmdb
 
+from ottla.runtime import native
 from ottla.runtime.key_value import DamagedStoreError, Pair
 
 _WAITING_KEYS_MAX = 500_000  # about 100 MB of metadata; somebody should sync long before a write has to do it itself
@@ -39,6 +42,7 @@ class LmdbStore:
         """``read_only``: a file that nobody changes any more, which leaves no lock file beside it. OSError: it cannot be used."""
         self._path, self._map_size_bytes, self._read_only = path, map_size_bytes, read_only
         self._environment = self._open()
+        self._real_path = os.path.realpath(path)  # as the system names it
         self._copying = threading.Lock()  # LMDB may not be resized meanwhile
         self._committing = threading.Lock()
         # Held for microseconds: around the two dictionaries, and around read transactions, which a resize would break.
@@ -122,6 +126,7 @@ class LmdbStore:
             try:
                 if self._being_committed:
                     self._commit(self._being_committed)
+                    native.let_go_of_mapped(self._real_path)
             except BaseException:
                 with self._guard:
                     self._waiting = {**self._being_committed, **self._waiting}

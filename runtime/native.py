@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
+_MADV_DONTNEED = 4
 _PREALLOCATION_IS_OPTIONAL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EINTR)
 
 
@@ -60,3 +61,19 @@ def set_malloc_option(option: int, value: int) -> bool:
     """mallopt(3); False where the C library refuses or has none."""
     mallopt = _function("mallopt", ctypes.c_int, ctypes.c_int)
     return mallopt is not None and mallopt(option, value) == 1
+
+
+def let_go_of_mapped(path: str) -> None:
+    """madvise(DONTNEED) for whatever of the file this process mapped to share it: its pages leave the process, not the system's cache, and come
+    back when they are read. A hint."""
+    madvise = _function("madvise", ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            lines = [line for line in maps if line.endswith(f" {path}\n")]
+    except OSError:
+        return  # not Linux
+    for line in lines:
+        addresses, modes, *_ = line.split(maxsplit=2)
+        start, end = (int(each, 16) for each in addresses.split("-"))
+        if madvise is not None and modes.endswith("s"):  # what is private would be lost
+            madvise(start, end - start, _MADV_DONTNEED)

@@ -5,6 +5,7 @@ the file and the line; a file that is not there is an empty checkpoint.
 """
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ def offset_rows(disk: Disk, path: str) -> Iterator[tuple[int, tuple[TopicPartiti
     """The rows of an offset checkpoint and the lines they are in. Raises CheckpointError when the file is not whole."""
     for number, fields in _read_table(disk, path, columns=3):
         partition, offset = _integers(path, number, fields[1:])
-        yield number, (TopicPartition(fields[0], partition), offset)
+        yield number, (TopicPartition(sys.intern(fields[0]), partition), offset)
 
 
 def read_epochs(disk: Disk, directory: str) -> EpochEntries:

@@ -132,8 +132,10 @@ class LogManager:
         found = roots.find(self.disk, root.path)
         for path in found.condemned:
             self.removals.add(now_ms, path, root)
+        topic_ids: dict[bytes | None, bytes | None] = {}  # one object for all partitions of a topic
         for partition, path in found.partitions.items():
             topic_id = roots.read_topic_id(self.disk, path)
+            topic_id = topic_ids.setdefault(topic_id, topic_id)
             position = saved.of(partition, topic_id)
             log = Log.open(
                 self.disk,

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -119,10 +120,11 @@ def find(disk: Disk, root: str) -> Found:
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """Whose directory is called that; None for a name that is no partition's, and for the metadata log's."""
+    """Whose directory is called that; None for a name that is no partition's, and for the metadata log's. The partitions of a topic share its name:
+    a node may open 100,000."""
     topic, dash, number = name.rpartition("-")
     if topic and dash and number.isdecimal() and topic != METADATA_PARTITION.topic:
-        return TopicPartition(topic, int(number))
+        return TopicPartition(sys.intern(topic), int(number))
     return None
 
 

@@ -1,5 +1,6 @@
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -172,6 +173,27 @@ def test_a_map_that_is_full_during_a_copy_grows_after_it(store: LmdbStore, tmp_p
     assert len(list(copy.scan())) >= 500
     copy.close()
     assert len(list(store.scan())) == 520
+
+
+def test_what_was_read_leaves_the_process_with_the_next_commit_and_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = LmdbStore(str(path))
+    store.write([(b"%d" % number, bytes(2_000)) for number in range(1_000)], durable=True)
+    assert len(list(store.scan())) == 1_000
+    assert resident_kb(path) > 2_000
+    store.write([(b"one", b"more")], durable=False)
+    store.sync()
+    assert resident_kb(path) < 100
+    assert store.get(b"77") == bytes(2_000)
+    assert store.get(b"one") == b"more"
+    store.close()
+
+
+def resident_kb(path: Path) -> int:
+    mappings = re.split(r"^(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    own = [each for each in mappings if each.partition("\n")[0].endswith(f" {path}")]
+    assert own, "the file is mapped"
+    return sum(int(found) for each in own for found in re.findall(r"^Rss: +(\d+) kB", each, re.MULTILINE))
 
 
 @pytest.mark.parametrize("pages", [2, 3, 4, 10, -1])
