@@ -3,36 +3,24 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
-from ottla.broker.coordinator.group_coordinator import GroupCoordinator
-from ottla.broker.coordinator.marker_sender import MarkerSender
-from ottla.broker.coordinator.placement import coordinator_of
-from ottla.broker.coordinator.shard_host import Surroundings
-from ottla.broker.coordinator.transaction_coordinator import TransactionCoordinator
+from ottla.broker.coordination import Coordination
 from ottla.broker.directories import NodeIdentity
 from ottla.broker.features import SUPPORTED_FEATURES
 from ottla.broker.handlers.fetching.cold_reads import ColdReads
 from ottla.broker.handlers.routes import client_routes
 from ottla.broker.handlers.time_searches import TimeSearches
-from ottla.broker.handlers.transactions import Coordinators
-from ottla.broker.handlers.write_txn_markers import write_one
-from ottla.broker.internal_topics import GROUPS, TRANSACTIONS, InternalTopics
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
 from ottla.broker.links.leader import leaders
-from ottla.broker.links.peers import Peers
-from ottla.broker.links.verifier import Verifier
 from ottla.broker.listening import naming
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
 from ottla.broker.node_settings import NodeSettings
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum_view import QuorumView
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.replication.verifications import Verifications
 from ottla.broker.scrubbing import Scrubbing, ScrubSettings
 from ottla.broker.storage import Storage
 from ottla.log.compaction.worker import CleanerProcess
@@ -54,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 PLAINTEXT = 0
 """The security protocol's number; no setting asks for another (`ottla.runtime.settings.security`)."""
-VERIFICATION = "transaction.partition.verification.enable"
 OnFatal = Callable[[Exception], None]
 
 
@@ -109,27 +96,17 @@ class Broker:
         )
         self._quorum_view = QuorumView(quorum, transport, identity.cluster_id)
         cold_reads = ColdReads()
-        timeout_ms = config.integer("offsets.commit.timeout.ms")
-        surroundings = Surroundings(
-            timers, host.clock, host.rng, cold_reads, timeout_ms, note_damage=self.replicas.note_damage
-        )
-        self._groups = GroupCoordinator(config, loader.image, surroundings)
-        producer_ids = ProducerIds(channel, config.node_id, lambda: self.lifecycle.broker_epoch)
-        self.markers = MarkerSender(config, loader.image, timers, lambda *marker: write_one(self.context, *marker))
-        self._transactions = TransactionCoordinator(
-            config, loader.image, surroundings, self.markers, producer_ids.allocate
-        )
-        self._peers = Peers(config, loader.image, timers, "coordinators")
-        coordinators = Coordinators(self._peers, lambda: self.context)
-        verifier = Verifier(
-            coordinators,
-            partial(coordinator_of, loader.image, TRANSACTIONS),
+        self.coordination = coordination = Coordination(
+            config,
+            host,
             timers,
-            retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
-            retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
-            verify_here=coordinators.verify_here,
+            loader,
+            channel,
+            self.replicas,
+            cold_reads,
+            lambda: self.lifecycle.broker_epoch,
+            lambda: self.context,
         )
-        self._verifications = Verifications(verifier, timers, is_enabled=config.flag(VERIFICATION))
         self.context = BrokerContext(
             config=self._config,
             host=host,
@@ -140,11 +117,11 @@ class Broker:
             replicas=self.replicas,
             cold_reads=cold_reads,
             time_searches=TimeSearches(cold_reads),
-            internal_topics=InternalTopics(channel, config, loader.image, timers, config.node_id),
-            groups=self._groups,
-            transactions=self._transactions,
-            verifications=self._verifications,
-            producer_ids=producer_ids,
+            internal_topics=coordination.topics,
+            groups=coordination.groups,
+            transactions=coordination.transactions,
+            verifications=coordination.verifications,
+            producer_ids=coordination.producer_ids,
             quorum_view=self._quorum_view,
             logs=self.storage.manager,
             moves=self.storage.moves,
@@ -155,10 +132,7 @@ class Broker:
         self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors), host.loop_watch)
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
-        loader.add_publisher(self.context.internal_topics)
-        loader.add_publisher(self._groups)
-        loader.add_publisher(self.markers)
-        loader.add_publisher(self._peers)
+        coordination.listen()
         self._work: asyncio.Task[None] | None = None
 
     async def bind(self) -> None:
@@ -187,14 +161,7 @@ class Broker:
         await over_turns(self._loader.introduce(self.replicas))
         self.storage.set_aside_strays(self._loader.image)
         self.replicas.start()
-        self.replicas.listen(GROUPS, self._groups)
-        self.replicas.listen(TRANSACTIONS, self._transactions)
-        self._groups.start()
-        self._transactions.start()
-        self._verifications.start(
-            self._config.integer("producer.id.expiration.check.interval.ms"),
-            lambda: self.settings.current.integer("producer.id.expiration.ms"),
-        )
+        self.coordination.start(self._config, self.settings)
         self.storage.start()
         self._scrubbing.start()
         self.lifecycle.ready()
@@ -206,7 +173,7 @@ class Broker:
         self.network.limits = ServerLimits.from_config(config, self._descriptors)  # who is connected stays
         self.storage.configure(config)
         self.replicas.set_throttles(config)
-        self._verifications.is_enabled = config.flag(VERIFICATION)
+        self.coordination.configure(config)
 
     def contact_lost(self) -> None:
         """The way to the controller changed: say at once that this broker lives."""
@@ -229,11 +196,7 @@ class Broker:
         else:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.network.stop()
-        self._verifications.stop()
-        self._peers.close()
-        self.context.internal_topics.close()
-        self._transactions.stop()
-        self.markers.close()
+        self.coordination.stop()
         self.replicas.stop()
         self.context.time_searches.close()
         self.context.cold_reads.close()

@@ -4,7 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from ottla.broker.coordinator.load_times import LoadTimes
 from ottla.broker.coordinator.placement import partition_of
@@ -14,36 +14,52 @@ from ottla.broker.replication.markers import Marker
 from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import Repeated
 
 logger = logging.getLogger(__name__)
 
 RELOAD_MS = 1_000
 RELOAD_MS_MAX = 60_000
 
+
+class Counts(Protocol):
+    """What was done, as metrics count it."""
+
+    def plus(self, other: Self) -> Self: ...
+
+
 ShardKind = TypeVar("ShardKind", bound=Shard)
+CountsKind = TypeVar("CountsKind", bound=Counts)
 
 
-class Coordinator(ABC, Generic[ShardKind]):
+class Coordinator(ABC, Generic[ShardKind, CountsKind]):
     """Listens to the elections of its topic (`TopicListener`)."""
 
     topic: ClassVar[str]
     keeps: ClassVar[str]
     """What its partitions keep, for messages: one of them."""
 
-    def __init__(self, image: MetadataImage, surroundings: Surroundings) -> None:
-        """``image`` is the node's own, which changes."""
+    def __init__(self, image: MetadataImage, surroundings: Surroundings, nothing: CountsKind) -> None:
+        """``image`` is the node's own, which changes. ``nothing``: the counts of who has done nothing yet."""
         self._image = image
         self._around = surroundings
         self._hosts: dict[int, tuple[ShardHost, ShardKind]] = {}
         self._load_times = LoadTimes()
         self._failures: dict[int, int] = {}
         """How often a partition could not be loaded, since it could be last or another led it."""
+        self._past = nothing  # of shards that are not here any more
+        self._repeated = Repeated(surroundings.timers)
 
     @abstractmethod
     def _shard(self, host: ShardHost, leader_epoch: int) -> ShardKind:
         """A new shard, which nothing was replayed to."""
 
+    @abstractmethod
+    def _counts_of(self, shard: ShardKind) -> CountsKind:
+        """Since it was loaded."""
+
     def stop(self) -> None:
+        self._repeated.cancel()
         for host, _ in self._hosts.values():
             host.close()
         self._hosts.clear()
@@ -82,7 +98,9 @@ class Coordinator(ABC, Generic[ShardKind]):
         self._failures.pop(partition.index, None)
         found = self._hosts.pop(partition.index, None)
         if found is not None:
-            found[0].close()
+            host, shard = found
+            self._past = self._past.plus(self._counts_of(shard))
+            host.close()
             logger.info("%s has another coordinator, epoch %d is over", partition, leader_epoch)
 
     def deleted(self, partition: Partition) -> None:
@@ -130,6 +148,13 @@ class Coordinator(ABC, Generic[ShardKind]):
         return any(not host.is_loaded for host, _ in self._hosts.values())
 
     # --- for metrics --------------------------------------------------------------------------------------------------
+
+    def counts(self) -> CountsKind:
+        """Since this process began."""
+        counts = self._past
+        for shard in self.shards():
+            counts = counts.plus(self._counts_of(shard))
+        return counts
 
     def states(self) -> dict[str, int]:
         """How many partitions are in each."""

@@ -10,29 +10,26 @@ from ottla.broker.coordinator.decisions.groups.settings import MEMBERS_MAX, Grou
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.internal_topics import GROUPS
-from ottla.broker.replication.partition import Partition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import GROUP_RESOURCE
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.timers import Repeated
 
 _NONE: Mapping[str, str] = {}
 
 
-class GroupCoordinator(Coordinator[GroupShard]):
+class GroupCoordinator(Coordinator[GroupShard, GroupCounts]):
     """Listens to the metadata beside."""
 
     topic = GROUPS
     keeps = "group"
 
     def __init__(self, config: ServerConfig, image: MetadataImage, surroundings: Surroundings) -> None:
-        super().__init__(image, replace(surroundings, codec=config.integer("offsets.topic.compression.codec")))
+        super().__init__(
+            image, replace(surroundings, codec=config.integer("offsets.topic.compression.codec")), GroupCounts()
+        )
         self._settings = group_settings(config)
         self._check_interval_ms = config.integer("offsets.retention.check.interval.ms")
-        self._repeated = Repeated(surroundings.timers)
-        self._past = GroupCounts()
-        """Of shards that are not here any more."""
 
     def _shard(self, host: ShardHost, leader_epoch: int) -> GroupShard:
         return GroupShard(host, self._settings, Topics(self._image), self._own_settings)
@@ -40,25 +37,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def _own_settings(self, group_id: str) -> Mapping[str, str]:
         return self._image.configs.get((GROUP_RESOURCE, group_id), _NONE)
 
-    def resigned(self, partition: Partition, leader_epoch: int) -> None:
-        found = self._hosts.get(partition.index)
-        if found is not None:
-            self._past = self._past.plus(found[1].counts())
-        super().resigned(partition, leader_epoch)
-
-    def counts(self) -> GroupCounts:
-        """Since this process began."""
-        counts = self._past
-        for shard in self.shards():
-            counts = counts.plus(shard.counts())
-        return counts
+    def _counts_of(self, shard: GroupShard) -> GroupCounts:
+        return shard.counts()
 
     def start(self) -> None:
         self._repeated.every(self._check_interval_ms, self._expire)
-
-    def stop(self) -> None:
-        self._repeated.cancel()
-        super().stop()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets of deleted topics are forgotten. Consumer groups look again at topics that came, went or grew."""

@@ -21,7 +21,7 @@ LOOKED_AT_A_SLICE = 2_000
 class Partitions:
     """Of a coordinator's topic, those that this broker leads."""
 
-    def __init__(self, coordinator: Coordinator[Any]) -> None:
+    def __init__(self, coordinator: Coordinator[Any, Any]) -> None:
         self._partitions = coordinator.states()
         self.load_times_ms = coordinator.load_times_ms()
 

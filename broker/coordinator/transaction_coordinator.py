@@ -10,16 +10,14 @@ from ottla.broker.coordinator.decisions.transactions.shard import TransactionSha
 from ottla.broker.coordinator.shard_host import ShardHost, Surroundings
 from ottla.broker.internal_topics import TRANSACTIONS
 from ottla.broker.producer_ids import OnProducerId
-from ottla.broker.replication.partition import Partition
 from ottla.quorum.controller.decisions.features import TRANSACTION_VERSION
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.timers import Repeated
 
 Allocate = Callable[[OnProducerId], None]
 
 
-class TransactionCoordinator(Coordinator[TransactionShard]):
+class TransactionCoordinator(Coordinator[TransactionShard, TransactionCounts]):
     topic = TRANSACTIONS
     keeps = "transactional id"
 
@@ -31,30 +29,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         markers: Markers,
         allocate: Allocate,
     ) -> None:
-        super().__init__(image, surroundings)
+        super().__init__(image, surroundings, TransactionCounts())
         self._settings = transaction_settings(config)
         self._node = _Node(image, markers, allocate)
         self._late_interval_ms = config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expiry_interval_ms = config.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._repeated = Repeated(surroundings.timers)
-        self._past = TransactionCounts()
-        """Of shards that are not here any more."""
 
     def _shard(self, host: ShardHost, leader_epoch: int) -> TransactionShard:
         return TransactionShard(host, self._settings, self._node, leader_epoch)
 
-    def resigned(self, partition: Partition, leader_epoch: int) -> None:
-        found = self._hosts.get(partition.index)
-        if found is not None:
-            self._past = self._past.plus(found[1].counts())
-        super().resigned(partition, leader_epoch)
-
-    def counts(self) -> TransactionCounts:
-        """Since this process began."""
-        counts = self._past
-        for shard in self.shards():
-            counts = counts.plus(shard.counts())
-        return counts
+    def _counts_of(self, shard: TransactionShard) -> TransactionCounts:
+        return shard.counts()
 
     def has(self, topic: str, index: int) -> bool:
         """Whether there is such a partition."""
@@ -63,10 +48,6 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def start(self) -> None:
         self._repeated.every(self._late_interval_ms, self._abort_late)
         self._repeated.every(self._expiry_interval_ms, self._expire)
-
-    def stop(self) -> None:
-        self._repeated.cancel()
-        super().stop()
 
     def _abort_late(self) -> None:
         for shard in self.shards():

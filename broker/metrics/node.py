@@ -127,7 +127,10 @@ class NodeMetrics:
         groups, transactions = broker.context.groups, broker.context.transactions
         registry.add(coordinators.GROUP_METRICS, partial(coordinators.look_at_groups, groups))
         looked = partial(
-            coordinators.look_at_transactions, transactions, lambda: broker.markers.leaderless, host.clock.wall_ms
+            coordinators.look_at_transactions,
+            transactions,
+            lambda: broker.coordination.markers.leaderless,
+            host.clock.wall_ms,
         )
         registry.add(coordinators.TRANSACTION_METRICS, looked)
 

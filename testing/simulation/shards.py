@@ -26,7 +26,7 @@ def check_shards(run: Run) -> int:
     return looks
 
 
-def coordinators(broker: Broker) -> list[Coordinator[Any]]:
+def coordinators(broker: Broker) -> list[Coordinator[Any, Any]]:
     """Those that a broker has."""
     return [broker.context.groups, broker.context.transactions]
 
@@ -47,7 +47,7 @@ def missing_shards(run: Run) -> str:
     return ""
 
 
-def _check(run: Run, number: int, coordinator: Coordinator[Any]) -> int:
+def _check(run: Run, number: int, coordinator: Coordinator[Any, Any]) -> int:
     looks = 0
     for index, (host, shard) in coordinator._hosts.items():
         partition = run.partition(number, coordinator.topic, index)
