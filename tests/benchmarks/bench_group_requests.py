@@ -74,7 +74,6 @@ class Bench:
         timers, nobody = LoopTimers(loop), None
         self.logs = logs = Logs(host, directory)
         self._image = image = MetadataImage()
-        delta = MetadataDelta()
         others: Any = nobody
         store: Any = logs
         self.replicas = replicas = ReplicaManager(
@@ -85,15 +84,7 @@ class Bench:
         self.coordinator = coordinator = GroupCoordinator(config, image, around)
         if listens:
             replicas.listen(GROUPS, coordinator)
-        for name, topic_id, count in ((TOPIC, TOPIC_ID, 1), (GROUPS, GROUPS_ID, partitions)):
-            image.apply(pb.MetadataRecord(topic=pb.Topic(name=name, topic_id=topic_id)), delta)
-            for index in range(count):
-                partition = pb.Partition(
-                    topic_id=topic_id, partition_id=index, replicas=[1], isr=[1], leader=1, leader_epoch=1,
-                    directories=[bytes(15) + b"\x01"],
-                )  # fmt: skip
-                image.apply(pb.MetadataRecord(partition=partition), delta)
-        replicas.publish(delta, image)
+        self._add({TOPIC: (TOPIC_ID, 1), GROUPS: (GROUPS_ID, partitions)})
         context: Any = SimpleNamespace(config=config, host=host, timers=timers, image=image, groups=coordinator)
         table = RouteTable([*groups.routes(context), *group_offsets.routes(context)])
         pool, turn = ReceivePool(), Turn()
@@ -101,6 +92,22 @@ class Bench:
         self.connections = [Connection(table, pool, ConnectionLimits(), turn=turn) for _ in self.answers]
         for connection, sink in zip(self.connections, self.answers, strict=True):
             connection.connection_made(sink)
+
+    def add_topics(self, partitions: dict[str, int]) -> None:
+        """Numbers of partitions by name; another node has them."""
+        self._add({name: (name.encode().ljust(16, b"."), count) for name, count in partitions.items()}, node=2)
+
+    def _add(self, topics: dict[str, tuple[bytes, int]], node: int = 1) -> None:
+        delta = MetadataDelta()
+        for name, (topic_id, count) in topics.items():
+            self._image.apply(pb.MetadataRecord(topic=pb.Topic(name=name, topic_id=topic_id)), delta)
+            for index in range(count):
+                partition = pb.Partition(
+                    topic_id=topic_id, partition_id=index, replicas=[node], isr=[node], leader=node, leader_epoch=1,
+                    directories=[bytes(15) + b"\x01"],
+                )  # fmt: skip
+                self._image.apply(pb.MetadataRecord(partition=partition), delta)
+        self.replicas.publish(delta, self._image)
 
     def forget_topic(self) -> None:
         """What is read is deleted."""

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 
 from ottla.broker.coordinator.decisions.groups.assignors.members import Assignment, MemberSpec
+from ottla.broker.coordinator.decisions.groups.assignors.pieces import InPieces, Pace
+
+_SUBSCRIBER, _RUN, _PARTITION = 0.1, 0.5, 0.05
+"""Steps of one."""
 
 
-def assign_ranges(members: Mapping[str, MemberSpec], partitions: Mapping[bytes, int]) -> dict[str, Assignment]:
+def assign_ranges(
+    members: Mapping[str, MemberSpec], partitions: Mapping[bytes, int], pace: Pace
+) -> InPieces[dict[str, Assignment]]:
     """Topics with as many partitions and the same subscribers are cut in the same way: what has one key is read by one member
     (co-partitioning), and of each topic the first members get the ones that are left over.
 
@@ -18,6 +24,8 @@ def assign_ranges(members: Mapping[str, MemberSpec], partitions: Mapping[bytes, 
         for topic in members[member_id].topics:
             if topic in partitions:
                 subscribers.setdefault(topic, []).append(member_id)
+        if pace.is_over(_SUBSCRIBER * len(members[member_id].topics)):
+            yield
     found: dict[str, dict[bytes, frozenset[int]]] = {each: {} for each in members}
     for topic, readers in subscribers.items():
         share, left_over = divmod(partitions[topic], len(readers))
@@ -26,6 +34,8 @@ def assign_ranges(members: Mapping[str, MemberSpec], partitions: Mapping[bytes, 
             end = start + share + (at < left_over)
             found[member_id][topic] = frozenset(range(start, end))
             start = end
+            if pace.is_over(_RUN + _PARTITION * share):
+                yield
     return dict(found)
 
 

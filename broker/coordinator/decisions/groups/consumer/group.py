@@ -36,6 +36,8 @@ class ConsumerGroup:
     def __init__(self, group_id: str, index: TopicReaders) -> None:
         self.id = group_id
         self.epoch = 0
+        self.epoch_changes = 0
+        """How often it became another one here, also by being undone: the same number may come to mean something else."""
         self.metadata_hash = 0
         """Of the topics that it subscribes to, as they were at its epoch."""
         self.assignment_epoch = 0
@@ -189,13 +191,13 @@ class ConsumerGroup:
     # --- the rest of its records --------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, metadata_hash: int) -> Undo:
-        before = self.epoch, self.metadata_hash
-
-        def undo() -> None:
-            self.epoch, self.metadata_hash = before
-
-        self.epoch, self.metadata_hash = epoch, metadata_hash
+        undo = partial(self._set_epoch, self.epoch, self.metadata_hash)
+        self._set_epoch(epoch, metadata_hash)
         return undo
+
+    def _set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.epoch, self.metadata_hash = epoch, metadata_hash
+        self.epoch_changes += 1
 
     def finish_target(self, epoch: int, time_ms: int) -> Undo:
         before = self.assignment_epoch, self.assignment_time_ms

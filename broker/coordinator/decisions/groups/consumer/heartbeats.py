@@ -70,7 +70,8 @@ class Heartbeats:
                 yield
 
     def end(self) -> Iterator[None]:
-        """Nobody waits here: whoever is told something is told by the write that failed."""
+        """Most who wait are told by the write that failed."""
+        self._steps.end()
         yield from self._sessions.end(MEMBERS_A_TURN)
         for _ in self._groups.forget():
             yield

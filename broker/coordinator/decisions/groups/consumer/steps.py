@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.groups.consumer.aiming import Aims
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.identities import Identity
@@ -19,7 +20,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.recorder import Consumer
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record, epoch_record, member_record
 from ottla.broker.coordinator.decisions.groups.consumer.sessions import Sessions
 from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import SUBSCRIPTIONS_BYTES_MAX
-from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, next_target, preferred_assignor
+from ottla.broker.coordinator.decisions.groups.consumer.targets import is_due, preferred_assignor
 from ottla.broker.coordinator.decisions.groups.consumer.times import Times
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds, metadata_hash
 from ottla.broker.coordinator.decisions.groups.consumer.writes import Writes
@@ -28,7 +29,7 @@ from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 MEMBERS_MAX = 10_000
-"""Of one group, whatever `group.consumer.max.size` says: a target is computed for all of them at once, while everybody else waits."""
+"""Of one group, whatever `group.consumer.max.size` says: a target is computed for all of them."""
 
 
 class Change(NamedTuple):
@@ -76,6 +77,7 @@ class Steps:
         self._sessions = sessions
         self._patterns = patterns
         self._recorder = recorder
+        self._aims = Aims(effects, settings, topics, groups, recorder)
 
     def check_size(self, group: ConsumerGroup | None) -> None:
         """Raises KafkaError (GROUP_MAX_SIZE_REACHED)."""
@@ -97,24 +99,51 @@ class Steps:
         member. An answer that ``tells_news`` also waits for what others have written."""
         group = self._groups.find(group_id)
         moved = Moved(change.member, change.member)
+        late = ErrorCode.NONE
 
         def ended(error: ErrorCode) -> None:
             if group is not None:
                 _look_again_if(group, error)
-            told(error, moved)
+            told(error or late, moved)
 
+        def finish(aimed: ConsumerGroup) -> None:
+            nonlocal moved
+            moved = self._finish(aimed, change, writes, tells_news)
+            writes.close()
+
+        def go_on(aimed: ConsumerGroup, member: ConsumerMember, error: ErrorCode) -> None:
+            """Unless the member is another one by now, or none."""
+            nonlocal late
+            now = aimed.members.get(member.id) if self._groups.find(group_id) is aimed else None
+            if now is member and not error:
+                finish(aimed)
+                return
+            late = error or (ErrorCode.UNKNOWN_MEMBER_ID if now is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            writes.close()
+
+        if group is not None:
+            self._aims.hear(group, change.member.id)
         writes = Writes(self._effects, ended)
         self._update(group_id, change, writes)
         group = self._groups.find(group_id)
-        if group is not None and not writes.error:
-            self._sessions.keep(group_id, change.member.id, change.session_timeout_ms)
-            self._aim(group, writes)
-            moved = self._reconcile(group, change, writes)
-            if tells_news(moved) and not writes.count:
-                writes.write_nothing()
-            if change.member.regex or change.identity.member.regex:
-                self._patterns.look_at(group)
-        writes.close()
+        if group is None or writes.error:
+            writes.close()
+            return
+        self._sessions.keep(group_id, change.member.id, change.session_timeout_ms)
+        if self._aim(group, writes):
+            self._aims.wait(group, change.member.id, partial(go_on, group, group.members[change.member.id]))
+        else:
+            finish(group)
+
+    def _finish(
+        self, group: ConsumerGroup, change: Change, writes: Writes, tells_news: Callable[[Moved], bool]
+    ) -> Moved:
+        moved = self._reconcile(group, change, writes)
+        if tells_news(moved) and not writes.count:
+            writes.write_nothing()
+        if change.member.regex or change.identity.member.regex:
+            self._patterns.look_at(group)
+        return moved
 
     def refresh(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Another target for the group where one is due, and nothing for the member, who asks by itself."""
@@ -160,16 +189,19 @@ class Steps:
 
     def is_aim_due(self, group: ConsumerGroup) -> bool:
         """Whether its target is not that of its epoch, and may be computed."""
-        return is_due(group, self._effects.time_ms, self._times.assignment_ms(group.id))
+        due = is_due(group, self._effects.time_ms, self._times.assignment_ms(group.id))
+        return due and not self._aims.is_under_way(group)
 
-    def _aim(self, group: ConsumerGroup, writes: Writes) -> None:
-        """Written in pieces: a target of which a part is known gives nobody what another holds, and is due as before."""
+    def _aim(self, group: ConsumerGroup, writes: Writes) -> bool:
+        """Whether the member has to wait: who finds that a target is due has his part of it, and nobody is in epoch 0. The others are
+        told with their next heartbeats: they would all be answered in one turn."""
         if self.is_aim_due(group):
-            self._recorder.aiming(group)
-            assignor = preferred_assignor(group.assignors, self._settings.consumer_assignors)
-            writes.write_in_pieces(next_target(group, assignor, self._topics, self._effects.time_ms))
-            if not writes.error:
-                self._recorder.aimed(group)
+            return self._aims.begin(group, writes, partial(_look_again_if, group))
+        return not group.assignment_epoch and self._aims.is_under_way(group)
+
+    def end(self) -> None:
+        """Whoever waits is told."""
+        self._aims.end()
 
     # --- third step: what the member holds ----------------------------------------------------------------------------
 

@@ -1,12 +1,17 @@
-"""The target of a group: what an assignor says, as records."""
+"""The target of a group, as its assignor says it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from ottla.broker.coordinator.decisions.effects import Record
-from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS, MemberSpec
+from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS, Assignment, MemberSpec
+from ottla.broker.coordinator.decisions.groups.assignors.pieces import InPieces, Pace
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
-from ottla.broker.coordinator.decisions.groups.consumer.records import target_epoch_record, target_record
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics, SubscribedIds
+from ottla.broker.coordinator.decisions.groups.regexes.resolution import Resolved
+
+_SPEC = 2.0
+"""Steps of a member."""
 
 
 def is_due(group: ConsumerGroup, time_ms: int, interval_ms: int) -> bool:
@@ -22,28 +27,42 @@ def preferred_assignor(votes: Mapping[str, int], known: tuple[str, ...]) -> str:
     return min(counted)[1] if counted else known[0]
 
 
-def next_target(group: ConsumerGroup, assignor: str, topics: GroupTopics, time_ms: int) -> list[Record]:
-    """Records for those whose target changes, and last the one that says for which epoch they are."""
-    specs = _members(group, topics)
+class Plan(NamedTuple):
+    """What a group was when its target began to be computed."""
+
+    epoch: int
+    members: Sequence[ConsumerMember]
+    targets: Mapping[str, Assignment]
+    resolved: Mapping[str, Resolved]
+
+
+def plan_of(group: ConsumerGroup) -> Plan:
+    """Members do not change; others take their places."""
+    return Plan(group.epoch, list(group.members.values()), dict(group.targets), dict(group.resolved))
+
+
+def next_target(plan: Plan, assignor: str, topics: GroupTopics, pace: Pace) -> InPieces[dict[str, Assignment]]:
+    """The target of each member. The plan is as it was, whatever the group becomes meanwhile; topics that change bring another epoch."""
+    specs = yield from _specs(plan, topics, pace)
     counts = {each: topics.partition_count(each) for spec in {spec.topics for spec in specs.values()} for each in spec}
-    found = ASSIGNORS[assignor](specs, counts)
-    records = [
-        target_record(group.id, member_id, target)
-        for member_id in specs
-        if (target := found.get(member_id, {})) != group.targets.get(member_id)
-    ]
-    records.append(target_epoch_record(group.id, group.epoch, time_ms))
-    return records
+    return (yield from ASSIGNORS[assignor](specs, counts, pace))
 
 
-def _members(group: ConsumerGroup, topics: GroupTopics) -> dict[str, MemberSpec]:
+def _specs(plan: Plan, topics: GroupTopics, pace: Pace) -> InPieces[dict[str, MemberSpec]]:
     """Most members subscribe to the same: their ids are looked up once."""
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     specs = {}
-    for member in group.members.values():
+    for member in plan.members:
         subscription = member.topics, member.regex
+        steps = _SPEC
         if subscription not in ids:
-            ids[subscription] = SubscribedIds(group.topics_of(member), topics).all()
-        target = group.targets.get(member.id, {})
+            names = member.topics
+            if member.regex and member.regex in plan.resolved:
+                names |= plan.resolved[member.regex].topics
+            ids[subscription] = SubscribedIds(names, topics).all()
+            steps += len(names)
+        target = plan.targets.get(member.id, {})
         specs[member.id] = MemberSpec(ids[subscription], target, member.instance_id, member.rack_id)
+        if pace.is_over(steps):
+            yield
     return specs

@@ -1,6 +1,6 @@
 """What one request writes, in several steps: each is decided upon the state that the one before has made."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ottla.broker.coordinator.decisions.effects import Done, Effects, Record
 from ottla.runtime.errors import ErrorCode
@@ -17,16 +17,25 @@ class Writes:
         self._waiting = 1
         self.error = ErrorCode.NONE
         self.count = 0
+        self._gathered: list[Record] = []
+        self._gathered_bytes = 0
 
     def write(self, records: Sequence[Record]) -> None:
         """Together or not at all."""
         if not self.error and records:
             self._write(records)
 
-    def write_in_pieces(self, records: Sequence[Record]) -> None:
-        """More than a batch may hold; what a part of them says must do no harm."""
-        for piece in _pieces(records):
-            self.write(piece)
+    def gather(self, record: Record) -> None:
+        """To be written with those before it until `flush`, or before, where they are many: what a part of them says must do no harm."""
+        size = len(record.key) + len(record.value or b"")
+        if self._gathered and self._gathered_bytes + size > PIECE_BYTES_MAX:
+            self.flush()
+        self._gathered.append(record)
+        self._gathered_bytes += size
+
+    def flush(self) -> None:
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        self.write(gathered)
 
     def close(self) -> None:
         """There are no more steps."""
@@ -46,14 +55,3 @@ class Writes:
         self.error = self.error or error
         if not self._waiting:
             self._done(self.error)
-
-
-def _pieces(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    start = size = 0
-    for at, record in enumerate(records):
-        bytes_of_it = len(record.key) + len(record.value or b"")
-        if size and size + bytes_of_it > PIECE_BYTES_MAX:
-            yield records[start:at]
-            start, size = at, 0
-        size += bytes_of_it
-    yield records[start:]

@@ -104,7 +104,7 @@ class Bench(ShardBench):
     def soon(self, call: Callable[[], None]) -> None:
         """At once; what a piece asks for comes ten milliseconds later."""
         if self._is_in_piece:
-            self.remind("soon", 10, call)
+            self.remind(("soon", self.reminded), 10, call)
             return
         self._is_in_piece = True
         try:

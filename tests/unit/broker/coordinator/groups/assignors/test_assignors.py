@@ -1,17 +1,26 @@
 """The server-side assignors: who gets what, evenly, and who keeps it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS, Assignment, Assignor, MemberSpec
+from ottla.broker.coordinator.decisions.groups.assignors import ASSIGNORS, Assignment, MemberSpec, pieces
+from ottla.broker.coordinator.decisions.groups.assignors.pieces import Pace, at_once
+
+Assign = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, Assignment]]
+
+
+def whole(assignor: str) -> Assign:
+    """Without pauses."""
+    return lambda members, counts: at_once(ASSIGNORS[assignor](members, counts, Pace()))
+
 
 A, B, C = (bytes([each]) * 16 for each in range(1, 4))
-UNIFORM, RANGE = ASSIGNORS["uniform"], ASSIGNORS["range"]
+UNIFORM, RANGE = whole("uniform"), whole("range")
 DRAWN = settings(max_examples=60, deadline=None)
-BOTH = pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+BOTH = pytest.mark.parametrize("assign", [whole(each) for each in ASSIGNORS], ids=ASSIGNORS)
 
 
 def members_of(*names: str, topics: frozenset[bytes] = frozenset({A})) -> dict[str, MemberSpec]:
@@ -46,7 +55,7 @@ _groups = some.dictionaries(some.sampled_from([f"m{each}" for each in range(7)])
 @DRAWN
 @given(_groups, _counts)
 def test_every_partition_of_a_topic_with_subscribers_has_one_owner_that_subscribes(
-    assign: Assignor, members: dict[str, MemberSpec], counts: dict[bytes, int]
+    assign: Assign, members: dict[str, MemberSpec], counts: dict[bytes, int]
 ) -> None:
     targets = assign(members, counts)
 
@@ -66,7 +75,7 @@ def test_every_partition_of_a_topic_with_subscribers_has_one_owner_that_subscrib
 @DRAWN
 @given(_groups, _counts)
 def test_the_order_in_which_members_are_known_changes_nothing(
-    assign: Assignor, members: dict[str, MemberSpec], counts: dict[bytes, int]
+    assign: Assign, members: dict[str, MemberSpec], counts: dict[bytes, int]
 ) -> None:
     turned_round = dict(reversed(members.items()))
 
@@ -77,7 +86,7 @@ def test_the_order_in_which_members_are_known_changes_nothing(
 @DRAWN
 @given(_groups, _counts)
 def test_a_group_that_did_not_change_keeps_its_assignment(
-    assign: Assignor, members: dict[str, MemberSpec], counts: dict[bytes, int]
+    assign: Assign, members: dict[str, MemberSpec], counts: dict[bytes, int]
 ) -> None:
     targets = assign(members, counts)
 
@@ -85,8 +94,31 @@ def test_a_group_that_did_not_change_keeps_its_assignment(
 
 
 @BOTH
-def test_nobody_reads_for_a_group_without_members(assign: Assignor) -> None:
+def test_nobody_reads_for_a_group_without_members(assign: Assign) -> None:
     assert assign({}, {A: 3}) == {}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@DRAWN
+@given(_groups, _counts)
+def test_what_is_done_in_small_pieces_is_the_same(
+    name: str, members: dict[str, MemberSpec], counts: dict[bytes, int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "PIECE_STEPS", 0.01)
+        slowly = ASSIGNORS[name](members, counts, pieces.Pace())
+        found = at_once(slowly)
+
+    assert found == whole(name)(members, counts)
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_large_group_takes_many_pieces(name: str) -> None:
+    topics = frozenset({A, B, C})
+    members = {f"m{each:04d}": MemberSpec(topics) for each in range(3_000)}
+    steps = ASSIGNORS[name](members, {A: 3_000, B: 2_000, C: 10}, Pace())
+
+    assert any(True for _ in steps)
 
 
 # --- uniform ----------------------------------------------------------------------------------------------------------

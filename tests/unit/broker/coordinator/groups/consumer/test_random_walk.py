@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.decisions.effects import Done, Record
+from ottla.broker.coordinator.decisions.groups.assignors import pieces
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroupState
 from ottla.broker.coordinator.decisions.groups.consumer.member import MemberState
 from ottla.runtime.errors import ErrorCode
@@ -234,6 +235,15 @@ class World:
 def held_of(held: object) -> Parts:
     assert hasattr(held, "items")
     return {topic: list(partitions) for topic, partitions in held.items()}
+
+
+@pytest.mark.parametrize("seed", range(40, 70))
+def test_nor_where_targets_come_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE_STEPS", 2 ** (seed % 5))
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.settle()
 
 
 @pytest.mark.parametrize("seed", range(40))
