@@ -33,11 +33,25 @@ class NobodyAnswers(CommandError):
 class Client:
     """One connection to one broker; versions are agreed on at the start."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S, option: str = "--bootstrap-server") -> None:
-        """Connects to the first node of ``bootstrap`` that answers; ``option`` named them. Raises CommandError when none does."""
+    def __init__(
+        self,
+        bootstrap: str,
+        timeout_s: float = TIMEOUT_S,
+        option: str = "--bootstrap-server",
+        greeting_s: float | None = None,
+    ) -> None:
+        """Connects to the first node of ``bootstrap`` that answers; ``option`` named them. Raises CommandError when none does.
+        ``greeting_s``: for the first answer, where that is to come sooner than others."""
         self._correlation_id = 0
-        self._socket = _connect(bootstrap, timeout_s, option)
-        told = self._api_versions()
+        self._timeout_s = timeout_s if greeting_s is None else greeting_s
+        self._socket = _connect(bootstrap, self._timeout_s, option)
+        try:
+            told = self._api_versions()
+        except BaseException:
+            self.close()
+            raise
+        self._timeout_s = timeout_s
+        self._socket.settimeout(timeout_s)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
         self.finalized = {each.name: each.max_version_level for each in told.finalized_features}
 
@@ -80,7 +94,7 @@ class Client:
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
             frame = memoryview(self._receive(int.from_bytes(self._receive(4), "big")))
         except TimeoutError:
-            raise ConnectionLost(f"the broker did not answer within {TIMEOUT_S:.0f} s") from None
+            raise ConnectionLost(f"the broker did not answer within {self._timeout_s:.0f} s") from None
         except OSError as error:
             raise ConnectionLost(f"the connection to the broker broke: {error}") from error
         _, position = read_response_header(frame, 0, key, version)

@@ -4,7 +4,7 @@ from ottla import __version__
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
+from ottla.cli import voter_change
 from ottla.cli.client import CLIENT_ID
 from ottla.cli.failures import refuse
 from ottla.cli.output import Row
@@ -35,9 +35,8 @@ def update_features(where: Where, levels: dict[str, int], kind: int, *, dry_run:
     updates = [
         FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in levels.items()
     ]
-    with where.connect() as client:
-        request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=updates, validate_only=dry_run)
-        answer = client.call(request, UpdateFeaturesResponse)
+    request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=updates, validate_only=dry_run)
+    answer = voter_change.update_features(where, request)
     refuse(answer.error_code, ", ".join(levels), answer.error_message)
     for each in answer.results:
         refuse(each.error_code, each.feature, each.error_message)

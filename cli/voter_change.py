@@ -1,4 +1,4 @@
-"""Asking for a change of voters until it is decided: brokers come and go meanwhile, this command's own among them."""
+"""Asking for what the active controller decides until it has: brokers and controllers come and go meanwhile."""
 
 import time
 from typing import TypeVar
@@ -11,19 +11,19 @@ from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumReq
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
-from ottla.cli.client import ConnectionLost
+from ottla.broker.wire.messages.update_features_request import UpdateFeaturesRequest
+from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
+from ottla.cli.client import TIMEOUT_S, ConnectionLost
 from ottla.cli.where import Where
 from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.raft.voters import KRAFT_VERSION, STATIC_VOTERS
 from ottla.runtime.errors import ErrorCode
 
 PAUSE_S = 0.2
-ELECTION_S = 10.0
-"""How long a description may wait for a leader."""
 
 _LATER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
-R = TypeVar("R", AddRaftVoterResponse, RemoveRaftVoterResponse, DescribeQuorumResponse)
+R = TypeVar("R", AddRaftVoterResponse, RemoveRaftVoterResponse, DescribeQuorumResponse, UpdateFeaturesResponse)
 
 
 def add_voter(where: Where, request: AddRaftVoterRequest, timeout_s: float) -> AddRaftVoterResponse:
@@ -47,7 +47,12 @@ def remove_voter(where: Where, request: RemoveRaftVoterRequest, timeout_s: float
 def describe_quorum(where: Where) -> DescribeQuorumResponse:
     """Waits a while for a leader. Raises CommandError."""
     asked = [TopicData(topic_name=METADATA_PARTITION.topic, partitions=[PartitionData(partition_index=0)])]
-    return _until_decided(where, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, ELECTION_S)[0]
+    return _until_decided(where, DescribeQuorumRequest(topics=asked), DescribeQuorumResponse, TIMEOUT_S)[0]
+
+
+def update_features(where: Where, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Raises CommandError. Nothing is changed by asking twice: a level that is in force may be asked for again."""
+    return _until_decided(where, request, UpdateFeaturesResponse, TIMEOUT_S)[0]
 
 
 def kraft_version(where: Where) -> int:
@@ -74,7 +79,9 @@ def _until_decided(where: Where, request: msgspec.Struct, response: type[R], tim
         time.sleep(PAUSE_S)
 
 
-def _code(answer: AddRaftVoterResponse | RemoveRaftVoterResponse | DescribeQuorumResponse) -> int:
+def _code(
+    answer: AddRaftVoterResponse | RemoveRaftVoterResponse | DescribeQuorumResponse | UpdateFeaturesResponse,
+) -> int:
     """A description's is that of its one partition, if it has none itself."""
     if answer.error_code or not isinstance(answer, DescribeQuorumResponse):
         return answer.error_code

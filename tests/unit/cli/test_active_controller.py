@@ -14,7 +14,7 @@ from ottla.broker.wire.headers import read_request_header
 from ottla.broker.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from ottla.broker.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.broker.wire.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
-from ottla.cli import voter_change
+from ottla.cli import active_controller, voter_change
 from ottla.cli.failures import CommandError
 from ottla.cli.features import features
 from ottla.cli.where import Where
@@ -118,6 +118,22 @@ def test_an_active_controller_that_is_not_reached_is_waited_for(pair: tuple[Fake
     )
     first.leads_after = 1
     assert leader(at(first)) == 1
+
+
+def test_an_active_controller_that_is_stopped_is_waited_for(
+    pair: tuple[FakeController, FakeController], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel takes the connection, and nobody ever answers."""
+    monkeypatch.setattr(active_controller, "GREETING_S", 0.05)
+    first, _ = pair
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        there = stopped.getsockname()[1]
+        first.described = DescribeClusterResponse(
+            endpoint_type=2, controller_id=3, brokers=[DescribeClusterBroker(3, "127.0.0.1", there)]
+        )
+        first.leads_after = 1
+        assert leader(at(first)) == 1
+    assert first.asked.count(QUORUM) == 2
 
 
 def test_a_broker_in_a_controllers_place_is_told_so(pair: tuple[FakeController, FakeController]) -> None:

@@ -17,6 +17,8 @@ from ottla.broker.wire.messages.remove_raft_voter_request import RemoveRaftVoter
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.cli import client, voter_change
 from ottla.cli.client import ConnectionLost
+from ottla.cli.failures import CommandError
+from ottla.cli.feature_requests import update_features
 from ottla.cli.where import Where
 from ottla.runtime.errors import ErrorCode
 
@@ -61,6 +63,26 @@ def test_a_description_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> No
     Broker(monkeypatch, ErrorCode.BROKER_NOT_AVAILABLE).voters = [(4, DISK)]
 
     assert voter_change.describe_quorum(BROKER).topics[0].partitions[0].current_voters[0].replica_id == 4
+
+
+def test_a_description_waits_as_long_as_any_answer_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An election on a busy machine takes more than the ten seconds that it once had."""
+    clock = iter(range(0, 1000, 5))
+    monkeypatch.setattr("time.monotonic", clock.__next__)
+    Broker(monkeypatch, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2).voters = [(4, DISK)]
+    assert voter_change.describe_quorum(BROKER).topics[0].partitions[0].current_voters[0].replica_id == 4
+    broker = Broker(monkeypatch, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 9)
+    assert voter_change.describe_quorum(BROKER).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.answers != []
+
+
+def test_features_wait_for_the_active_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker(monkeypatch, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER, ErrorCode.NONE)
+    update_features(BROKER, {"kraft.version": 1}, 1, dry_run=False)
+
+    Broker(monkeypatch, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_UPDATE_VERSION)
+    with pytest.raises(CommandError, match="INVALID_UPDATE_VERSION"):
+        update_features(BROKER, {"kraft.version": 1}, 1, dry_run=False)
 
 
 def test_what_was_added_before_the_connection_broke_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
