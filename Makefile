@@ -60,7 +60,7 @@ $(VENV)/.ready-spark: $(VENV)/.ready
 	@tools/system-packages java:openjdk-17-jdk-headless
 
 test-tools: setup $(TOXIPROXY) $(PROMETHEUS)
-	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven cc:gcc /usr/include/stdio.h:libc6-dev faketime:faketime
+	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven cc:gcc /usr/include/stdio.h:libc6-dev
 
 $(TOXIPROXY): tools/install-toxiproxy
 	@tools/install-toxiproxy $(TOOLS)

@@ -1,6 +1,5 @@
 """What nodes' processes are loaded with where a fault is inside them: a disk that fails, a clock that jumps (LD_PRELOAD)."""
 
-import ctypes.util
 import errno
 import mmap
 import struct
@@ -21,8 +20,7 @@ _ORDERS = struct.Struct("=IIII")
 _COUNTS = struct.Struct("=QQ")
 _CONTROL_BYTES = _ORDERS.size + _COUNTS.size
 
-FAKETIME = "libfaketime.so.1"
-_FAKETIME_PLACES = ("/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime", "/usr/lib64/faketime")
+_AHEAD = struct.Struct("=q")
 
 
 class Missing(Exception):
@@ -60,16 +58,7 @@ class FaultDisks:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._controls: dict[int, mmap.mmap] = {}
-        directory.mkdir(parents=True, exist_ok=True)
-        self._library = directory / "faultdisk.so"
-        with as_file(files("ottla.testing.chaos.acts") / "faultdisk.c") as source:
-            command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(self._library), str(source), "-ldl", "-lpthread"]
-            try:
-                subprocess.run(command, check=True, capture_output=True, text=True)
-            except FileNotFoundError as error:
-                raise Missing("no C compiler: apt-get install gcc libc6-dev") from error
-            except subprocess.CalledProcessError as error:
-                raise Missing(f"{' '.join(command)}: {error.stderr}") from error
+        self._library = _built("faultdisk", directory)
 
     def environment(self, node: LocalNode) -> dict[str, str]:
         control = self._directory / f"disk-{node.node_id}"
@@ -94,39 +83,36 @@ class FaultDisks:
 
 
 class Clocks:
-    """Each node's wall clock goes so many seconds before or after this machine's (libfaketime). Its monotonic clock is left alone,
-    as by a clock that is set."""
+    """Each node's wall clock goes so many seconds before or after this machine's: a library as above (acts/faultclock.c, which says why it
+    is not libfaketime). Its monotonic clock is left alone, as by a clock that is set."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self._library = _faketime()
+        self._ahead: dict[int, mmap.mmap] = {}
+        self._library = _built("faultclock", directory)
 
     def environment(self, node: LocalNode) -> dict[str, str]:
-        self.set(node.node_id, 0)
-        return {
-            "LD_PRELOAD": self._library,
-            "FAKETIME_TIMESTAMP_FILE": str(self._file(node.node_id)),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
+        path = self._directory / f"clock-{node.node_id}"
+        path.write_bytes(_AHEAD.pack(0))
+        with path.open("r+b") as file:
+            self._ahead[node.node_id] = mmap.mmap(file.fileno(), _AHEAD.size)
+        return {"LD_PRELOAD": str(self._library), "OTTLA_FAULT_CLOCK": str(path)}
 
-    def set(self, node_id: int, ahead_s: int) -> None:
-        """Within a second or two, which is how often the library reads it."""
-        new = self._file(node_id).with_suffix(".new")
-        new.write_text(f"{ahead_s:+d}s\n", encoding="utf-8")
-        new.replace(self._file(node_id))
-
-    def _file(self, node_id: int) -> Path:
-        return self._directory / f"clock-{node_id}"
+    def set(self, node_id: int, ahead_s: float) -> None:
+        """At once."""
+        _AHEAD.pack_into(self._ahead[node_id], 0, round(ahead_s * 1e9))
 
 
-def _faketime() -> str:
-    for place in _FAKETIME_PLACES:
-        for found in Path("/").glob(f"{place.lstrip('/')}/{FAKETIME}"):
-            return str(found)
-    named = ctypes.util.find_library("faketime")
-    if named:
-        return named
-    raise Missing("no libfaketime: apt-get install libfaketime")
+def _built(name: str, directory: Path) -> Path:
+    """Raises Missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    library = directory / f"{name}.so"
+    with as_file(files("ottla.testing.chaos.acts") / f"{name}.c") as source:
+        command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl", "-lpthread"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise Missing("no C compiler: apt-get install gcc libc6-dev") from error
+        except subprocess.CalledProcessError as error:
+            raise Missing(f"{' '.join(command)}: {error.stderr}") from error
+    return library

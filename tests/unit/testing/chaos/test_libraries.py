@@ -1,16 +1,17 @@
-"""The disk that fails on request, in a process that is loaded with it."""
+"""The disk that fails and the clock that jumps on request, in a process that is loaded with them."""
 
 import errno
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.local_node import LocalNode
-from ottla.testing.chaos.libraries import BROKEN, EVERYTHING, NO_ROOM, OPENS, SYNCS, WRITES, FaultDisks
+from ottla.testing.chaos.libraries import BROKEN, EVERYTHING, NO_ROOM, OPENS, SYNCS, WRITES, Clocks, FaultDisks
 
 CHILD = """
 import os, sys
@@ -102,3 +103,47 @@ def test_files_elsewhere_are_left_alone(disks: FaultDisks, node: LocalNode, tmp_
     assert child.errors("write", "sync", "read", "make") == [0] * 4
     assert disks.struck(1) == (0, 0)
     child.end()
+
+
+TELLER = """
+import sys, threading, time
+for line in sys.stdin:
+    if line.strip() == "waits":
+        began = time.monotonic()
+        time.sleep(0.01)
+        threading.Event().wait(0.01)
+        print(time.monotonic() - began, flush=True)
+    else:
+        print(time.time(), time.time_ns() / 1e9, time.monotonic(), flush=True)
+"""
+
+
+def test_a_clock_jumps_and_the_time_that_waits_take_stays(tmp_path: Path, node: LocalNode) -> None:
+    clocks = Clocks(tmp_path / "clocks")
+    teller = subprocess.Popen(
+        [sys.executable, "-S", "-c", TELLER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **clocks.environment(node)},
+    )
+    assert teller.stdin is not None
+    assert teller.stdout is not None
+
+    def told(what: str) -> list[float]:
+        assert teller.stdin is not None
+        assert teller.stdout is not None
+        teller.stdin.write(what + "\n")
+        teller.stdin.flush()
+        return [float(each) for each in teller.stdout.readline().split()]
+
+    for ahead_s in (0, -3600, 86_400.75, -0.5, 0):
+        clocks.set(1, ahead_s)
+        before, monotonic = time.time(), time.monotonic()
+        seconds, nanoseconds, uptime = told("time")
+        took = time.time() - before
+        assert 0 <= seconds - before - ahead_s <= took + 0.001
+        assert 0 <= nanoseconds - before - ahead_s <= took + 0.001
+        assert 0 <= uptime - monotonic <= took + 0.001
+        assert told("waits")[0] >= 0.02
+    teller.communicate()
