@@ -160,23 +160,23 @@ class ChaosCluster:
 
     def cut(self, links: Iterable[Link]) -> None:
         """Connections end, and new ones are refused."""
-        for link in links:
-            self.server.cut(self.name(link))
+        self.server.cut(self._names(links))
 
     def heal(self, links: Iterable[Link] | None = None) -> None:
         """All, those of the server's other clusters too, unless told which."""
         if links is None:
             self.server.heal_all()
-        for link in links or ():
-            self.server.heal(self.name(link))
+        else:
+            self.server.heal(self._names(links))
 
     def give(self, links: Iterable[Link], toxic: str, kind: str, stream: str, attributes: Attributes) -> None:
-        for link in links:
-            self.server.give(self.name(link), toxic, kind, stream, attributes)
+        self.server.give(self._names(links), toxic, kind, stream, attributes)
 
     def take(self, links: Iterable[Link], toxic: str) -> None:
-        for link in links:
-            self.server.take(self.name(link), toxic)
+        self.server.take(self._names(links), toxic)
+
+    def _names(self, links: Iterable[Link]) -> list[str]:
+        return [self.name(each) for each in links]
 
     # Processes.
 
