@@ -1,4 +1,4 @@
-"""python -m ottla.testing.chaos.matrix [--seed N] [--beside 2] [--faults a,b] [--directory DIR]: every fault meets every workload.
+"""python -m ottla.testing.chaos.matrix [--seed N] [--beside 3] [--faults a,b] [--directory DIR]: every fault meets every workload.
 
 Each run is a process of its own; some run beside each other. The result is a table here and a page in the directory.
 """
@@ -155,7 +155,7 @@ def summary(results: Sequence[Result], took_s: float) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m ottla.testing.chaos.matrix", description="The chaos matrix.")
     parser.add_argument("--seed", type=int, default=today(), help="the day's otherwise")
-    parser.add_argument("--beside", type=int, default=max(2, (os.cpu_count() or 2)), help="runs beside each other")
+    parser.add_argument("--beside", type=int, default=max(3, os.cpu_count() or 3), help="runs beside each other")
     parser.add_argument("--faults", default="", help="these only")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--directory", type=Path, default=Path(".cache/chaos"))

@@ -1,6 +1,7 @@
 """When a cluster has come to rest: everybody is up, leads or follows, is in sync, and says the same."""
 
 import time
+from typing import NamedTuple
 
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
@@ -9,6 +10,9 @@ from ottla.testing.chaos.cluster import ChaosCluster
 from ottla.testing.chaos.roles import Roles
 
 REST_S = 180.0
+LONG_S = 10.0
+"""Whoever takes longer says why."""
+_TOLD = 5
 _PAUSE_S = 0.2
 
 
@@ -16,14 +20,37 @@ class NoRest(Exception):
     """It did not come to rest in time; the message says what was missing."""
 
 
-def wait_for_rest(cluster: ChaosCluster, timeout_s: float = REST_S) -> float:
-    """Seconds that it took. Raises NoRest."""
+class Rest(NamedTuple):
+    """``missing``: what was missing, each with the second in which it was first seen, as often as it changed."""
+
+    took_s: float
+    missing: list[tuple[float, str]]
+
+    def __str__(self) -> str:
+        said = f"at rest after {self.took_s:.1f} s"
+        if self.took_s < LONG_S or not self.missing:
+            return said
+        since, what = self.missing[-1]
+        return f"{said}; what was missing changed {len(self.missing)} times, the last since {since:.1f} s: {what}"
+
+
+def wait_for_rest(cluster: ChaosCluster, timeout_s: float = REST_S) -> Rest:
+    """Raises NoRest."""
     began = time.monotonic()
+    seen: list[tuple[float, str]] = []
     while (missing := unrest(cluster)) is not None:
-        if time.monotonic() - began > timeout_s:
-            raise NoRest(f"after {timeout_s:.0f} s {missing}")
+        took_s = time.monotonic() - began
+        if not seen or seen[-1][1] != missing:
+            seen.append((took_s, missing))
+        if took_s > timeout_s:
+            raise NoRest(f"after {timeout_s:.0f} s {missing}; before that: {_last(seen[:-1])}")
         time.sleep(_PAUSE_S)
-    return time.monotonic() - began
+    return Rest(time.monotonic() - began, seen)
+
+
+def _last(seen: list[tuple[float, str]]) -> str:
+    """Whether it was one thing all the time, or another again and again, is what one wants to know."""
+    return "; ".join(f"since {since:.1f} s {what}" for since, what in seen[-_TOLD:]) or "the same"
 
 
 def unrest(cluster: ChaosCluster) -> str | None:

@@ -32,6 +32,8 @@ class Result(msgspec.Struct):
     story: list[str] = []
     trouble: str = ""
     took_s: float = 0.0
+    phases: dict[str, float] = {}
+    """Seconds of each."""
 
     @property
     def is_well(self) -> bool:

@@ -57,6 +57,7 @@ def tell(result: Result) -> None:
     write(
         f"{result.fault}, seed {result.seed}, {result.shape}, {result.seconds} s of fault, {result.took_s} s in all\n"
     )
+    write("  " + ", ".join(f"{what} {seconds:.0f} s" for what, seconds in result.phases.items()) + "\n")
     for line in result.story:
         write(f"  {line}\n")
     for cell in result.cells:

@@ -76,6 +76,7 @@ class _Run:
         self._library: Library | None = None
         self._failed: dict[str, str] = {}
         """Workloads that raised, and what."""
+        self._lap = time.monotonic()
 
     def play(self) -> None:
         home = self._directory / "cluster"
@@ -83,15 +84,28 @@ class _Run:
         settings = {**SETTINGS, **fault.settings}
         self._library = load(fault.library, self._directory / fault.library)
         with ChaosCluster(self._server, home, SHAPES[self._plan.shape], settings, self._library) as cluster:
+            self._took("start of the nodes")
             site = self._site(cluster)
             self._each("prepare", lambda workload: workload.prepare(site))
             wait_for_rest(cluster)
+            self._took("topics")
             self._each("start", lambda workload: workload.start())
             self._attempt(lambda: self._meet(cluster))
+            self._took("the fault, and peace")
             self._each("stop", lambda workload: workload.stop())
             self._attempt(lambda: wait_for_rest(cluster))
+            self._took("end of the clients")
             self._each("finish", lambda workload: workload.finish())
+            self._took("reading back")
+        self._took("end of the nodes")
         self._result.cells = [self._judged(each) for each in self._workloads]
+        self._took("judging")
+
+    def _took(self, what: str) -> None:
+        """Where a run's time goes: since this was last said."""
+        now = time.monotonic()
+        self._result.phases[what] = round(now - self._lap, 1)
+        self._lap = now
 
     def _attempt(self, do: Callable[[], object]) -> None:
         """What goes wrong with a run is told, and what clients saw is judged nevertheless."""
@@ -125,7 +139,7 @@ class _Run:
                 raise NoProgress("the fault says nothing of having fired")
         finally:
             cluster.restore()
-        scene.tell(f"at rest after {wait_for_rest(cluster):.1f} s")
+        scene.tell(str(wait_for_rest(cluster)))
         self._go_on("after the fault")
         scene.tell("everybody went on")
 

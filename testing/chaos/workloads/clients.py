@@ -93,7 +93,7 @@ def consumer(bootstrap: str, **settings: Any) -> Consumer:
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "isolation.level": "read_uncommitted",
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 250,
         "fetch.error.backoff.ms": 100,
     }
     return Consumer(told | _IMPATIENT | settings)

@@ -7,7 +7,7 @@ from ottla.testing.chaos.workloads.clients import Stream
 from ottla.testing.chaos.workloads.workload import Actor, Workload
 
 PRODUCERS = 3
-PAUSE_S = (0.01, 0.06)
+PAUSE_S = (0.02, 0.12)
 BURST_MAX = 5
 
 
