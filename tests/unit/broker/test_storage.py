@@ -50,6 +50,7 @@ class Bench:
         disk.make_directories("/data")
         MetaProperties(CLUSTER_ID, 1, b"D" * 16).write(disk, "/data")
         self.clock = FakeClock()
+        self.now_ms = 0
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.cancelled: list[str] = []
         self.failed: list[TopicPartition] = []
@@ -60,7 +61,7 @@ class Bench:
             Site(log_dirs="/data").config,
             CLUSTER_ID,
             host,
-            cast(Any, SimpleNamespace(call_later_ms=self._call_later)),
+            cast(Any, SimpleNamespace(call_later_ms=self._call_later, now_ms=lambda: self.now_ms)),
             MetadataImage(),
             lambda _, partitions: self.failed.extend(partitions),
             lambda old, new: None,
@@ -289,6 +290,24 @@ def test_what_is_still_to_be_deleted_at_a_stop_does_not_lie_there_at_the_next_st
     bench.storage.delete(log.partition)
     bench.storage._deletions.close()
     assert bench.storage.manager.logs == {}
+
+
+def test_a_log_is_synced_in_time_also_when_the_wall_clock_was_set_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.log("a", LogConfig(flush_ms=1_000))
+    synced: list[Log] = []
+    monkeypatch.setattr(Storage, "_sync", lambda _, log: synced.append(log))
+    bench.write(log)
+    bench.storage.start()
+    bench.fire(storage_module.FLUSH_CHECK_MS)
+    bench.clock.wall -= DAY_MS
+    bench.now_ms = 999
+    bench.fire(storage_module.FLUSH_CHECK_MS)
+    assert synced == []
+    bench.now_ms = 1_000
+    bench.fire(storage_module.FLUSH_CHECK_MS)
+    assert synced == [log]
 
 
 def test_checkpoints_forget_deleted_logs_within_a_moment(bench: Bench) -> None:
