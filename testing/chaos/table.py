@@ -94,8 +94,8 @@ FAULTS: list[Fault] = [
     Fault(
         "data-limit-quorum",
         NETWORK,
-        "connections of the quorum end after 3 KB, in the middle of whatever that is",
-        network.broken("limit_data", QUORUM, {"bytes": 3_000}, 2.0, 0.2),
+        "connections of the quorum end after 1 KB, in the middle of whatever that is",
+        network.broken("limit_data", QUORUM, {"bytes": 1_000}, 2.0, 0.2),
     ),
     # Who does not reach whom. Links are refused or silent, as the seed has it.
     *(

@@ -15,6 +15,7 @@ BLACK_HOLE: Attributes = {"timeout": 0}
 """Bytes are dropped for as long as it is there; connections end when it goes."""
 
 _PROBE_S = 10.0
+_MORE_TIMES = 15
 
 
 def slow(kind: str, on: str, attributes: Attributes, least_ms: int) -> Act:
@@ -73,13 +74,16 @@ def slow_to_close(on: str, delay_ms: int) -> Act:
 
 
 def broken(kind: str, on: str, attributes: Attributes, on_s: float = 0.3, off_s: float = 0.7) -> Act:
-    """A toxic that ends connections, on and off again until the time is over."""
+    """A toxic that ends connections, on and off again until the time is over, and until it has ended one: of what ends them after so
+    many bytes a machine that is slow enough may send fewer."""
 
     def act(scene: Scene) -> None:
         links = scene.cluster.links_of_kind(on)
         traffic = scene.traffic(links)
-        times = max(1, round(scene.seconds / (on_s + off_s)))
-        for _ in range(times):
+        least = max(1, round(scene.seconds / (on_s + off_s)))
+        times = 0
+        while times < least or (traffic.ended == 0 and times < least + _MORE_TIMES):
+            times += 1
             for stream in (UP, DOWN):
                 scene.cluster.give(links, f"{kind}-{stream}", kind, stream, attributes)
             scene.hold(on_s, traffic)
