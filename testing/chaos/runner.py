@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ottla.testing.chaos.cluster import SHAPES, ChaosCluster
+from ottla.testing.chaos.cluster import SHAPES, START_S, ChaosCluster
 from ottla.testing.chaos.libraries import Library, load
 from ottla.testing.chaos.plan import Plan
 from ottla.testing.chaos.proxies import ProxyServer
@@ -28,6 +28,7 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "3000",
     "controller.quorum.fetch.timeout.ms": "2000",
+    "initial.broker.registration.timeout.ms": str(int(START_S * 1000)),
     "offsets.topic.num.partitions": "6",
     "transaction.state.log.num.partitions": "6",
     "group.min.session.timeout.ms": "1000",
@@ -36,7 +37,8 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-"""Impatient, so that a fault of seconds has its consequences in seconds."""
+"""Impatient, so that a fault of seconds has its consequences in seconds. But for a start: a node that gives up, because the machine gave
+nobody any time for a minute, is no finding."""
 
 Factories = Mapping[str, Callable[[], Workload]]
 
