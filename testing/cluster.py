@@ -14,8 +14,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
@@ -26,6 +25,7 @@ from ottla.runtime.host import Host
 from ottla.runtime.identifiers import id_to_text, random_id
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.server import ServerConfig
+from ottla.testing.lifetime import Lifetime
 from ottla.testing.ports import free_ports
 
 START_TIMEOUT_S = 30.0
@@ -34,7 +34,7 @@ HOST = "127.0.0.1"
 Result = TypeVar("Result")
 
 
-class Cluster:
+class Cluster(Lifetime):
     """Nodes 1..N. Entering starts them and returns when all take requests; leaving stops them and removes their data."""
 
     def __init__(self, nodes: int = 3, settings: Mapping[str, str] | None = None, *, log_directories: int = 1) -> None:
@@ -54,19 +54,9 @@ class Cluster:
         """A node's ``log.dirs``; the first has the metadata log too."""
         return [Path(path) for path in self._configs[node_id].log_dirs]
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
         self._thread.start()
-        try:
-            self._run(self._start_all())
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._run(self._start_all())
 
     def stop_node(self, node_id: int) -> None:
         """Stops a node gracefully."""

@@ -7,8 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
@@ -19,12 +17,13 @@ from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalNode
 from ottla.testing import ports
+from ottla.testing.lifetime import Lifetime
 
 PATIENCE_S = 120.0
 """For a start. Beside a load of a hundred the interpreter alone took half a minute to begin."""
 
 
-class ProcessCluster:
+class ProcessCluster(Lifetime):
     """``with ProcessCluster(nodes=3) as cluster``: `ottla up`'s processes on free ports, in a directory of their own."""
 
     def __init__(
@@ -56,19 +55,9 @@ class ProcessCluster:
     def node(self, node_id: int) -> LocalNode:
         return self._cluster.nodes[node_id - 1]
 
-    def __enter__(self) -> Self:
-        try:
-            self._cluster.start()
-            self._cluster.wait_ready(PATIENCE_S)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def _begin(self) -> None:
+        self._cluster.start()
+        self._cluster.wait_ready(PATIENCE_S)
 
     def kill(self, node_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         """Sends the signal (kill -9 unless given) and, when it ends the process, waits until it is gone."""
@@ -111,7 +100,7 @@ class ProcessCluster:
         """For this cluster."""
         format_directories(node.properties, self._cluster.cluster_id, ignore_formatted=False, controllers=controllers)
 
-    def _end(self) -> None:
+    def close(self) -> None:
         left = self._cluster.stop(timeout_s=60)
         for node in left:
             pid = node.alive_pid()

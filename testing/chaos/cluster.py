@@ -5,8 +5,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self, TypeVar
+from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ottla.runtime.settings.server import ADVERTISED, DETOURS
 from ottla.testing.chaos.libraries import Library
 from ottla.testing.chaos.links import CLIENTS, QUORUM, REPLICATION, Ends, Link, between, links_of
 from ottla.testing.chaos.proxies import HOST, Attributes, ProxyServer
+from ottla.testing.lifetime import Lifetime
 from ottla.testing.ports import free_port_block
 from ottla.testing.processes import wait_for
 
@@ -35,7 +36,7 @@ Response = TypeVar("Response", bound=msgspec.Struct)
 _ENDING = (signal.SIGKILL, signal.SIGTERM)
 
 
-class ChaosCluster:
+class ChaosCluster(Lifetime):
     """``with ChaosCluster(server, home) as cluster``: nodes that know one another, and that clients know, by proxies only.
 
     Brokers are 1, 2, 3; the controllers are the same nodes, or 4, 5, 6 where the shape says so.
@@ -127,22 +128,12 @@ class ChaosCluster:
 
     # Its life.
 
-    def __enter__(self) -> Self:
-        try:
-            for ends in self.ends.values():
-                self.server.proxy(self.name(ends.link), ends.listen, ends.upstream)
-            self.local.start()
-            for node_id in self.nodes:
-                self.wait_ready(node_id)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _begin(self) -> None:
+        for ends in self.ends.values():
+            self.server.proxy(self.name(ends.link), ends.listen, ends.upstream)
+        self.local.start()
+        for node_id in self.nodes:
+            self.wait_ready(node_id)
 
     def close(self) -> None:
         for node_id in self.nodes:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from ottla.testing.lifetime import Lifetime
 from ottla.testing.ports import free_ports
 from ottla.testing.processes import wait_for
 from tests.spark import bare_python
@@ -38,7 +38,7 @@ def bare_environment(directory: Path) -> dict[str, str]:
     }
 
 
-class Standalone:
+class Standalone(Lifetime):
     """``with Standalone(directory) as cluster``: one master, and workers of one core each."""
 
     def __init__(self, directory: Path, workers: int = 2) -> None:
@@ -51,31 +51,21 @@ class Standalone:
     def master(self) -> str:
         return f"spark://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> Self:
-        try:
-            self._start("master", "master.Master", "--port", str(self._port), "--webui-port", str(self._page_port))
-            for number in range(1, self._workers + 1):
-                self._start(
-                    f"worker-{number}",
-                    "worker.Worker",
-                    "--cores",
-                    "1",
-                    "--memory",
-                    "1g",
-                    "--webui-port",
-                    "0",
-                    self.master,
-                )
-            wait_for(lambda: self.alive_workers() == self._workers, f"{self._workers} workers to register", 90)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def _begin(self) -> None:
+        self._start("master", "master.Master", "--port", str(self._port), "--webui-port", str(self._page_port))
+        for number in range(1, self._workers + 1):
+            self._start(
+                f"worker-{number}",
+                "worker.Worker",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                "0",
+                self.master,
+            )
+        wait_for(lambda: self.alive_workers() == self._workers, f"{self._workers} workers to register", 90)
 
     def alive_workers(self) -> int:
         """As the master tells."""
@@ -93,7 +83,7 @@ class Standalone:
             )
         self._processes.append(process)
 
-    def _end(self) -> None:
+    def close(self) -> None:
         """Workers end their executors; what does not listen is killed with its children."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self._processes:
