@@ -9,7 +9,7 @@ from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
 from ottla.broker.deletions import Deletions
 from ottla.broker.moves import DirectoryMoves
 from ottla.broker.new_logs import NewLogs
-from ottla.broker.topic_config import LogConfigs, dynamic_texts
+from ottla.broker.topic_config import LogConfigs
 from ottla.log.compaction.manager import LogCleaner
 from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.config import LogConfig
@@ -22,7 +22,6 @@ from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.results import SyncTicket
 from ottla.log.segments.open_files import OPEN_FILES_MAX
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Repeated
@@ -119,9 +118,7 @@ class Storage:
         )
 
     def _config_of(self, partition: TopicPartition) -> LogConfig:
-        configs = self._image.configs
-        own = configs.get((TOPIC_RESOURCE, partition.topic), {})
-        return self._configs.of(own, dynamic_texts(configs, self._config.node_id))
+        return self._configs.of_topic(partition.topic, self._image.configs, self._config.node_id)
 
     def configure(self, config: ServerConfig) -> None:
         """Settings changed while the node runs."""

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import structs
 
 from ottla.log.config import LogConfig
-from ottla.quorum.metadata.views import BROKER_RESOURCE, ConfigKey
+from ottla.quorum.metadata.views import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigKey
 from ottla.runtime.settings.definitions import Value, server_settings, topic_settings
 from ottla.runtime.settings.dynamic import readable
 from ottla.runtime.settings.server import ServerConfig
@@ -27,6 +27,10 @@ class LogConfigs:
         self._node: Mapping[str, str] = {}
         self._defaults = resolve_topic(server, {})
         self._known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+
+    def of_topic(self, topic: str, configs: Mapping[ConfigKey, Mapping[str, str]], node_id: int) -> LogConfig:
+        """As the image has them in ``configs``."""
+        return self.of(configs.get((TOPIC_RESOURCE, topic), {}), dynamic_texts(configs, node_id))
 
     def of(self, topic: Mapping[str, str], node: Mapping[str, str] | None = None) -> LogConfig:
         """``topic`` holds a topic's own texts, ``node`` the dynamic ones that hold for this node (`dynamic_texts`)."""

@@ -1,8 +1,12 @@
-"""Replicas that wait for their role. Creating a log costs a directory and a file, tenths of a millisecond: a topic of thousands of partitions must
+"""Which replicas this broker has to host, and those of them that wait for their role. Creating a log costs a directory and a file, tenths of a millisecond: a topic of thousands of partitions must
 not keep the loop from heartbeats and votes meanwhile."""
 
 from collections.abc import Callable
 
+import msgspec
+
+from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.timers import LoopTimers
 
 CREATION_COST = 20
@@ -11,6 +15,33 @@ TURN_COST = 500
 """What one turn of the loop takes on: 25 new logs or 500 changes of role, 15 to 30 ms."""
 
 Key = tuple[bytes, int]
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A partition that is to be hosted here, as the image has it. ``is_new``: this broker never had a log of it."""
+
+    topic: str
+    index: int
+    topic_id: bytes
+    view: PartitionView
+    is_new: bool
+
+    @property
+    def key(self) -> Key:
+        return self.topic_id, self.index
+
+
+def replica_of(key: Key, image: MetadataImage, node_id: int) -> Replica | None:
+    """None: that broker is not to host it."""
+    topic_id, index = key
+    topic = image.topics_by_id.get(topic_id)
+    view = topic.partitions.get(index) if topic is not None else None
+    if topic is None or view is None or node_id not in view.replicas:
+        return None
+    # Who is trusted with records has them: if no log of it is found, that lies in a directory that is lost.
+    is_trusted = node_id in view.isr or node_id in view.elr or node_id in view.last_known_elr
+    is_new = view.partition_epoch == 0 or not is_trusted
+    return Replica(topic.name, index, topic_id, view, is_new)
 
 
 class HostingQueue:

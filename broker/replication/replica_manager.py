@@ -19,7 +19,7 @@ from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.fetchers import Fetchers
 from ottla.broker.replication.following.leader import OpenLeader
-from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key
+from ottla.broker.replication.hosting import CREATION_COST, ROLE_COST, TURN_COST, HostingQueue, Key, Replica, replica_of
 from ottla.broker.replication.joining import consider_shrink, retry_joins
 from ottla.broker.replication.listeners import TopicListener, TopicListeners
 from ottla.broker.replication.log_store import LogStore
@@ -33,7 +33,7 @@ from ottla.broker.replication.reports.offline import RETRY_MS as OFFLINE_RETRY_M
 from ottla.broker.replication.reports.offline import OfflineReplicas, is_expected
 from ottla.broker.replication.settings import ReplicationSettings
 from ottla.broker.replication.traffic import Traffic
-from ottla.broker.topic_config import LogConfigs, concern_node, dynamic_texts
+from ottla.broker.topic_config import LogConfigs, concern_node
 from ottla.log.config import LogConfig
 from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
@@ -53,20 +53,6 @@ FENCED_LATELY_MS = 3_000
 SESSION_EVICTION_MS = 120_000
 
 logger = logging.getLogger(__name__)
-
-
-class Replica(msgspec.Struct, frozen=True):
-    """A partition that is to be hosted here, as the image has it. ``is_new``: this broker never had a log of it."""
-
-    topic: str
-    index: int
-    topic_id: bytes
-    view: PartitionView
-    is_new: bool
-
-    @property
-    def key(self) -> Key:
-        return self.topic_id, self.index
 
 
 class ReplicaManager:
@@ -206,7 +192,7 @@ class ReplicaManager:
 
     def _host_waiting(self, key: Key, is_new: bool) -> int:
         assert self._image is not None, "it came with an image"
-        replica = self._replica(key, self._image)
+        replica = replica_of(key, self._image, self.node_id)
         if replica is None:
             return 0
         known = key in self.partitions
@@ -238,24 +224,12 @@ class ReplicaManager:
         leads: list[Replica] = []
         follows: list[Replica] = []
         for key in delta.partitions:
-            replica = self._replica(key, image)
+            replica = replica_of(key, image, self.node_id)
             if replica is not None:
                 (leads if replica.view.leader == self.node_id else follows).append(replica)
             elif key in self.partitions or key in self.offline or key in self._hosting:
                 self._drop(*key)
         return leads + follows
-
-    def _replica(self, key: Key, image: MetadataImage) -> Replica | None:
-        """None: this broker is not to host it."""
-        topic_id, index = key
-        topic = image.topics_by_id.get(topic_id)
-        view = topic.partitions.get(index) if topic is not None else None
-        if topic is None or view is None or self.node_id not in view.replicas:
-            return None
-        # Who is trusted with records has them: if no log of it is found, that lies in a directory that is lost.
-        is_trusted = self.node_id in view.isr or self.node_id in view.elr or self.node_id in view.last_known_elr
-        is_new = view.partition_epoch == 0 or not is_trusted
-        return Replica(topic.name, index, topic_id, view, is_new)
 
     def _drop(self, topic_id: bytes, index: int) -> None:
         self._hosting.discard((topic_id, index))
@@ -345,8 +319,7 @@ class ReplicaManager:
     # Configuration.
 
     def _log_config(self, topic: str, image: MetadataImage) -> LogConfig:
-        own = image.configs.get((TOPIC_RESOURCE, topic), {})
-        return self._configs.of(own, dynamic_texts(image.configs, self.node_id))
+        return self._configs.of_topic(topic, image.configs, self.node_id)
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if concern_node(delta.configs, self.node_id):  # a default of all topics changed
