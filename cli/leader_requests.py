@@ -44,6 +44,13 @@ class Told(NamedTuple, Generic[T]):
     found: dict[Place, T]
     trouble: dict[Place, str]
 
+    def note(self, place: Place, error: int, found: T) -> None:
+        """What a leader said of a partition; ``found`` counts where there is no error."""
+        if error:
+            self.trouble[place] = ErrorCode(error).name
+        else:
+            self.found[place] = found
+
     def require(self) -> dict[Place, T]:
         """Raises CommandError where there is trouble."""
         for place, why in sorted(self.trouble.items()):
@@ -151,11 +158,7 @@ def offsets_at(client: Client, places: Collection[Place], time_ms: int) -> Told[
     told: Told[int] = Told({}, {})
     for topic in client.call(request, ListOffsetsResponse).topics:
         for each in topic.partitions:
-            place = Place(topic.name, each.partition_index)
-            if each.error_code:
-                told.trouble[place] = ErrorCode(each.error_code).name
-            else:
-                told.found[place] = each.offset
+            told.note(Place(topic.name, each.partition_index), each.error_code, each.offset)
     return told
 
 

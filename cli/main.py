@@ -8,6 +8,7 @@ import sys
 import click
 
 from ottla import __version__
+from ottla.cli.exits import clicks_exits
 from ottla.cli.lazy import LazyGroup
 
 COMMANDS = {
@@ -55,14 +56,8 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line and ends the process; an error that has a plain cause gets one line, not a traceback."""
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        with clicks_exits():
+            cli(standalone_mode=False)
     except Exception as error:
         from ottla.cli.failures import is_expected, lines_of
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.output import with_ports
+from ottla.cli.output import bootstrap_option_with
 
 LATEST = "latest"
 """The moment of the last batch."""
@@ -37,16 +37,7 @@ def source_options(command: Command) -> Command:
         "controller",
         help="Online: host:port of a controller's own listener; several by comma.",
     )
-    @click.option(
-        "--bootstrap-server",
-        "-b",
-        "bootstrap",
-        default="localhost:9092",
-        envvar="OTTLA_BOOTSTRAP_SERVER",
-        show_default=True,
-        callback=with_ports,
-        help="Online: any broker, which names the controllers.",
-    )
+    @bootstrap_option_with("Online: any broker, which names the controllers.")
     @wraps(command)
     def with_source(
         *args: object, directory: Path | None, controller: str | None, bootstrap: str, **rest: object

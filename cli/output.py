@@ -18,6 +18,9 @@ output_option = click.option(
 )
 
 
+Command = Callable[..., Any]
+
+
 def with_ports(_context: click.Context, option: click.Parameter, text: str) -> str:
     """``a,b:9093`` with a port for each, Kafka's own where none is given: what takes it from here is never asked again."""
     from ottla.runtime.settings.endpoints import parse_endpoint
@@ -29,19 +32,25 @@ def with_ports(_context: click.Context, option: click.Parameter, text: str) -> s
         raise click.UsageError(str(error)) from None
 
 
-bootstrap_option = click.option(
-    "--bootstrap-server",
-    "-b",
-    "bootstrap",
-    default="localhost:9092",
-    envvar="OTTLA_BOOTSTRAP_SERVER",
-    show_default=True,
-    callback=with_ports,
-    help=f"Any broker of the cluster, host[:port]; several by comma. Without a port it is {BROKER_PORT}.",
+def bootstrap_option_with(words: str) -> Callable[[Command], Command]:
+    """``-b``, with that help."""
+    return click.option(
+        "--bootstrap-server",
+        "-b",
+        "bootstrap",
+        default="localhost:9092",
+        envvar="OTTLA_BOOTSTRAP_SERVER",
+        show_default=True,
+        callback=with_ports,
+        help=words,
+    )
+
+
+bootstrap_option = bootstrap_option_with(
+    f"Any broker of the cluster, host[:port]; several by comma. Without a port it is {BROKER_PORT}."
 )
 
 Row = dict[str, Any]
-Command = Callable[..., Any]
 
 
 def show(rows: Sequence[Row], columns: Iterable[str], output: str, title: str | None = None) -> None:

@@ -9,7 +9,6 @@ from ottla.cli.client import Client
 from ottla.cli.failures import CommandError, refuse
 from ottla.cli.leader_requests import Place, Told, ask_leaders, by_topic, metadata
 from ottla.cli.output import Row
-from ottla.runtime.errors import ErrorCode
 
 COLUMNS = (
     "partition",
@@ -44,11 +43,7 @@ def _ask(client: Client, places: list[Place], _ids: Mapping[str, bytes]) -> Told
     told: Told[list[ProducerState]] = Told({}, {})
     for topic in client.call(DescribeProducersRequest(asked), DescribeProducersResponse).topics:
         for each in topic.partitions:
-            place = Place(topic.name, each.partition_index)
-            if each.error_code:
-                told.trouble[place] = ErrorCode(each.error_code).name
-            else:
-                told.found[place] = each.active_producers
+            told.note(Place(topic.name, each.partition_index), each.error_code, each.active_producers)
     return told
 
 

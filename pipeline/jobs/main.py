@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from ottla.cli.exits import clicks_exits
 from ottla.cli.failures import CommandError, one_line
 from ottla.cli.spark import spark
 
@@ -12,14 +13,8 @@ from ottla.cli.spark import spark
 def main(words: Sequence[str] | None = None) -> None:
     """Ends the process: 0 done, 1 it could not be done (one line says why), 2 the words are off."""
     try:
-        spark(list(sys.argv[1:] if words is None else words), prog_name="ottla_job.py", standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        with clicks_exits():
+            spark(list(sys.argv[1:] if words is None else words), prog_name="ottla_job.py", standalone_mode=False)
     except (CommandError, OSError) as error:
         click.echo(f"ottla: {one_line(error) if isinstance(error, OSError) else error}", err=True)
         sys.exit(1)
