@@ -1,6 +1,7 @@
 """OffsetCommit (8), OffsetFetch (9), OffsetDelete (47), and how offsets expire (kraft.md 5.3, "Offsets")."""
 
 from collections.abc import Callable, Container, Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
@@ -39,6 +40,7 @@ from ottla.broker.wire.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.broker.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
@@ -97,15 +99,7 @@ class Offsets:
         if not records:
             asker.answer(answer)
             return
-
-        def written(error: ErrorCode) -> None:
-            if error:
-                for topic in answer.topics:
-                    for partition in topic.partitions:
-                        partition.error_code = partition.error_code or error
-            asker.answer(answer)
-
-        self._effects.write(records, written)
+        self._effects.write(records, partial(answer_written, asker, answer))
 
     def _take_topic(self, taking: "_Taking", told: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
         by_id = taking.by_id
@@ -310,6 +304,15 @@ class Offsets:
         if committed.topic_id == ZERO_ID:
             return self._topics.id_of(place.topic) is None
         return self._topics.name_of(committed.topic_id) is None
+
+
+def answer_written(asker: Asker, answer: OffsetCommitResponse | TxnOffsetCommitResponse, error: ErrorCode) -> None:
+    """To whoever committed, once it is known what became of what was taken; what was refused has its error already."""
+    if error:
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                partition.error_code = partition.error_code or error
+    asker.answer(answer)
 
 
 class _Taking(NamedTuple):

@@ -1,6 +1,7 @@
 """TxnOffsetCommit (28): offsets that a transaction commits with what it wrote (KIP-447). They count when its marker is read."""
 
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.coordinator.decisions.effects import Asker, ProducerBatch, Record, TransactionalEffects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
@@ -8,7 +9,7 @@ from ottla.broker.coordinator.decisions.groups.committed_offset import Committed
 from ottla.broker.coordinator.decisions.groups.consumer.commits import commit_error
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.group_records import offset_record
-from ottla.broker.coordinator.decisions.groups.offsets import Topics
+from ottla.broker.coordinator.decisions.groups.offsets import Topics, answer_written
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.txn_offset_commit_request import (
@@ -62,16 +63,8 @@ class TransactionalCommits:
         if not records:
             asker.answer(answer)
             return
-
-        def written(error: ErrorCode) -> None:
-            if error:
-                for topic in answer.topics:
-                    for partition in topic.partitions:
-                        partition.error_code = partition.error_code or error
-            asker.answer(answer)
-
         batch = ProducerBatch(request.producer_id, request.producer_epoch)
-        self._effects.write_transactional(records, batch, guard, written)
+        self._effects.write_transactional(records, batch, guard, partial(answer_written, asker, answer))
 
     def _take(
         self,
