@@ -12,6 +12,9 @@ from ottla.broker.wire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.wire.messages.produce_response import ProduceResponse
+from ottla.log.records import Record, encode_batch
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode
@@ -19,7 +22,7 @@ from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
 from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.cluster import SimulatedCluster
-from ottla.testing.simulation.workload import History, SimulatedProducer, create_topic
+from ottla.testing.simulation.workload import PRODUCE_VERSION, History, SimulatedProducer, create_topic
 
 
 class Rig:
@@ -73,6 +76,14 @@ class Rig:
         producer = SimulatedProducer(self.client(), History(topic, partition), interval_s)
         self.users.append(asyncio.ensure_future(producer.run()))
         return producer
+
+    async def produce_once(self, topic: str, index: int, value: bytes = b"value") -> int:
+        """The error that the first broker answers with."""
+        batch = encode_batch([Record(0, 1, b"", value, (("number", value),))])
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=bytes(batch))])
+        request = ProduceRequest(acks=-1, timeout_ms=500, topic_data=[data])
+        answer = await self.client().call(self.cluster.brokers[0], request, ProduceResponse, PRODUCE_VERSION)
+        return answer.responses[0].partition_responses[0].error_code
 
     def up(self, number: int) -> bool:
         server = self.cluster.running(number)

@@ -5,41 +5,30 @@ import errno
 
 import pytest
 
-from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.broker.wire.messages.produce_response import ProduceResponse
-from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import ErrorCode
-from ottla.testing.simulation.workload import PRODUCE_VERSION, check_history, read_partition
+from ottla.testing.simulation.workload import check_history, read_partition
 from tests.simulation.conftest import Rig, play
 
 TOPIC = "flights"
 FLOOR = 64 << 20
 
 
-async def produce_once(rig: Rig, value: bytes) -> int:
-    """The error that the first broker answers with."""
-    data = PartitionProduceData(index=0, records=bytes(encode_batch([Record(0, 1, b"", value, (("number", value),))])))
-    request = ProduceRequest(acks=-1, timeout_ms=500, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])])
-    answer = await rig.client().call(rig.cluster.brokers[0], request, ProduceResponse, PRODUCE_VERSION)
-    return answer.responses[0].partition_responses[0].error_code
-
-
 def test_below_the_floor_records_are_refused_old_ones_served_and_all_is_well_when_there_is_room() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.topic(TOPIC, 1, 1, retention_ms="-1")
-        assert await produce_once(rig, b"1") == 0
+        assert await rig.produce_once(TOPIC, 0, b"1") == 0
         platter = rig.cluster.nodes[1].platter
         capacity = platter.capacity_bytes
         platter.capacity_bytes = platter.used_bytes + FLOOR - 1
         await asyncio.sleep(1.1)
-        assert await produce_once(rig, b"2") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.produce_once(TOPIC, 0, b"2") == ErrorCode.KAFKA_STORAGE_ERROR
         assert await read_partition(rig.client(), TOPIC, 0) == [(1, 0)]
         platter.capacity_bytes = platter.used_bytes + FLOOR + 1  # not enough yet: it would flutter
         await asyncio.sleep(1.1)
-        assert await produce_once(rig, b"3") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.produce_once(TOPIC, 0, b"3") == ErrorCode.KAFKA_STORAGE_ERROR
         platter.capacity_bytes = capacity
         await asyncio.sleep(1.1)
-        assert await produce_once(rig, b"4") == 0
+        assert await rig.produce_once(TOPIC, 0, b"4") == 0
         assert await read_partition(rig.client(), TOPIC, 0) == [(1, 0), (4, 1)]
         assert rig.cluster.lives[1] == 1
 
@@ -52,18 +41,18 @@ def test_a_write_that_finds_no_room_is_refused_whole(left_bytes: int) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.topic(TOPIC, 1, 1, retention_ms="-1")
-        assert await produce_once(rig, b"1") == 0
+        assert await rig.produce_once(TOPIC, 0, b"1") == 0
         platter = rig.cluster.nodes[1].platter
         capacity = platter.capacity_bytes
         mend = platter.fail("/data/flights-0", number=28, operations=("write",)) if not left_bytes else None
         platter.capacity_bytes = platter.used_bytes + left_bytes
-        errors = [await produce_once(rig, b"7" * 2_000) for _ in range(4)]
+        errors = [await rig.produce_once(TOPIC, 0, b"7" * 2_000) for _ in range(4)]
         platter.capacity_bytes = capacity
         if mend is not None:
             mend()
         assert errors[-1] == ErrorCode.KAFKA_STORAGE_ERROR
         await asyncio.sleep(1.1)
-        assert await produce_once(rig, b"4") == 0
+        assert await rig.produce_once(TOPIC, 0, b"4") == 0
         found = [number for number, _ in await read_partition(rig.client(), TOPIC, 0)]
         assert found == [1, *[int(b"7" * 2_000)] * errors.count(0), 4]
         assert rig.cluster.lives[1] == 1
@@ -147,6 +136,6 @@ def test_the_only_replica_of_a_topic_that_is_made_while_the_disk_is_full_leads_w
         await rig.until(lambda: rig.view(TOPIC, 0).leader == -1, 5)
         mend()
         await rig.until(lambda: rig.view(TOPIC, 0).leader == 1, 10)
-        assert await produce_once(rig, b"1") == 0
+        assert await rig.produce_once(TOPIC, 0, b"1") == 0
 
     play(scenario, nodes=1, settings={"min.insync.replicas": "1"})

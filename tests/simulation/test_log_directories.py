@@ -19,14 +19,11 @@ from ottla.broker.wire.messages.create_topics_request import (
 from ottla.broker.wire.messages.create_topics_response import CreateTopicsResponse
 from ottla.broker.wire.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.broker.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.names import TopicPartition
-from ottla.log.records import Record, encode_batch
 from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED, NO_LEADER
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.testing.simulation.workload import PRODUCE_VERSION, check_history, read_partition
+from ottla.testing.simulation.workload import check_history, read_partition
 from tests.simulation.conftest import Rig, play
 
 FIRST, SECOND = "/data", "/more"
@@ -194,25 +191,17 @@ def test_a_directory_whose_disk_was_unmounted_is_noticed() -> None:
     play(scenario, directories=TWO)
 
 
-async def produce_once(rig: Rig, index: int) -> int:
-    """The error that the first broker answers with."""
-    data = PartitionProduceData(index=index, records=bytes(encode_batch([Record(0, 1, b"", b"value")])))
-    request = ProduceRequest(acks=-1, timeout_ms=500, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])])
-    answer = await rig.client().call(rig.cluster.brokers[0], request, ProduceResponse, PRODUCE_VERSION)
-    return answer.responses[0].partition_responses[0].error_code
-
-
 def test_without_another_replica_clients_are_told_what_is_wrong() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.topic(TOPIC, 2, 1, retention_ms="-1")
         await assigned(rig)
         (lost,), (kept,) = in_directory(rig, 1, SECOND, 2), in_directory(rig, 1, FIRST, 2)
         rig.cluster.nodes[1].platter.fail(SECOND)
-        assert await produce_once(rig, lost) == ErrorCode.KAFKA_STORAGE_ERROR
-        assert await produce_once(rig, kept) == 0
+        assert await rig.produce_once(TOPIC, lost) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.produce_once(TOPIC, kept) == 0
         await rig.until(lambda: rig.view(TOPIC, lost).leader == NO_LEADER)
         assert rig.view(TOPIC, kept).leader == 1
-        assert await produce_once(rig, lost) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.produce_once(TOPIC, lost) == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(scenario, nodes=1, directories=TWO, settings={"min.insync.replicas": "1"})
 
@@ -222,11 +211,11 @@ def test_a_broker_starts_without_a_directory_and_makes_nothing_up_for_it() -> No
         await rig.topic(TOPIC, 2, 1, retention_ms="-1")
         await assigned(rig)
         (lost,), (kept,) = in_directory(rig, 1, SECOND, 2), in_directory(rig, 1, FIRST, 2)
-        assert [await produce_once(rig, index) for index in (lost, kept)] == [0, 0]
+        assert [await rig.produce_once(TOPIC, index) for index in (lost, kept)] == [0, 0]
         mend = rig.cluster.nodes[1].platter.fail(SECOND)
         await rig.restart(1)
-        assert await produce_once(rig, kept) == 0
-        assert await produce_once(rig, lost) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.produce_once(TOPIC, kept) == 0
+        assert await rig.produce_once(TOPIC, lost) == ErrorCode.KAFKA_STORAGE_ERROR
         assert (rig.view(TOPIC, lost).leader, rig.view(TOPIC, kept).leader) == (NO_LEADER, 1)
         mend()
         await rig.restart(1)

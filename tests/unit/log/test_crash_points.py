@@ -9,20 +9,20 @@ from random import Random
 import msgspec
 import pytest
 
-from ottla.log.batch import read_header
 from ottla.log.compaction.cleaner import clean
 from ottla.log.compaction.manager import CleanerSettings, LogCleaner
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.directories.owned_offsets import read_owned
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
-from ottla.log.records import Record, decode_records, encode_batch
+from ottla.log.records import Record, encode_batch
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.runtime.simulation.platter import Platter
+from tests.unit.log.contents import values
+from tests.unit.log.log_on_trial import formatted
 
 PARTITION = TopicPartition("flights", 0)
 TOPIC_ID = bytes(range(16))
@@ -86,36 +86,13 @@ def open_manager(disk: SimulatedDisk) -> LogManager:
     return manager
 
 
-def formatted(seed: int) -> Platter:
-    platter = Platter.seeded(seed)
-    disk = SimulatedDisk(platter)
-    disk.make_directories("/data")
-    MetaProperties("c", 1, bytes(15) + b"\x09").write(disk, "/data")
-    disk.sync_directory("/")
-    return platter
-
-
-def records(log: Log) -> list[tuple[int, bytes | None]]:
-    found: list[tuple[int, bytes | None]] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        read = log.read(offset, 1 << 20)
-        at = 0
-        while at < len(read.data):
-            header = read_header(read.data, at)
-            found += [(record.offset, record.value) for record in decode_records(read.data, header, position=at)]
-            at += header.size_bytes
-        offset = read.next_offset
-    return found
-
-
 def check(story: Story, log: Log | None) -> None:
     if log is None:
         assert story.synced == 0
         return
     assert log.log_end_offset >= story.synced
     assert log.topic_id == TOPIC_ID or not story.synced
-    found = records(log)
+    found = values(log)
     expected = [list(enumerate(history)) for history in story.histories]
     for offset, value in found:
         assert log.epochs.epoch_for_offset(offset) == int((value or b"00")[:2])
@@ -242,7 +219,7 @@ def compact_twice(story: Story) -> None:
     story.manager.removals.purge(NOW_MS + 1000)
     story.due = frozenset({24})
     run_cleaner(story, NOW_MS + 1000)
-    assert [offset for offset, _ in records(story.log)] == [23, 25, 26, 27]
+    assert [offset for offset, _ in values(story.log)] == [23, 25, 26, 27]
     story.append(3)
     story.flush()
 
@@ -301,5 +278,5 @@ def crash(script: Callable[[Story], None], seed: int, number: int) -> int:
         end = log.log_end_offset
         batch = encode_batch([Record(end, NOW_MS, None, b"after")], base_offset=end, leader_epoch=9)
         log.append_as_follower(batch, 9)
-        assert records(log)[-1] == (end, b"after")
+        assert values(log)[-1] == (end, b"after")
     return cut

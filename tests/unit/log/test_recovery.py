@@ -4,32 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.log.batch import read_header
 from ottla.log.directories.checkpoints import LEADER_EPOCHS
 from ottla.log.log import Log
-from ottla.log.records import EndMarker, decode_records, end_marker_batch
+from ottla.log.records import EndMarker, end_marker_batch
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
+from tests.unit.log.contents import values
 
 OpenLog = Callable[..., Log]
 MakeBatch = Callable[..., bytearray]
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/data/flights-0"
-
-
-def values(log: Log) -> list[tuple[int, bytes | None]]:
-    found: list[tuple[int, bytes | None]] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        read = log.read(offset, 1 << 20)
-        at = 0
-        while at < len(read.data):
-            header = read_header(read.data, at)
-            found += [(record.offset, record.value) for record in decode_records(read.data, header, position=at)]
-            at += header.size_bytes
-        offset = read.next_offset
-    return found
 
 
 def fill(log: Log, make_batch: MakeBatch, count: int, *, epoch: int = 0) -> None:

@@ -98,3 +98,16 @@ def new_node(tmp_path: Path) -> NewNode:
         return nodes[-1]
 
     return make
+
+
+def replaced_leader(new_node: NewNode) -> tuple[Node, Node]:
+    """Both have the first three records; the one that wrote more behind them was replaced by the other."""
+    old, new = new_node(), new_node()
+    old.append(3)
+    old.commit()
+    new.follow(old)
+    for _ in range(3):
+        old.append(3, size=50)
+    new.append(3, epoch=1)
+    new.commit()
+    return old.stop(), new.stop()

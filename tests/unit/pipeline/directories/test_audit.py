@@ -17,6 +17,7 @@ from ottla.pipeline.audit import findings as findings_module
 from ottla.pipeline.audit.audit import audit
 from ottla.pipeline.audit.findings import Finding, Report
 from ottla.pipeline.jobs.audit import audit as command
+from tests.unit.pipeline.directories.conftest import replaced_leader
 
 NewNode = Callable[[], Any]
 SEGMENT = {"segment_bytes": 2000, "index_interval_bytes": 300}
@@ -327,19 +328,6 @@ def test_what_a_replaced_leader_wrote_is_noted(new_node: NewNode, tmp_path: Path
     old, new = replaced_leader(new_node)
 
     assert kinds(audit([str(old.path), str(new.path)])) == [("note", "unsettled", 3)]
-
-
-def replaced_leader(new_node: NewNode) -> tuple[Any, Any]:
-    """Both have the first three records; the one that wrote more behind them was replaced by the other."""
-    old, new = new_node(), new_node()
-    old.append(3)
-    old.commit()
-    new.follow(old)
-    for _ in range(3):
-        old.append(3, size=50)
-    new.append(3, epoch=1)
-    new.commit()
-    return old.stop(), new.stop()
 
 
 def test_what_no_one_committed_may_differ(new_node: NewNode, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ottla.pipeline.segments.options import parse
 from ottla.pipeline.segments.reading import Stretch, read_stretch
 from ottla.pipeline.segments.source import SegmentsSource
 from ottla.pipeline.segments.tasks import plan
+from tests.unit.pipeline.directories.conftest import replaced_leader
 
 NewNode = Callable[[], Any]
 SEGMENT = {"segment_bytes": 2000, "index_interval_bytes": 300}
@@ -224,16 +225,7 @@ def test_of_several_replicas_one_is_read(new_node: NewNode) -> None:
 
 def test_what_a_replaced_leader_wrote_is_not_read(new_node: NewNode) -> None:
     """Its log is the longest, and what it holds below the high watermark was never committed."""
-    old, new = new_node(), new_node()
-    old.append(3)
-    old.commit()
-    new.follow(old)
-    for _ in range(3):
-        old.append(3, size=50)
-    new.append(3, epoch=1)
-    new.commit()
-    old.stop()
-    new.stop()
+    old, new = replaced_leader(new_node)
 
     found = table(old.path, new.path)
 
