@@ -80,6 +80,7 @@ HELPERS = {
     "read_varint": primitives.read_varint,
     "skip_tags": primitives.skip_tags,
     "tag_of_size": primitives.tag_of_size,
+    "too_long": primitives.too_long,
     "too_many": primitives.too_many,
     "truncated": primitives.truncated,
     "unencodable": unencodable,

@@ -13,6 +13,10 @@ from struct import calcsize
 from ottla.broker.wire.layout import FIXED, Layouts, element_of, field_minimum_size, length_format
 from ottla.broker.wire.schema import Field, Message
 
+LISTED_MAX = {"JoinGroupRequest": 20_000, "SyncGroupRequest": 20_000}
+"""The longest list in requests that may be large for what their entries carry (`broker/network/limits.py`). Those are a group's members, or a few
+protocols: five million empty ones would take everybody three seconds."""
+
 HEAD = """def decode(view, pos):
     limit = len(view)
     try:
@@ -153,6 +157,10 @@ class DecodeWriter:
         size = field_minimum_size(self.schema, self.version, element)
         self.emit(f"if {length} * {size} > limit - pos:")
         self.emit(f"    raise too_many({length}, limit - pos)")
+        listed_max = LISTED_MAX.get(self.schema.name)
+        if listed_max is not None:
+            self.emit(f"if {length} > {listed_max}:")
+            self.emit(f"    raise too_long({length}, {listed_max})")
         self.elements(element, target, length)
         self.depth -= nullable
 

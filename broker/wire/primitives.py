@@ -154,6 +154,10 @@ def too_many(count: int, remaining: int) -> WireError:
     return WireError(f"an array of {count} does not fit in the {remaining} bytes that remain")
 
 
+def too_long(count: int, count_max: int) -> WireError:
+    return WireError(f"a list of {count}, {count_max} are the most in such a request")
+
+
 def truncated() -> WireError:
     return WireError("a field reaches beyond the message's end")
 

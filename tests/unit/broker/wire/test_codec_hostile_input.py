@@ -2,14 +2,21 @@
 
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from ottla.broker.coordinator.decisions.groups.settings import MEMBERS_MAX
+from ottla.broker.network.limits import SHARES
+from ottla.broker.wire.apis import APIS
 from ottla.broker.wire.codec import decoder, encoder
+from ottla.broker.wire.decode_source import LISTED_MAX
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.layout import minimum_size
+from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.broker.wire.primitives import encode_varint, read_varint, skip_tags
 from ottla.broker.wire.schema import message, message_names, parse_message
 from ottla.runtime.errors import ErrorCode
@@ -75,6 +82,33 @@ def test_an_array_that_cannot_fit_is_refused_before_it_is_built() -> None:
         decode("ProduceRequest", 9, b"\x00" + b"\x00\x01" + b"\x00\x00\x00\x05" + b"\xff\xff\xff\xff\x0f")
     with pytest.raises(WireError, match="array of 2147483647 does not fit"):
         decode("MetadataRequest", 1, b"\x7f\xff\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("make", "version"),
+    [
+        (lambda count: JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * count), 9),
+        (lambda count: JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * count), 5),
+        (lambda count: SyncGroupRequest(assignments=[SyncGroupRequestAssignment("m")] * count), 5),
+    ],
+)
+def test_requests_that_may_be_large_for_their_bytes_list_no_more_than_a_groups_members(
+    make: Callable[[int], msgspec.Struct], version: int
+) -> None:
+    def read(count: int) -> Any:
+        request = make(count)
+        return decode(type(request).__name__, version, b"".join(encoder(type(request), version)(request)))[0]
+
+    assert read(20_000) == make(20_000)
+    with pytest.raises(WireError, match="a list of 20001, 20000 are the most"):
+        read(20_001)
+
+
+def test_each_api_that_may_send_more_than_plain_ones_bounds_its_lists() -> None:
+    walked = {"Produce", "Fetch"}  # by hand: `produce_fast.ENTRIES_MAX`, and a leader's partitions
+
+    assert {APIS[key].name for key in SHARES} - walked == {name.removesuffix("Request") for name in LISTED_MAX}
+    assert all(listed >= MEMBERS_MAX for listed in LISTED_MAX.values()), "a leader assigns to all members of its group"
 
 
 def test_an_array_is_measured_by_its_elements_least_size() -> None:
