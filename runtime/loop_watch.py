@@ -18,7 +18,7 @@ from time import perf_counter
 
 from ottla.runtime.recent import PAGE_S, RecentDurations
 from ottla.runtime.seldom import Seldom
-from ottla.runtime.stack_watch import INTERVAL_S, StackWatch
+from ottla.runtime.stack_watch import INTERVAL_S, StackWatch, Told
 
 LATE_S = 0.1
 UNSEEN = "what no other thread could see: a call that let none run, or the process was stopped"
@@ -46,6 +46,7 @@ class LoopWatch:
         "clock",
         "is_open",
         "is_quiet",
+        "subject",
         "turns",
     )
 
@@ -56,6 +57,8 @@ class LoopWatch:
         """A turn is open, or nobody watches: no need to `begin`."""
         self.is_quiet = False
         """Late turns are not logged: while a node starts nobody waits for it."""
+        self.subject: Told | None = None
+        """What is being handled, for the line about a long turn."""
         self.began_s = 0.0
         """When the open turn began, or the last one did; 0 while nobody watches."""
         self.turns = RecentDurations()
@@ -85,7 +88,7 @@ class LoopWatch:
         self.is_open = False
         self._timer = self._loop.call_later(PAGE_S, self._turn_pages)
         if self._wants_stacks:
-            self._stacks = StackWatch(self.clock, self._busy_since_s, self._ask)
+            self._stacks = StackWatch(self.clock, self._busy_since_s, self._ask, lambda: self.subject)
             self._stacks.start()
 
     def stop(self) -> None:

@@ -3,10 +3,12 @@
 The same thread finds work that nobody announced, so that an idle loop need not wake to see whether it was late.
 """
 
+import gc
 import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from types import FrameType
 from typing import Protocol
@@ -27,7 +29,7 @@ NOTHING = "no code of ours: the machine did not run this process, or not for lon
 
 
 class Told(Protocol):
-    """What a local variable named ``request`` may be able to do: say whose request it is."""
+    """What the loop is busy with, if that can say whose request it is."""
 
     def told(self) -> str: ...
 
@@ -41,13 +43,18 @@ class StackWatch:
     """
 
     def __init__(
-        self, clock: Callable[[], float], busy_since_s: Callable[[], float], ask: Callable[[float], None]
+        self,
+        clock: Callable[[], float],
+        busy_since_s: Callable[[], float],
+        ask: Callable[[float], None],
+        subject: Callable[[], Told | None] = lambda: None,
     ) -> None:
         """``busy_since_s``: since when the loop has not come round, as far as is known; infinity if nothing is. ``ask`` is told when the loop was
-        found busy; both are called on the other thread."""
+        found busy, ``subject`` tells what it is busy with; all are called on the other thread."""
         self._clock = clock
         self._busy_since_s = busy_since_s
         self._ask = ask
+        self._subject = subject
         self._looks: deque[tuple[float, str]] = deque(maxlen=_LOOKS_MAX)
         self._running = threading.Lock()  # an Event's wait would cost several us more each time
         self._thread: threading.Thread | None = None
@@ -77,7 +84,8 @@ class StackWatch:
         wait_s = INTERVAL_S
         due_s = self._clock() + wait_s
         while not self._running.acquire(timeout=wait_s):
-            wait_s = self._look(sys._current_frames().get(watched), due_s)
+            with _no_collection():
+                wait_s = self._look(sys._current_frames().get(watched), due_s)
             due_s = self._clock() + wait_s
         self._running.release()
 
@@ -92,8 +100,21 @@ class StackWatch:
         if now_s - busy_since_s <= LATE_S:
             return max(busy_since_s + LATE_S - now_s, MOMENT_S)
         if frame is not None:
-            self._looks.append((now_s, place(frame)))
+            self._looks.append((now_s, place(frame) + _about(self._subject())))
         return LOOK_S
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """To ask a frame for its caller makes an object, which may set the collector off, and what that calls back lets the other thread go on:
+    the caller may be gone before its object is made (CPython 3.11; 3.12 stops the collector in ``_current_frames`` itself)."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _waits(frame: FrameType | None) -> bool:
@@ -101,18 +122,21 @@ def _waits(frame: FrameType | None) -> bool:
 
 
 def place(frame: FrameType) -> str:
-    """The innermost line and our own lines that led to it, the innermost first; and whose request it is about, if it is about one."""
+    """The innermost line and our own lines that led to it, the innermost first.
+
+    Nothing but code, line and caller is asked of a frame: it runs in another thread. ``f_locals`` of one is built inside the frame, and a
+    collection meanwhile lets that thread go on and leave it: CPython 3.11 then writes where the frame was. A node died of that (SIGSEGV).
+    """
     if _waits(frame):
         return NOTHING
     lines: list[str] = []
-    about = ""
     for each in _outwards(frame):
         name = each.f_code.co_filename
-        if not about:
-            about = _about(each)
-        if (not lines or "/ottla/" in name) and len(lines) < _FRAMES_MAX:
+        if not lines or "/ottla/" in name:
             lines.append(f"{_short(name)}:{each.f_lineno} {each.f_code.co_name}")
-    return " < ".join(lines) + about
+        if len(lines) == _FRAMES_MAX:
+            break
+    return " < ".join(lines)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -121,10 +145,8 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _about(frame: FrameType) -> str:
-    request = frame.f_locals.get("request")
-    told = getattr(type(request), "told", None)
-    return "" if told is None else f", for {told(request)}"
+def _about(subject: Told | None) -> str:
+    return "" if subject is None else f", for {subject.told()}"
 
 
 def _short(file_name: str) -> str:

@@ -418,8 +418,9 @@ class Connection(asyncio.BufferedProtocol):
         timed.left_s = clock()
 
     def _call(self, handler: Handler, request: RequestContext, frame: memoryview, position: int) -> None:
-        queue, key = self._queue, request.api_key
+        queue, key, watch = self._queue, request.api_key, self._loop_watch
         queue.append(request)
+        watch.subject = request  # this and its end: some 0.03 us
         try:
             handler(request, frame, position)
         except WireError as error:
@@ -427,6 +428,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             logger.exception("A handler failed, which is our mistake")
             request.fail_connection("its request could not be handled")
+        watch.subject = None
         if len(queue) >= self._in_flight_max:
             self._answers.adjust()
         if len(frame) > COUNTED_BYTES and request.response is None:

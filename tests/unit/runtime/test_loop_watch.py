@@ -1,6 +1,7 @@
 """Turns of the loop are timed whoever begins them, what held a long one is named, and all is forgotten after a minute."""
 
 import asyncio
+import gc
 import logging
 import re
 import sys
@@ -8,7 +9,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from math import inf
-from types import FrameType
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
@@ -218,14 +220,15 @@ def test_what_held_a_long_turn_is_named_with_its_line_and_its_request(caplog: py
         def told(self) -> str:
             return "Metadata v12 of 10.0.0.9:1234 (crowd)"
 
-    def handle(request: Request, watch: LoopWatch) -> None:
+    def handle(watch: LoopWatch) -> None:
         hold_the_loop(watch)
 
     async def program() -> None:
         watch = LoopWatch()
         watch.start()
         watch.begin()
-        handle(Request(), watch)
+        watch.subject = Request()
+        handle(watch)
         await turn()
         watch.stop()
 
@@ -238,6 +241,45 @@ def test_what_held_a_long_turn_is_named_with_its_line_and_its_request(caplog: py
         assert "test_loop_watch.py:" in line, line
         assert " hold_the_loop" in line, line
         assert line.endswith(", for Metadata v12 of 10.0.0.9:1234 (crowd)"), line
+
+
+class Running:
+    """A frame that another thread is in: its variables are not to be asked for."""
+
+    f_lineno = 7
+
+    def __init__(self, name: str, f_back: "Running | None" = None) -> None:
+        self.f_code = SimpleNamespace(co_filename=f"/x/ottla/{name}.py", co_name=name)
+        self.f_back = f_back
+
+    @property
+    def f_locals(self) -> dict[str, Any]:
+        raise AssertionError("CPython 3.11 dies of that now and then")
+
+
+def test_nothing_is_collected_while_the_other_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    collecting: list[bool] = []
+    looked = threading.Event()
+
+    def look(*_: object) -> float:
+        collecting.append(gc.isenabled())
+        looked.set()
+        return INTERVAL_S
+
+    monkeypatch.setattr(StackWatch, "_look", look)
+    watch = StackWatch(lambda: 0.0, lambda: inf, lambda _: None)
+    watch.start()
+    assert looked.wait(60)
+    watch.stop()
+    assert not any(collecting)
+    assert gc.isenabled()
+
+
+def test_the_variables_of_a_frame_that_runs_elsewhere_are_left_alone() -> None:
+    innermost: Any = None
+    for name in "abcdefghij":
+        innermost = Running(name, innermost)
+    assert place(innermost) == " < ".join(f"{name}.py:7 {name}" for name in "jihgfedc")
 
 
 @pytest.mark.parametrize(("held_s", "is_quiet", "lines"), [(0.099, False, 0), (0.101, False, 1), (9.0, True, 0)])
