@@ -165,10 +165,12 @@ def trickle(bootstrap: str, topic: str) -> Iterator[None]:
 
     thread = threading.Thread(target=send)
     thread.start()
-    yield
-    stop.set()
-    thread.join()
-    producer.flush(30)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        producer.flush(30)
 
 
 TRIGGERS = {"kafka": ("kafka", ""), "ottla": ("ottla", WITHOUT_FORKS), "kafka so set": ("kafka", WITHOUT_FORKS)}
@@ -250,9 +252,11 @@ def resident() -> Iterator[list[int]]:
 
     thread = threading.Thread(target=look)
     thread.start()
-    yield peak
-    stop.set()
-    thread.join()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _resident_bytes(pid: int) -> int:

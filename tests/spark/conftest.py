@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.pipeline.jobs.checkpoint_files import MANAGER, WITHOUT_FORKS
 from ottla.testing.ports import free_port_block
 from ottla.testing.processes import ProcessCluster
 from tests.spark.session import start
@@ -29,7 +30,7 @@ SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     """local[2]. A short path: Unix sockets have their place in it."""
     with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as directory:
-        session = start(Path(directory))
+        session = start(Path(directory), more={MANAGER: WITHOUT_FORKS})  # as jobs do
         yield session
         session.stop()
         gateway = session.sparkContext._gateway

@@ -12,6 +12,8 @@ Row = tuple[str, int, int, bytes | None, bytes | None, datetime, int, tuple[tupl
 """Topic, partition, offset, key, value, timestamp, timestampType, headers."""
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+AT_ONCE = {"kafka.fetch.max.wait.ms": "20"}
+"""For a reader that has nothing to wait for. With Kafka's half a second a Java consumer stands behind the fetch that it sent ahead, in each read."""
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY = timedelta(seconds=1)
 

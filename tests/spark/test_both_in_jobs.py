@@ -15,7 +15,7 @@ from ottla.pipeline.jobs.ingest import IngestOptions
 from ottla.pipeline.jobs.measures import measure_of
 from ottla.pipeline.jobs.values import ValueWords
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
-from tests.spark.records import BEGAN, EVERY, create
+from tests.spark.records import AT_ONCE, BEGAN, EVERY, create
 
 RECORDS = 600
 JSON = ValueWords("json", "number int, kind string")
@@ -40,7 +40,12 @@ def fill(broker: str, topic: str) -> None:
 def words_of(
     source: str, broker: str, topic: str, value: ValueWords
 ) -> tuple[InputWords, StreamWords, SessionWords, ValueWords]:
-    return InputWords(broker, (topic,), source=source), StreamWords(offsets_max=200), SessionWords(), value
+    return (
+        InputWords(broker, (topic,), source=source, options=AT_ONCE),
+        StreamWords(offsets_max=400),
+        SessionWords(),
+        value,
+    )
 
 
 def rows_of(table: str, *without: str) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.spark.records import BEGAN, EVERY, count_up, create, fill, in_order, rows_of, written_in
+from tests.spark.records import AT_ONCE, BEGAN, EVERY, count_up, create, fill, in_order, rows_of, written_in
 
 
 def read(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    return reader.options(**options).load()
+    return reader.options(**AT_ONCE, **options).load()
 
 
 def test_the_connector_reads_every_record_with_its_headers_and_times(
@@ -75,14 +75,14 @@ def test_the_connector_splits_partitions_and_takes_topics_by_pattern(
     for number in range(2):
         create(bootstrap, f"{topic}-{number}")
         count_up(bootstrap, f"{topic}-{number}", 100)
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    reader = spark.read.format("kafka").options(**AT_ONCE).option("kafka.bootstrap.servers", bootstrap)
     frame = reader.option("subscribePattern", f"{topic}-.*").option("minPartitions", "6").load()
     assert frame.rdd.getNumPartitions() >= 6
     assert [row["count"] for row in frame.groupBy("topic").count().collect()] == [100, 100]
 
 
 def stream_to_parquet(spark: SparkSession, bootstrap: str, topic: str, directory: Path) -> StreamingQuery:
-    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    source = spark.readStream.format("kafka").options(**AT_ONCE).option("kafka.bootstrap.servers", bootstrap)
     frame = source.option("subscribe", topic).option("startingOffsets", "earliest")
     frame = frame.option("maxOffsetsPerTrigger", "50").option("kafka.isolation.level", "read_committed")
     writer = frame.load().writeStream.format("parquet").option("path", str(directory / "table"))
@@ -142,7 +142,7 @@ def test_the_connector_streams_from_a_topic_to_a_topic(
     create(bootstrap, f"{topic}-copy", 2)
     count_up(bootstrap, topic, 200, partitions=2)
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    frame = source.option("startingOffsets", "earliest").load().select("key", "value", "partition")
+    frame = source.options(**AT_ONCE, startingOffsets="earliest").load().select("key", "value", "partition")
     writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     writer = writer.option("topic", f"{topic}-copy").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
@@ -153,7 +153,9 @@ def test_the_connector_streams_from_a_topic_to_a_topic(
 
 def numbers_in(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]]:
     """By partition, as librdkafka reads them."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, "fetch.wait.max.ms": 10}
+    )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     ends = sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 10)[1] for number in range(partitions))
     found = [message for message in consumer.consume(ends, timeout=30) if not message.error()]

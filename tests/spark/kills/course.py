@@ -58,6 +58,7 @@ class Course:
         """An ended job is started again, as whatever looks after jobs does. One that only ever fails is not what this is about."""
         if self._job.runs:
             return
+        self.told.append(f"{time.monotonic() - self._began:.1f} s: it ended by itself: {self._job.last_words()}")
         self._idle_ends = self._idle_ends + 1 if self._job.batches() == self._batches else 0
         self._batches = self._job.batches()
         assert self._idle_ends < IDLE_ENDS_MAX, f"it does nothing but end:\n{self.history()}\n{self._job.said()}"

@@ -69,6 +69,11 @@ class Job:
         assert self._process is not None
         return self._process.wait(timeout_s)
 
+    def last_words(self) -> str:
+        """Why it ended, where a line of its log says so."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return next((line for line in reversed(lines) if "Error" in line or "failed" in line or "xception" in line), "")
+
     def said(self) -> str:
         """The end of it."""
         logs = (file for file in (self.log, self.log.with_name("spark.log")) if file.exists())
