@@ -13,6 +13,8 @@ from ottla.pipeline.wire.reading import Range
 AUTO_TASKS = 8
 SMALL = 20_000
 """Records that take as long to read as a task takes to begin."""
+TINY = 1_000
+"""Records of a whole batch that are read before a second task had begun: a trigger of a handful in two partitions takes 0.8 times as long in one."""
 
 Task = tuple[Range, ...]
 
@@ -30,12 +32,13 @@ def stream_tasks(
 ) -> list[Task]:
     """Tasks of a micro-batch: cut by offsets where asked for, and small partitions together.
 
-    Without ``most`` a task is made worth its start: beyond a few tasks, one for each some thousands of offsets.
+    Without ``most`` a task is made worth its start: one for a handful of offsets, and beyond a few tasks one for each some thousands.
     """
     whole = sorted(each for each in ranges if size(each) > 0)
     parts = split_by_offsets(whole, least, records_max)
     if most is None and least is None:
-        most = max(AUTO_TASKS, sum(map(size, parts)) // SMALL)
+        total = sum(map(size, parts))
+        most = 1 if total <= TINY and records_max is None else max(AUTO_TASKS, total // SMALL)
     return pack(parts, most)
 
 

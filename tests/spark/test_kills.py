@@ -46,6 +46,7 @@ class Place:
         """Compacts, too, all the time."""
         words = ["-b", self.bootstrap, "--topics", "numbers", "--table", table, "--compact-every", "7"]
         words += ["--trigger", "200 milliseconds", "--max-offsets-per-trigger", "20000", "--master", master]
+        words += ["--option", f"minPartitions={PARTITIONS}"]
         words += ["--checkpoint", str(self.directory / "checkpoint"), "--spark-log", str(self.directory / "spark.log")]
         words += ["--conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
         return self._job("ottla.cli.main", "spark", "ingest", *words)

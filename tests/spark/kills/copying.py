@@ -16,7 +16,8 @@ def main() -> None:
     reader = (
         spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", from_topic)
     )
-    frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "20000").load()
+    reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "20000")
+    frame = reader.option("minPartitions", "4").load()  # several tasks, also of small batches
     copy = frame.select("key", "value", "partition").writeStream.format("ottla").option("topic", to_topic)
     copy = copy.option("kafka.bootstrap.servers", bootstrap).option(
         "checkpointLocation", f"{directory}/checkpoint/copy"

@@ -28,13 +28,21 @@ def spans(tasks: list[Task]) -> list[list[tuple[int, int, int]]]:
 
 
 def test_a_few_partitions_are_a_task_each() -> None:
-    tasks = stream_tasks(ranges(5, 0, 7), least=None, most=None, records_max=None)
+    tasks = stream_tasks(ranges(500, 0, 700), least=None, most=None, records_max=None)
 
-    assert spans(tasks) == [[(0, 100, 105)], [(2, 100, 107)]]
+    assert spans(tasks) == [[(0, 100, 600)], [(2, 100, 800)]]
+
+
+def test_a_handful_of_records_is_one_task_unless_more_are_asked_for() -> None:
+    one = stream_tasks(ranges(5, 0, 7), least=None, most=None, records_max=None)
+    two = stream_tasks(ranges(5, 0, 7), least=2, most=None, records_max=None)
+
+    assert spans(one) == [[(0, 100, 105), (2, 100, 107)]]
+    assert spans(two) == [[(0, 100, 105)], [(2, 100, 107)]]
 
 
 def test_many_small_partitions_share_tasks_and_many_large_ones_do_not() -> None:
-    small = stream_tasks(ranges(*[10] * 64), least=None, most=None, records_max=None)
+    small = stream_tasks(ranges(*[20] * 64), least=None, most=None, records_max=None)
     large = stream_tasks(ranges(*[50_000] * 64), least=None, most=None, records_max=None)
 
     assert (len(small), max(map(len, small))) == (8, 8)
