@@ -186,4 +186,5 @@ class SimulatedNode:
         self.loop.trace.event(self.loop.now_ns, self.name, kind, *detail)
 
     def _trace_disk(self, operation: str, path: str, *detail: int) -> None:
-        self.loop.trace.event(self.loop.now_ns, self.name, operation, path, *detail)
+        loop = self.loop
+        loop.trace.operated(loop.now_ns, self.name, operation, path, detail)

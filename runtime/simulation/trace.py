@@ -40,6 +40,12 @@ class Trace:
         numbers = [each if type(each) is int else _number(each) for each in detail]
         self.digest = hash((self.digest, time_ns, _sum(node), _sum(kind), *numbers))
 
+    def operated(self, time_ns: int, node: str, operation: str, path: str, detail: tuple[int, ...]) -> None:
+        """As `event`, of a disk's operation: the most frequent of them, at half the price."""
+        self.count += 1
+        self._recent.append((time_ns, node, operation, (path, *detail)))
+        self.digest = hash((self.digest, time_ns, _sum(node), _sum(operation), _sum(path), *detail))
+
     def latest(self) -> str:
         """The last event."""
         return _line(self._recent[-1])

@@ -22,7 +22,7 @@ class Invariants:
     """One run's checks: of the quorum, of partitions. Methods are called as things happen; ``first`` is the first violation."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        self.cluster = cluster
+        self.cluster, self.loop = cluster, cluster.loop
         self.violations = Violations()
         self.quorum = QuorumInvariants(self.violations)
         self.partitions = PartitionInvariants(cluster, self.violations, self)

@@ -73,11 +73,11 @@ def _hooked(hook: Hook) -> Any:
 
 
 def _current(invariants: Invariants) -> SimulatedNode:
-    return invariants.cluster.loop.current_process.node
+    return invariants.loop.current_process.node
 
 
 def _number(invariants: Invariants) -> int:
-    return invariants.cluster.number_of(_current(invariants))
+    return invariants.cluster.number_of(invariants.loop.current_process.node)
 
 
 def _after(owner: type, name: str, tell: After) -> Hook:
@@ -86,7 +86,7 @@ def _after(owner: type, name: str, tell: After) -> Hook:
             result = method(self, *args, **kwargs)
             invariants = Watch.invariants
             if invariants is not None:
-                platter = _current(invariants).platter
+                platter = invariants.loop.current_process.node.platter
                 if platter.is_sound:
                     tell(invariants, self, result, *args, **kwargs)
                 else:

@@ -182,6 +182,8 @@ class PartitionInvariants:
         key = _key(partition)
         place = (node, self._cluster.lives[node], key)
         high_watermark = partition.log.high_watermark
+        if partition.leader is None and self._is_known(place, high_watermark):
+            return
         if partition.leader is not None and self._begins_epoch(key, partition.leader_epoch):
             self.led(node, partition)  # one that is alone commits in the very step in which it begins to lead
         before = self._high_watermarks.get(place, 0)
@@ -205,6 +207,14 @@ class PartitionInvariants:
         except DamagedLogError:  # given to nobody, and compared once it is healed; what is new stands behind it
             with suppress(DamagedLogError):
                 self._compare(place, partition, key, max(start, self.committed_end(*key)), high_watermark)
+
+    def _is_known(self, place: Place, high_watermark: int) -> bool:
+        """A follower is told of it with every answer: all below was compared when it came there, and stays as it is unless some of
+        it is lost by a branch, or cut off (`truncated`)."""
+        if self._compared.get(place) != high_watermark or self._high_watermarks.get(place) != high_watermark:
+            return False
+        committed = self._committed.get(place[2])
+        return committed is not None and not committed.branches
 
     @staticmethod
     def _note_lost(partition: Partition, committed: CommittedLog, branch: Branch, end: int) -> None:

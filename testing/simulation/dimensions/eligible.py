@@ -36,6 +36,7 @@ class Eligible(Dimension):
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self._seen: dict[tuple[bytes, int], PartitionView] = {}
+        self._looked_at = -1
         self._changes, self._is_over = rng.randrange(2) == 0, False
         self.eligible = self.elected = self.last_known = 0
 
@@ -75,6 +76,9 @@ class Eligible(Dimension):
 
     def _look(self) -> None:
         image = self.run.invariants.metadata
+        if image.offset == self._looked_at:
+            return  # another node has come so far
+        self._looked_at = image.offset
         for topic in image.topics_by_id.values():
             for index, view in topic.partitions.items():
                 before = self._seen.get((topic.id, index))
