@@ -15,8 +15,9 @@ from ottla.broker.wire.messages.update_features_response import UpdateFeaturesRe
 from ottla.quorum.controller.decisions.features import TRANSACTION_VERSION
 from ottla.testing.simulation.client import Client, Unreachable
 from ottla.testing.simulation.consumer_members import SETTINGS
+from ottla.testing.simulation.coordinated import COORDINATORS, RESTLESS_S
 from ottla.testing.simulation.copiers import NEW, OLD
-from ottla.testing.simulation.dimensions.transactions import COORDINATORS, RESTLESS_S, Transactions
+from ottla.testing.simulation.dimensions.transactions import Transactions
 from ottla.testing.simulation.group_copiers import ClassicSeat, GroupCopier, NewerSeat, Seat
 from ottla.testing.simulation.migrants import MixedGroup
 from ottla.testing.simulation.workload import RETRY_S

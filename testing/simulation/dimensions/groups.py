@@ -10,51 +10,30 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from ottla.broker import internal_topics
 from ottla.broker.coordinator.placement import partition_of
-from ottla.broker.internal_topics import GROUPS
-from ottla.runtime.errors import ErrorCode
-from ottla.runtime.simulation.faults import Fault
-from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
-from ottla.testing.simulation.consumer_members import SETTINGS, ConsumerMember
+from ottla.testing.simulation.consumer_members import ConsumerMember
 from ottla.testing.simulation.cooperative_members import CooperativeMember
-from ottla.testing.simulation.course import Run
-from ottla.testing.simulation.dimension import Dimension
-from ottla.testing.simulation.dimensions.ledgers import in_small_segments
+from ottla.testing.simulation.coordinated import COORDINATORS, RESTLESS_S, ReadingGroup
 from ottla.testing.simulation.group_administrator import GroupAdministrator
 from ottla.testing.simulation.group_clerk import GroupClerk
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.groups import TIMERS, Group
-from ottla.testing.simulation.plan import FaultKind
-from ottla.testing.simulation.roles import leader_of
-from ottla.testing.simulation.shards import check_shards, missing_shards
 from ottla.testing.simulation.violations import InvariantViolation
 from ottla.testing.simulation.workload import BrokenPromise, History
 
 TOPIC = "departures"
-COORDINATORS, PLACE = 2, 1
-"""The partitions of groups, and the one to which the names belong."""
+PLACE = 1
+"""The partition of groups to which the names belong."""
 PARTITIONS = (2, 4)
 MEMBERS = (2, 4)
 NAMES = ("crew", "tower", "gate", "desk")
-RESTLESS_S = 4.5
-LOOKS_S = (0.2, 0.9)
-FAULTS = ("kill", "kill", "pause", "isolate", SPLIT, SPLIT)
 
 
-class Groups(Dimension):
+class Groups(ReadingGroup):
     name = "groups"
     one_in = 3
     in_brief = True
-    settings: Mapping[str, str] = {
-        "offsets.topic.num.partitions": str(COORDINATORS),
-        "group.initial.rebalance.delay.ms": "150",
-        "offsets.retention.check.interval.ms": "300",
-        **SETTINGS,
-    }
-    limits = ((internal_topics, "internal_topic", in_small_segments),)
-    least_ms = 6_000
-    _group: Group
+    place = PLACE
     _clerk: GroupClerk
     _administrator: GroupAdministrator
 
@@ -73,23 +52,10 @@ class Groups(Dimension):
         self._are_gone = asyncio.Event()
         self._is_reset = asyncio.Event()
         self._members: list[GroupMember] = []
-        self._looks = 0
-        self._to_read: dict[int, int] = {}
-
-    def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
-        """Of its coordinator, whoever that is then."""
-        leader = leader_of(GROUPS, PLACE)
-        for _ in range(self.rng.randint(0, 2)):
-            kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(600, until_ms - 300)
-            yield Fault(at_ms, kind, (leader,), self.rng.randrange(100, min(until_ms - at_ms, 3_500)))
-
-    def kinds(self) -> Mapping[str, FaultKind]:
-        return KINDS_OF_CHAINS
 
     async def prepare(self) -> None:
         run = self.run
-        await make_topic_of_groups(run)
-        await run.create_topic(TOPIC, self._partitions, **self.length.topics)
+        await self._make_topics(run, TOPIC, self._partitions)
         producing_s = min(2 * self.length.producing_s, 0.2)
         for index in range(self._partitions):
             run.produce(History(TOPIC, index), producing_s * (index + 1), batch=2)
@@ -133,49 +99,19 @@ class Groups(Dimension):
         await self._administrator.reset(self._group)
         self._is_reset.set()
 
-    # --- the coordinator ----------------------------------------------------------------------------------------------
-
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(self.rng.uniform(*LOOKS_S))
-            self._looks += check_shards(self.run)
-
     # --- once all has healed ------------------------------------------------------------------------------------------
 
-    def missing(self) -> str:
-        return missing_shards(self.run) or self._members_missing() or self._records_missing()
-
-    def _members_missing(self) -> str:
-        """Nobody joins, all are of one generation, and every partition has its reader."""
-        generations = {each.generation for each in self._members}
-        owned = sorted(index for each in self._members for index in each.positions)
-        if len(generations) > 1 or -1 in generations or owned != list(range(self._partitions)):
-            return f"members are in generations {generations} and read {owned}"
-        return ""
-
-    def _records_missing(self) -> str:
-        for index, done in enumerate(self._group.processed):
-            if done < self._to_read.setdefault(index, self._group.end(index)):
-                return f"{done} of {index} were processed, {self._to_read[index]} are there"
-        return ""
+    @property
+    def _now_members(self) -> Sequence[GroupMember]:
+        return self._members
 
     def progress(self) -> Mapping[str, int]:
-        processed = {f"processed of {index}": count for index, count in enumerate(self._group.processed)}
-        return {**processed, "done by a clerk": self._clerk.done}
+        return {**super().progress(), "done by a clerk": self._clerk.done}
 
     async def check(self) -> None:
-        self._looks += check_shards(self.run)
-        self._check_commits()
+        await super().check()
         if self._kind is not ConsumerMember:
             self._check_reminders()
-
-    def _check_commits(self) -> None:
-        found = self._group.coordinator()
-        assert found is not None
-        said = {place.partition: each.offset for place, each in found[1].offsets.of_group(self._name)}
-        for index, offset in self._group.committed.items():
-            if said.get(index, -1) < offset:
-                raise BrokenPromise(f"{self._name}: {offset} of {index} was committed, {said.get(index)} is there")
 
     def _check_reminders(self) -> None:
         """A timer of somebody who is gone would be kept for ever, one that is missing would keep him."""
@@ -202,18 +138,6 @@ class Groups(Dimension):
             "resets of groups": group.resets,
             "looks at coordinators": self._looks,
         }
-
-
-async def make_topic_of_groups(run: Run) -> None:
-    """Every broker could be asked first; one is."""
-    told: list[int] = []
-    process = run.cluster.nodes[1].process
-    assert process is not None
-    process.run(run.servers[1].context.internal_topics.require, GROUPS, told.append, 5_000)
-    await run.until(lambda: "" if told else "it waits", "there is a topic for groups", 10)
-    if told != [ErrorCode.NONE]:
-        raise BrokenPromise(f"the topic of groups could not be made: {told}")
-    run.keep(GROUPS)
 
 
 DIMENSION = Groups

@@ -12,10 +12,9 @@ from typing import Any
 
 from ottla.broker import internal_topics
 from ottla.broker.broker import Broker
-from ottla.broker.internal_topics import InternalTopic
 from ottla.runtime.errors import ErrorCode
-from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.process import Process
+from ottla.testing.simulation.coordinated import in_small_segments
 from ottla.testing.simulation.dimension import Dimension
 from ottla.testing.simulation.ledger import REFUSED, TOPIC, Ledger, Shard, numbers_in
 from ottla.testing.simulation.violations import InvariantViolation
@@ -25,13 +24,7 @@ PARTITIONS = 2
 KEYS = 3
 USERS = 3
 PAUSE_MS = (5, 60)
-SMALL = {
-    "cleanup.policy": "compact",
-    "segment.index.bytes": "96",
-    "index.interval.bytes": "0",
-    "min.cleanable.dirty.ratio": "0.01",
-}
-_START, _INTERNAL_TOPIC = Broker.start, internal_topics.internal_topic
+_START = Broker.start
 
 
 class Ledgers(Dimension):
@@ -137,12 +130,6 @@ class Ledgers(Dimension):
 
     def counts(self) -> Mapping[str, int]:
         return {"counted in ledgers": sum(self._counted), "loaded by ledgers": self._loaded}
-
-
-def in_small_segments(name: str, config: ServerConfig) -> InternalTopic | None:
-    """Internal topics whose segments are full soon, and are compacted."""
-    topic = _INTERNAL_TOPIC(name, config)
-    return topic._replace(configs={**topic.configs, **SMALL}) if topic is not None else None
 
 
 DIMENSION = Ledgers

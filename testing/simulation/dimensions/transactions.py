@@ -9,28 +9,21 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from ottla.broker import internal_topics
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.internal_topics import GROUPS, TRANSACTIONS
-from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
-from ottla.testing.simulation.chained import KINDS_OF_CHAINS, SPLIT
+from ottla.testing.simulation.chained import SPLIT
 from ottla.testing.simulation.committed_readers import CommittedReader
+from ottla.testing.simulation.coordinated import COORDINATORS, RESTLESS_S, Coordinated
 from ottla.testing.simulation.copiers import NEW, OLD, Copier, Job
 from ottla.testing.simulation.copies import ENDED, Copies
-from ottla.testing.simulation.dimension import Dimension
-from ottla.testing.simulation.dimensions.ledgers import in_small_segments
-from ottla.testing.simulation.plan import FaultKind
 from ottla.testing.simulation.roles import CONTROLLER, leader_of
-from ottla.testing.simulation.shards import check_shards, missing_shards
+from ottla.testing.simulation.shards import check_shards
 from ottla.testing.simulation.violations import InvariantViolation
-from ottla.testing.simulation.workload import BrokenPromise, History
+from ottla.testing.simulation.workload import History
 
 SOURCE, TARGET, GROUP = "orders", "invoices", "copiers"
-COORDINATORS = 2
-RESTLESS_S = 4.5
-LOOKS_S = (0.2, 0.9)
 ENDED_S = 5.0
 FAULTS = ("kill", "kill", "kill", "pause", "isolate", SPLIT)
 
@@ -40,7 +33,7 @@ def transactional_id(source: int) -> str:
     return f"copier {source}"
 
 
-class Transactions(Dimension):
+class Transactions(Coordinated):
     name = "transactions"
     one_in = 3
     in_brief = True
@@ -49,8 +42,6 @@ class Transactions(Dimension):
         "transaction.state.log.num.partitions": str(COORDINATORS),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     }
-    limits = ((internal_topics, "internal_topic", in_small_segments),)
-    least_ms = 6_000
     source, target, group, deserter = SOURCE, TARGET, GROUP, "deserter"
     pace = 1
     """How many times as long producers take: what is there must be copied in the end."""
@@ -63,7 +54,6 @@ class Transactions(Dimension):
         self._rivals = [rng.randint(1, 2) for _ in range(self._sources)]
         self._copiers: list[Copier] = []
         self._readers: list[CommittedReader] = []
-        self._looks = 0
         self._to_copy: dict[int, int] = {}
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
@@ -77,9 +67,6 @@ class Transactions(Dimension):
         for _ in range(self.rng.randint(0, 2)):
             kind, at_ms = self.rng.choice(FAULTS), self.rng.randrange(400, until_ms - 300)
             yield Fault(at_ms, kind, (self.rng.choice(offices),), self.rng.randrange(100, min(until_ms - at_ms, 3_500)))
-
-    def kinds(self) -> Mapping[str, FaultKind]:
-        return KINDS_OF_CHAINS
 
     async def prepare(self) -> None:
         run = self.run
@@ -109,16 +96,6 @@ class Transactions(Dimension):
             copier = Copier(self.run, self._copies, job, versions, rng, share=self.length.share, is_first=not number)
             self._copiers.append(copier)
 
-    async def _require(self, name: str) -> None:
-        run, told = self.run, list[int]()
-        process = run.cluster.nodes[1].process
-        assert process is not None
-        process.run(run.servers[1].context.internal_topics.require, name, told.append, 5_000)
-        await run.until(lambda: "" if told else "it waits", f"there is {name}", 10)
-        if told != [ErrorCode.NONE]:
-            raise BrokenPromise(f"{name} could not be made: {told}")
-        run.keep(name)
-
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self._look()
         yield from self._work()
@@ -130,17 +107,9 @@ class Transactions(Dimension):
         for copier in self._copiers:
             yield copier.run(RESTLESS_S * self.length.share)
 
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(self.rng.uniform(*LOOKS_S))
-            self._looks += check_shards(self.run)
-
     # --- once all has healed ------------------------------------------------------------------------------------------
 
-    def missing(self) -> str:
-        return missing_shards(self.run) or self._copies_missing()
-
-    def _copies_missing(self) -> str:
+    def _missing(self) -> str:
         invariants = self.run.invariants
         topic_id = invariants.metadata.topics_by_name[self.source].id
         for source, done in enumerate(self._copies.committed):

@@ -17,8 +17,9 @@ from ottla.log.state import LogState
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.chained import SPLIT
+from ottla.testing.simulation.coordinated import COORDINATORS
 from ottla.testing.simulation.copies import ENDED, FENCED, OFFSETS, ONCE, STABLE, WHOLE
-from ottla.testing.simulation.dimensions.transactions import COORDINATORS, TARGET, transactional_id
+from ottla.testing.simulation.dimensions.transactions import TARGET, transactional_id
 from ottla.testing.simulation.planted.bug import PlantedBug
 from ottla.testing.simulation.roles import leader_of
 from ottla.testing.simulation.shards import STATE
