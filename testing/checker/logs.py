@@ -131,11 +131,13 @@ class LogJudge:
                 same += 1
             elif final.start <= offset < final.next:
                 self._differ(final, other, offset, row)
-            elif offset >= final.next and not final.lagging:
+            elif offset >= final.next >= 0 and not final.lagging:
                 self._add(Kind.DIVERGED, [final.line, other.line], self._only(other, offset, final))
         if other.isolation is Isolation.COMMITTED or self.topic.compacted:
             return
         low, high = max(final.start, other.start), min(final.next, other.next)
+        if min(final.next, other.next) < 0:
+            return  # what one lacks may be what it did not come to
         due = [offset for offset in final.offsets if low <= offset < (high if other.lagging else final.next)]
         if len(due) != same:
             for offset in sorted(set(due) - set(other.offsets)):

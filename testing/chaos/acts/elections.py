@@ -8,6 +8,7 @@ from ottla.testing.chaos.acts import Act
 from ottla.testing.chaos.cluster import ChaosCluster
 from ottla.testing.chaos.roles import Place
 from ottla.testing.chaos.scene import Scene
+from ottla.testing.chaos.workloads import kept
 from ottla.testing.processes import wait_for
 
 PREFERRED, UNCLEAN = 0, 1
@@ -36,9 +37,13 @@ def unclean(*, asked: bool) -> Act:
         done = scene.went_on()
         scene.hold(_BEHIND_S)
         scene.tell(f"{scene.went_on() - done} operations went well without broker {late}")
-        before = {place: scene.roles.partition(place).leader_epoch for place in places}
+        before, in_sync = {}, {}
+        for place in places:
+            partition = scene.roles.partition(place)
+            before[place], in_sync[place] = partition.leader_epoch, partition.isr_nodes
         for node in rest:
             cluster.kill(node)
+        kept.write(cluster.home.parent, {place: _common(cluster, place, late, in_sync[place]) for place in places})
         cluster.start(late)
         if asked:
             elect(cluster, UNCLEAN, places)
@@ -48,3 +53,10 @@ def unclean(*, asked: bool) -> Act:
         scene.hold()
 
     return act
+
+
+def _common(cluster: ChaosCluster, place: Place, late: int, in_sync: Iterable[int]) -> int:
+    """Up to where the log of ``late`` is that of those who were in sync. It may have led before it died: then its end is nobody's."""
+    name, directories = f"{place.topic}-{place.partition}", cluster.data_directories()
+    [log] = [path / name for path in directories[late]]
+    return max(kept.common(log, path / name) for node in in_sync for path in directories[node])

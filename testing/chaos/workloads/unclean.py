@@ -47,8 +47,11 @@ def _is_unclean(before: PartitionView, after: PartitionView) -> bool:
     return is_elected and after.leader_recovery_state == RECOVERING and after.leader not in before.isr
 
 
-def note(directories: Mapping[int, Sequence[Path]], topics: Sequence[str], history: Counted) -> None:
-    """All of the topics, into a history of this machine's clock."""
+def note(
+    directories: Mapping[int, Sequence[Path]], topics: Sequence[str], history: Counted, known: Mapping[str, int]
+) -> None:
+    """All of the topics, into a history of this machine's clock. ``known``: by topic-partition, up to where the new leader's log was that of
+    those before it; where nobody found out while they were there, it is taken to be where it began to write."""
     paths = [path for found in directories.values() for path in found]
     logs = [path / str(METADATA_PARTITION) for path in paths if (path / str(METADATA_PARTITION)).is_dir()]
     archive = max(
@@ -61,6 +64,7 @@ def note(directories: Mapping[int, Sequence[Path]], topics: Sequence[str], histo
             at = each.time_ms * 1_000_000 + since_boot
             replicas = [path / f"{each.topic}-{each.partition}" for path in paths]
             kept = min((_begins_at(path, each.leader_epoch) for path in replicas if path.is_dir()), default=0)
+            kept = min(kept, known.get(f"{each.topic}-{each.partition}", kept))
             history.unclean(each.topic, each.partition, at, at + SLACK_MS * 1_000_000, kept)
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing.chaos.workloads import final_reads, unclean
+from ottla.testing.chaos.workloads import final_reads, kept, unclean
 from ottla.testing.chaos.workloads.clients import Counted, cause, impatient
 from ottla.testing.checker import Recorder, Report, check_file
 
@@ -83,7 +83,8 @@ class Workload(ABC):
         final_reads.by_clients(self.site.bootstrap_servers, self._places(), self.history)
         final_reads.of_logs(self.site.data_directories, self._places(), self.history)
         if self.site.unclean:
-            unclean.note(self.site.data_directories, self.topics, self.history)
+            known = kept.read(self.site.directory)
+            unclean.note(self.site.data_directories, self.topics, self.history, known)
 
     # --- the life of one ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What cannot be judged, and how much is told."""
 
-from ottla.testing.checker import Kind
+from ottla.testing.checker import Isolation, Kind
 from tests.unit.testing.checker.anomalies.case import ABC
 from tests.unit.testing.checker.story import (
     UNKNOWN,
@@ -23,6 +23,17 @@ def test_a_final_read_that_came_to_no_end_judges_nothing_behind_it() -> None:
     report = judged(*ABC, final("a", next=-1))
     assert report.exit_code == 2
     assert report.anomalies == []
+
+
+def test_what_a_final_read_did_not_come_to_tells_no_replicas_apart() -> None:
+    for unfinished, whole in (
+        (final(next=-1), final("a", "b", "c", isolation=Isolation.COMMITTED)),
+        (final("a", next=-1), final("a", "b", "c", replica=2)),
+        (final("a", "b", "c"), final("a", next=-1, isolation=Isolation.COMMITTED)),
+        (final("a", "b", "c"), final("a", next=-1, replica=2)),
+    ):
+        report = judged(*ABC, unfinished, whole)
+        assert [str(each) for each in report.anomalies] == []
 
 
 def test_many_requests_for_one_topic_that_nobody_answered_are_judged() -> None:
