@@ -46,6 +46,10 @@ _OF_ONE_RUN = (
     (re.compile(r'(?<="logDir":")[^"]*|/tmp/\S+|^1\s+(localhost|127\.0\.0\.1)\s+\d+\s+\S+(?=\s+unfenced)'), "PLACE"),
 )
 
+_PASSES = re.compile(r"TIME WARN .*\(org\.apache\.kafka\.(clients|common)\.[\w.$]+\)$")
+"""What the clients inside a tool warn of and try again: metadata without a topic that was made just now, a coordinator that loads, a connection that is
+not there yet. How often depends on how fast this JVM is, cold or warm from the tests before. The tools' own warnings, and all errors, count."""
+
 
 class Said:
     """What a tool printed, and its exit code; None while it runs."""
@@ -61,9 +65,10 @@ class Said:
 
     @property
     def in_common(self) -> list[str]:
-        """All lines, sorted."""
+        """All lines that are about the broker, sorted."""
         lines = [*self.out.splitlines(), *self.err.splitlines(), f"exit code {self.code}"]
-        return sorted(in_common(line) for line in lines if line.strip() and not line.startswith("\tat "))
+        told = (in_common(line) for line in lines if line.strip() and not line.startswith("\tat "))
+        return sorted(line for line in told if not _PASSES.match(line))
 
 
 def in_common(line: str) -> str:
