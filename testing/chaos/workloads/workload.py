@@ -16,7 +16,8 @@ from ottla.testing.chaos.workloads import final_reads, kept, unclean
 from ottla.testing.chaos.workloads.clients import Counted, cause, impatient
 from ottla.testing.checker import Recorder, Report, check_file
 
-PREPARE_S = 30.0
+PREPARE_S = 120.0
+"""Topics are made in a moment, but where the machine gives nobody any time."""
 STOP_S = 60.0
 
 
