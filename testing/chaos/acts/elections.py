@@ -37,13 +37,13 @@ def unclean(*, asked: bool) -> Act:
         done = scene.went_on()
         scene.hold(_BEHIND_S)
         scene.tell(f"{scene.went_on() - done} operations went well without broker {late}")
-        before, in_sync = {}, {}
-        for place in places:
-            partition = scene.roles.partition(place)
-            before[place], in_sync[place] = partition.leader_epoch, partition.isr_nodes
+        before = {place: scene.roles.partition(place).leader_epoch for place in places}
+        in_sync = {place: scene.roles.partition(place).isr_nodes for place in _all_of(cluster, late, places)}
         for node in rest:
             cluster.kill(node)
-        kept.write(cluster.home.parent, {place: _common(cluster, place, late, in_sync[place]) for place in places})
+        kept.write(
+            cluster.home.parent, {place: _common(cluster, place, late, nodes) for place, nodes in in_sync.items()}
+        )
         cluster.start(late)
         if asked:
             elect(cluster, UNCLEAN, places)
@@ -53,6 +53,13 @@ def unclean(*, asked: bool) -> Act:
         scene.hold()
 
     return act
+
+
+def _all_of(cluster: ChaosCluster, node: int, places: Iterable[Place]) -> list[Place]:
+    """Every partition of these topics: a broker holds a replica of each."""
+    topics = {place.topic for place in places}
+    names = [path.name.rpartition("-") for root in cluster.data_directories()[node] for path in root.iterdir()]
+    return [Place(topic, int(index)) for topic, _, index in names if topic in topics and index.isdecimal()]
 
 
 def _common(cluster: ChaosCluster, place: Place, late: int, in_sync: Iterable[int]) -> int:
