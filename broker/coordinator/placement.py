@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a key: Java's hash of its name, as every client and tool of Kafka computes it."""
+"""Which partition of an internal topic keeps a key: the absolute value of Java's hash of its name, as in Kafka."""
 
 from functools import lru_cache
 
@@ -22,12 +22,16 @@ def java_hash(text: str) -> int:
 
 def partition_of(key: str, count: int) -> int:
     """The place of a group or a transactional id among ``count`` partitions."""
-    return _hash(key) % count if len(key) <= _REMEMBERED_LENGTH_MAX else (java_hash(key) & _POSITIVE) % count
+    return (_remembered(key) if len(key) <= _REMEMBERED_LENGTH_MAX else _absolute(key)) % count
 
 
-@lru_cache(_REMEMBERED)
-def _hash(key: str) -> int:
-    return java_hash(key) & _POSITIVE
+def _absolute(key: str) -> int:
+    """Kafka's `Utils.abs`: of the least number, which has no absolute value, 0."""
+    value = java_hash(key)
+    return value if value <= _POSITIVE else -value & _POSITIVE
+
+
+_remembered = lru_cache(_REMEMBERED)(_absolute)
 
 
 def coordinator_of(image: MetadataImage, topic: str, key: str) -> int | None:

@@ -44,8 +44,19 @@ def test_keys_are_hashed_as_java_does(text: str, value: int) -> None:
     assert java_hash(text) == value & 0xFFFFFFFF
 
 
-def test_a_negative_hash_is_no_negative_partition() -> None:
-    assert partition_of("polygenelubricants", 50) == (1 << 31 & 0x7FFFFFFF) % 50 == 0
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("g", 3), ("payments", 13), ("service-0", 22), ("service-1", 21), ("copier", 24), ("polygenelubricants", 0)],
+)
+def test_a_key_belongs_where_kafka_keeps_it(key: str, partition: int) -> None:
+    """As Kafka's `Utils.abs(key.hashCode()) % 50` says it, of negative hashes too; the last is the least number there is."""
+    assert partition_of(key, 50) == partition
+
+
+def test_a_long_key_belongs_where_kafka_keeps_it() -> None:
+    key = "service-0" * 20
+    value = java_hash(key)
+    assert partition_of(key, 50) == abs(value - (1 << 32) if value >> 31 else value) % 50
 
 
 @pytest.mark.parametrize("version", range(7))
