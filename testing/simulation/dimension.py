@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from ottla.testing.simulation.course import Run
 
 
+def beside(rng: Random) -> Random:
+    """A generator of its own for what a dimension came to draw later: all else is drawn as it was."""
+    copy = Random()
+    copy.setstate(rng.getstate())
+    return Random(copy.getrandbits(64))  # of the copy itself the first draws would be those that ``rng`` gives next
+
+
 class Dimension:
     """The methods are called in the order in which they stand here; each does nothing unless it is overridden.
 

@@ -71,10 +71,21 @@ class GroupCopier(Copier):
     sleeps_once_in = 12
 
     def __init__(
-        self, run: Run, copies: Copies, job: Job, versions: Versions, rng: Random, *, share: float, keeps_id: bool
+        self,
+        run: Run,
+        copies: Copies,
+        job: Job,
+        versions: Versions,
+        rng: Random,
+        *,
+        share: float,
+        keeps_id: bool,
+        lasting: int,
     ) -> None:
-        """``keeps_id``: each process has the same transactional id, and fences the one before; else a new one."""
+        """``keeps_id``: each process has the same transactional id, and fences the one before; else a new one. ``lasting``: how many
+        times as long as usual a transaction may take."""
         super().__init__(run, copies, job, versions, rng, share=share)
+        self._timeout_ms *= lasting
         self._keeps_id = keeps_id
         self._processes = 0
         self._standing: tuple[int, str, str | None] = -1, "", None

@@ -17,6 +17,7 @@ from ottla.testing.simulation.client import Client, Unreachable
 from ottla.testing.simulation.consumer_members import SETTINGS
 from ottla.testing.simulation.coordinated import COORDINATORS, RESTLESS_S
 from ottla.testing.simulation.copiers import NEW, OLD
+from ottla.testing.simulation.dimension import beside
 from ottla.testing.simulation.dimensions.transactions import Transactions
 from ottla.testing.simulation.group_copiers import ClassicSeat, GroupCopier, NewerSeat, Seat
 from ottla.testing.simulation.migrants import MixedGroup
@@ -25,6 +26,8 @@ from ottla.testing.simulation.workload import RETRY_S
 SEATS = (2, 3)
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 CHANGES_S = (0.5, 2.5)
+LASTING = (1, 3)
+"""How many times as long as usual a transaction may take: also longer than the group waits for a member that sleeps in one."""
 
 
 class GroupCopiers(Transactions):
@@ -41,6 +44,7 @@ class GroupCopiers(Transactions):
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
+        self._lasting = beside(rng).choice(LASTING)
         self._sources = rng.randint(2, 3)
         self._count = rng.randint(*SEATS)
         self._kind = rng.choice((NewerSeat, NewerSeat, ClassicSeat))
@@ -58,7 +62,9 @@ class GroupCopiers(Transactions):
             versions, keeps_id = rng.choice((OLD, NEW)), bool(rng.randrange(2))
             job, mine = self._job(f"courier {number}", 0), Random(rng.getrandbits(64))
             share = self.length.share
-            copier = GroupCopier(run, self._copies, job, versions, mine, share=share, keeps_id=keeps_id)
+            copier = GroupCopier(
+                run, self._copies, job, versions, mine, share=share, keeps_id=keeps_id, lasting=self._lasting
+            )
             member = self._kind(run.client, group, Random(rng.getrandbits(64)), None, share)
             self._seats.append(Seat(member, copier, self._copies, run))
             self._copiers.append(copier)
