@@ -1,6 +1,7 @@
 """Kafka's own command line tools in one JVM (tests/peers/kafka/Tools.java), and what they say in words that two brokers have in common."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -49,6 +50,15 @@ _OF_ONE_RUN = (
 _PASSES = re.compile(r"TIME WARN .*\(org\.apache\.kafka\.(clients|common)\.[\w.$]+\)$")
 """What the clients inside a tool warn of and try again: metadata without a topic that was made just now, a coordinator that loads, a connection that is
 not there yet. How often depends on how fast this JVM is, cold or warm from the tests before. The tools' own warnings, and all errors, count."""
+
+
+def compiled(program: str, home: Path) -> str:
+    """The class path of a program of ours beside Kafka's classes; it is compiled into ``home``."""
+    subprocess.run([KAFKA, "install"], check=True, timeout=600)
+    library = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "peers")) / "kafka-lib"
+    source = Path(KAFKA).with_name(f"{program}.java")
+    subprocess.run(["javac", "-d", str(home), "-cp", f"{library}/*", str(source)], check=True, timeout=120)
+    return f"{home}:{library}:{library}/*"
 
 
 class Said:

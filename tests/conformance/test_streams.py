@@ -1,6 +1,5 @@
 """Kafka Streams counts words exactly once (`exactly_once_v2`), though it is killed twice, and a node as well."""
 
-import os
 import subprocess
 import time
 from collections import defaultdict
@@ -13,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.processes import ProcessCluster, wait_for
-from tests.conformance.kafka_tools import KAFKA
+from tests.conformance.kafka_tools import compiled
 
 SOURCE, TARGET, APPLICATION = "lines", "counts", "word-count"
 WORDS = ("ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine")
@@ -32,12 +31,8 @@ class WordCount:
     """The application. Its state is a directory, and what it wrote to the cluster."""
 
     def __init__(self, bootstrap: str, home: Path) -> None:
-        subprocess.run([KAFKA, "install"], check=True, timeout=600)
         self._home, self._bootstrap = home, bootstrap
-        library = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "peers")) / "kafka-lib"
-        source = Path(KAFKA).with_name("WordCount.java")
-        subprocess.run(["javac", "-d", str(home), "-cp", f"{library}/*", str(source)], check=True, timeout=120)
-        self._classes = f"{home}:{library}:{library}/*"
+        self._classes = compiled("WordCount", home)
 
     def start(self) -> subprocess.Popen[bytes]:
         flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -247,7 +247,8 @@ async def _aio_copy(
     attempts.ended("committed")
 
 
-KINDS = ("librdkafka", "aiokafka")
+KINDS = ("librdkafka", "aiokafka", "java")
+"""The last has a program of its own (`tests/peers/kafka/Copier.java`), which keeps to what is said here."""
 
 
 def run(kind: str, job: Job, path: Path) -> None:

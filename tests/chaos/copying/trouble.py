@@ -1,6 +1,6 @@
 """Copy jobs while their processes, coordinators, leaders and the active controller are killed, or the network is bad.
 
-python -m tests.chaos.copying.trouble [--rounds 3] [--seed 1] [--kinds librdkafka,aiokafka]
+python -m tests.chaos.copying.trouble [--rounds 3] [--seed 1] [--kinds librdkafka,aiokafka,java]
 """
 
 import argparse
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -27,6 +27,7 @@ from ottla.testing.checker import Report
 from ottla.testing.processes import ProcessCluster, wait_for
 from tests.chaos.copying import copiers, history
 from tests.chaos.copying.copiers import KINDS, Job
+from tests.chaos.copying.java import JAVA, JavaCopier
 from tests.chaos.groups import diary
 from tests.chaos.groups.trouble import PARTITIONS, Numbers
 
@@ -39,6 +40,12 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["__main__", copiers.__name__])
 
 
+class Process(Protocol):
+    def is_alive(self) -> bool: ...
+    def kill(self) -> None: ...
+    def join(self) -> None: ...
+
+
 class Copying:
     """One job: so many processes of one kind of client. Of one that ends another takes the place."""
 
@@ -47,13 +54,17 @@ class Copying:
         self.kind, self.target, self.group = kind, f"{topic}-{kind}", f"{topic}-{kind}"
         self._bootstrap, self._source, self._home, self._rng = bootstrap, topic, home, rng
         self._count = 0
-        self._running: dict[int, multiprocessing.process.BaseProcess] = {}
+        self._running: dict[int, Process] = {}
 
     def start(self, slot: int) -> None:
         self._count += 1
         job = Job(self._bootstrap, self._source, self.target, self.group, slot, SLOTS, PARTITIONS)
         name = f"{self.kind}-{slot}-{self._count}"
-        process = _processes.Process(target=copiers.run, args=(self.kind, job, self._home / f"{name}.diary"), name=name)
+        diary_of_it = self._home / f"{name}.diary"
+        if self.kind == JAVA:
+            self._running[slot] = JavaCopier(job, diary_of_it)
+            return
+        process = _processes.Process(target=copiers.run, args=(self.kind, job, diary_of_it), name=name)
         process.start()
         self._running[slot] = process
 
@@ -88,7 +99,7 @@ class Copying:
                 wait_for(is_copied, "everything to be copied", PATIENCE_S)
             except TimeoutError:
                 counts = {partition: len(copies) for partition, copies in reader.found.items()}
-                why = [path.read_text(encoding="utf-8") for path in sorted(self._home.glob("*.error"))]
+                why = [path.read_text(encoding="utf-8")[-1_000:] for path in sorted(self._home.glob("*.error"))]
                 raise AssertionError(f"{self.kind}: of {written} records were copied {counts}; {why[-3:]}") from None
         with Reader(self._bootstrap, self.target) as reader:
             wait_for(reader.read, f"the end of {self.target}", PATIENCE_S)
@@ -236,8 +247,8 @@ def trouble(
     rng = Random(seed)
     with copying(cluster, kinds, seed) as (jobs, numbers):
         time.sleep(1)
-        for each in troubles:
-            rng.choice(jobs).kill_one()
+        for number, each in enumerate(troubles):
+            jobs[number % len(jobs)].kill_one()
             each(rng.choice(jobs))
             for job in jobs:
                 job.keep_up()
