@@ -75,7 +75,7 @@ class KafkaCluster:
 
     def start(self, node: int) -> None:
         subprocess.run([KAFKA, "start", self._home, str(node)], check=True)
-        wait_for(lambda: _answers(self.address(node)), f"Apache Kafka's node {node}", timeout_s=60)
+        wait_for(lambda: _answers(self.address(node)), f"Apache Kafka's node {node}", timeout_s=300)
 
 
 @contextmanager
