@@ -37,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
         assert gateway is not None
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM lives until then
-        gateway.proc.wait(30)
+        gateway.proc.wait(120)
 
 
 @pytest.fixture(scope="session")
