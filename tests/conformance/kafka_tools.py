@@ -35,6 +35,8 @@ CLASSES = {
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
 WHERE_COMES_LAST = ("cluster",)
+PATIENT = "controller.quorum.fetch.timeout.ms=30000\ncontroller.quorum.election.timeout.ms=5000\nbroker.session.timeout.ms=60000\n"
+"""Settings of Apache Kafka's nodes: two on a busy machine may lose their controller for a minute otherwise, and a tool says so."""
 _OF_ONE_RUN = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"(localhost|127\.0\.0\.1):\d+"), "BROKER"),

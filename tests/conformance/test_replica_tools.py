@@ -10,7 +10,7 @@ import pytest
 from ottla.cli.formatting import format_directories
 from ottla.testing.ports import free_port_block
 from ottla.testing.processes import ProcessCluster
-from tests.conformance.kafka_tools import KAFKA, Broker, KafkaTools, Told
+from tests.conformance.kafka_tools import KAFKA, PATIENT, Broker, KafkaTools, Told
 from tests.conformance.replica_chapters import CHAPTERS
 
 SETTINGS = {"offsets.topic.num.partitions": "8", "auto.leader.rebalance.enable": "false"}
@@ -22,7 +22,7 @@ def two_of_kafka(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) ->
     """Where they are, and their directory."""
     home, port = tmp_path_factory.mktemp("kafka"), free_port_block(2, (0, 101))
     extra = home / "extra.properties"
-    extra.write_text("auto.leader.rebalance.enable=false\nbroker.rack=\n")
+    extra.write_text(f"auto.leader.rebalance.enable=false\nbroker.rack=\n{PATIENT}")
     subprocess.run(
         [KAFKA, "up", str(home / "nodes"), "2", str(port), str(extra)], env=os.environ | HEAP, check=True, timeout=300
     )
