@@ -84,7 +84,7 @@ def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
 
 class StoreSync:
     """Makes the image's store, and what is said of the log in the quorum's, durable every `SYNC_INTERVAL_MS`, or when much was
-    written, on a thread, from now on until `stop`."""
+    written, on a thread, from now on until `stop`. It looks while there is something to be written, and else not at all."""
 
     def __init__(self, loader: MetadataLoader, quorum_store: KeyValueStore, timers: LoopTimers) -> None:
         self._loader = loader
@@ -93,16 +93,26 @@ class StoreSync:
         self._synced = loader.image.offset
         self._due_ms = timers.now_ms() + SYNC_INTERVAL_MS
         self._running: asyncio.Future[None] | None = None
-        self._timer: Timer = timers.call_later_ms(SYNC_CHECK_MS, self._check)
+        self._timer: Timer | None = None
+        self._stopped = False
+        loader.on_published = self._look_soon
+
+    def _look_soon(self) -> None:
+        if self._timer is None and not self._stopped:
+            self._timer = self._timers.call_later_ms(SYNC_CHECK_MS, self._check)
 
     def _check(self) -> None:
-        self._timer = self._timers.call_later_ms(SYNC_CHECK_MS, self._check)
+        self._timer = None
         offset, now_ms = self._loader.image.offset, self._timers.now_ms()
+        if offset == self._synced:
+            return
         is_due = now_ms >= self._due_ms or self._loader.unsynced >= SYNC_PAIRS
-        if self._running is None and offset != self._synced and is_due:
+        if self._running is None and is_due:
             self._synced, self._due_ms = offset, now_ms + SYNC_INTERVAL_MS
             self._running = asyncio.get_running_loop().run_in_executor(None, self._sync)
             self._running.add_done_callback(self._done)
+        else:
+            self._look_soon()
 
     def _sync(self) -> None:
         self._quorum_store.sync()
@@ -113,10 +123,13 @@ class StoreSync:
         error = None if running.cancelled() else running.exception()
         if error is not None:
             self._synced = -1  # the log still has it all; only a restart would take longer
+            self._look_soon()
             logger.error("the metadata image could not be written to disk: %s", with_advice(error))
 
     async def stop(self) -> None:
         """Returns when nobody uses the store any more."""
-        self._timer.cancel()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._running is not None:
             await asyncio.wait([self._running])

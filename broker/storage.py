@@ -24,7 +24,7 @@ from ottla.log.segments.open_files import OPEN_FILES_MAX
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.host import Host
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.timers import LoopTimers, Repeated
+from ottla.runtime.timers import LoopTimers, Repeated, Timer
 from ottla.runtime.work_later import WorkLater
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ class Storage:
         self._image = image
         self._on_failed = on_failed
         self._repeated = Repeated(timers)
+        self._flush_timer: Timer | None = None
         self._syncing: dict[Log, None] = {}
         self._new_logs = NewLogs(host.disk, timers)
         self.previous_broker_epoch = _previous_epoch(config, host)
@@ -148,10 +149,12 @@ class Storage:
         self._repeated.every(config.integer("log.retention.check.interval.ms"), self._delete_old_segments)
         self._repeated.every(config.integer("log.flush.offset.checkpoint.interval.ms"), manager.checkpoints.save_points)
         self._repeated.every(ROLLED_SYNC_MS, self._sync_rolled)
-        self._repeated.every(FLUSH_CHECK_MS, self._sync_due)
         self._repeated.every(config.integer("producer.id.expiration.check.interval.ms"), self._expire_producers)
         if self._cleaning is not None:
             self._cleaning.start()
+        for root in manager.roots:
+            root.on_flush_settings = self._look_for_flushes
+        self._look_for_flushes()
         for log in manager.logs.values():
             if log.must_sync:  # after a hard shutdown nobody knows what the last process left to the kernel
                 self._new_logs.sync_soon(log)
@@ -160,8 +163,15 @@ class Storage:
         for log in self.manager.rolled_logs():
             self._sync(log)
 
+    def _look_for_flushes(self) -> None:
+        """Every `FLUSH_CHECK_MS` while there are logs that set ``flush.messages`` or ``flush.ms``, and else not at all."""
+        if self._flush_timer is None and any(root.flushed for root in self.manager.roots):
+            self._flush_timer = self._timers.call_at_beat(FLUSH_CHECK_MS, self._sync_due)
+
     def _sync_due(self) -> None:
         """By the clock that never jumps: a promise of durability within a time does not wait for the calendar."""
+        self._flush_timer = None
+        self._look_for_flushes()
         for log in self.manager.due_flushes(self._timers.now_ms()):
             self._sync(log)
 
@@ -283,6 +293,10 @@ class Storage:
     async def close(self, broker_epoch: int) -> None:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
         self._repeated.cancel()
+        for root in self.manager.roots:
+            root.on_flush_settings = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
         self._expiring.clear()
         self._retaining = 0
         self._new_logs.close()

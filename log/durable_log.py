@@ -117,6 +117,8 @@ class DurableLog(NamedLog):
         """Has the timer look at this log, if ``flush.messages`` or ``flush.ms`` is set."""
         if self.config.flush_messages < FOREVER or self.config.flush_ms < FOREVER:
             self.root.flushed[self] = None
+            if self.root.on_flush_settings is not None:
+                self.root.on_flush_settings()
         else:
             self.root.flushed.pop(self, None)
 

@@ -17,6 +17,9 @@ _SLOTS = 1 << _SLOT_BITS
 _LEVELS = 8  # slots of 1 ms, 64 ms, 4 s, 4.4 min, 4.7 h, 12 days, 2.2 years, 139 years
 _END_OF_TIME_MS = (1 << (_SLOT_BITS * _LEVELS)) - 1  # 8,900 years: "never" for deadlines such as 2^63
 
+LOOKED_AT_MAX = 64
+"""Of the timers that come next, to know exactly when: in a crowd somebody is due soon anyway."""
+
 CALLBACKS_PER_TURN = 64
 """Of a crowd that is due together (fetches that wait half a second each), so that it holds the loop for a few milliseconds at a time."""
 
@@ -108,9 +111,14 @@ class TimingWheel:
         level.slots[(deadline_ms >> level.shift) & (_SLOTS - 1)].add(timer)
 
     def next_deadline_ms(self) -> int | None:
-        """No timer fires before this moment; None when there is no timer. May be early for timers far away."""
+        """No timer fires before this moment; None when there is no timer. Exact, but for a crowd of timers far away."""
         first = self._first_slot()
-        return first[0] if first else None
+        if first is None:
+            return None
+        starts_ms, slot = first
+        if len(slot.timers) > LOOKED_AT_MAX:
+            return starts_ms
+        return max(starts_ms, min(timer.deadline_ms for timer in slot.timers))
 
     def _first_slot(self) -> "tuple[int, _Slot] | None":
         for level in self._levels:
@@ -146,7 +154,8 @@ class LoopTimers:
     def __init__(self, loop: AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         self.watch = watch or LoopWatch()
         self._loop = loop
-        self._wheel = TimingWheel(loop_ms(loop))
+        self._born_ms = loop_ms(loop)
+        self._wheel = TimingWheel(self._born_ms)
         self._wake_ms: float = inf
         self._handle: TimerHandle | None = None
 
@@ -156,7 +165,18 @@ class LoopTimers:
 
     def call_later_ms(self, delay_ms: int, callback: Callback) -> Timer:
         """Runs ``callback`` on the loop, not before ``delay_ms`` have passed. Its exceptions go to the loop's handler."""
-        timer = self._wheel.add(ceil(self._loop.time() * 1000) + delay_ms, callback)
+        return self._add(ceil(self._loop.time() * 1000) + delay_ms, callback)
+
+    def call_at_beat(self, period_ms: int, callback: Callback) -> Timer:
+        """The same, when the next whole number of periods has passed since these timers began: ``period_ms`` from now at the latest.
+
+        What has the same period, or one that divides it, shares a wake-up then, and a wake-up is what an idle node pays for.
+        """
+        now_ms = ceil(self._loop.time() * 1000)
+        return self._add(now_ms + period_ms - (now_ms - self._born_ms) % period_ms, callback)
+
+    def _add(self, deadline_ms: int, callback: Callback) -> Timer:
+        timer = self._wheel.add(deadline_ms, callback)
         if timer.deadline_ms < self._wake_ms:
             self._wake_at(timer.deadline_ms)
         return timer
@@ -193,21 +213,21 @@ class LoopTimers:
 
 
 class Repeated:
-    """Work done again and again on a loop's timers, until `cancel`."""
+    """Work done again and again at the beats of a loop's timers, until `cancel`."""
 
     def __init__(self, timers: LoopTimers) -> None:
         self._timers = timers
         self._next: list[Timer] = []
 
     def every(self, interval_ms: int, work: Callable[[], object]) -> None:
-        """Runs ``work`` first after one interval. What it raises goes to the loop's handler, and it runs again."""
-        place = len(self._next)
+        """Runs ``work`` first after one interval at most. What it raises goes to the loop's handler, and it runs again."""
+        place, interval_ms = len(self._next), max(1, interval_ms)
 
         def tick() -> None:
-            self._next[place] = self._timers.call_later_ms(interval_ms, tick)
+            self._next[place] = self._timers.call_at_beat(interval_ms, tick)
             work()
 
-        self._next.append(self._timers.call_later_ms(interval_ms, tick))
+        self._next.append(self._timers.call_at_beat(interval_ms, tick))
 
     def cancel(self) -> None:
         for timer in self._next:

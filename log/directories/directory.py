@@ -26,6 +26,7 @@ class DirectoryState:
         "gone",
         "lower_points",
         "on_failure",
+        "on_flush_settings",
         "partitions",
         "path",
         "recovery_points",
@@ -44,6 +45,7 @@ class DirectoryState:
         self.free_bytes = -1  # as the last look at the space found it
         self.failure: OSError | None = None
         self.on_failure = on_failure
+        self.on_flush_settings: Callable[[], None] | None = None  # whoever looks at ``flushed`` has to from now on
         self.watermarks_moved = False
         self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
         self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms

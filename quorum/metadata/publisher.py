@@ -53,6 +53,8 @@ class MetadataLoader:
         self._check_features(self.image)
         self.published_offset = self.image.offset
         """The last that every publisher was told of."""
+        self.on_published: Callable[[], None] | None = None
+        """Called each time that this was set."""
         self._confirmed = False
         self._publishers: list[MetadataPublisher] = []
         self._reached: list[tuple[int, Callable[[], None]]] = []
@@ -195,6 +197,8 @@ class MetadataLoader:
 
     def _published(self) -> None:
         self.published_offset = self.image.offset
+        if self.on_published is not None:
+            self.on_published()
         if self._reached:
             self._call_reached()
 

@@ -20,6 +20,9 @@ class FakeTimers(LoopTimers):
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         return self.wheel.add(self.time_ms + delay_ms, callback)
 
+    def call_at_beat(self, period_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.wheel.add(self.time_ms + period_ms - self.time_ms % period_ms, callback)
+
     def advance(self, ms: int) -> None:
         """Millisecond by millisecond: what a timer plans may be due in the same call."""
         for _ in range(ms):

@@ -113,6 +113,19 @@ def test_nothing_new_is_not_made_durable_again() -> None:
     run(scenario)
 
 
+def test_nobody_looks_while_nothing_is_committed() -> None:
+    async def scenario(rig: Rig) -> None:
+        assert rig.loop._timers == []
+        rig.commit()
+        assert rig.loop._timers != []
+        await asyncio.sleep(INTERVAL_S + 1)
+        assert rig.store.syncs == 1
+        assert rig.loop._timers == []
+        await rig.syncing.stop()
+
+    run(scenario)
+
+
 def test_a_disk_that_fails_is_reported_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(rig: Rig) -> None:
         rig.commit()

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker import storage as storage_module
 from ottla.broker.cleaning import Cleaning
-from ottla.broker.storage import Storage
+from ottla.broker.storage import FLUSH_CHECK_MS, Storage
 from ottla.broker.topic_config import LogConfigs
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
@@ -61,7 +61,12 @@ class Bench:
             Site(log_dirs="/data").config,
             CLUSTER_ID,
             host,
-            cast(Any, SimpleNamespace(call_later_ms=self._call_later, now_ms=lambda: self.now_ms)),
+            cast(
+                Any,
+                SimpleNamespace(
+                    call_later_ms=self._call_later, call_at_beat=self._call_later, now_ms=lambda: self.now_ms
+                ),
+            ),
             MetadataImage(),
             lambda _, partitions: self.failed.extend(partitions),
             lambda old, new: None,
@@ -126,6 +131,30 @@ def test_a_cut_into_what_may_have_been_cleaned_ends_the_cleaning_and_lowers_the_
     log.truncate_to(1)
     assert bench.cancelled == ["a-0"]
     assert log.root.saved_recovery_point(log.key) == 1
+
+
+def test_nobody_looks_for_flushes_until_a_log_sets_them_and_as_long_as_one_does(bench: Bench) -> None:
+    def looks() -> int:
+        return sum(delay_ms == FLUSH_CHECK_MS for delay_ms, _ in bench.timers)
+
+    plain = bench.log("plain", LogConfig())
+    bench.storage.start()
+    assert looks() == 0
+    flushed = bench.log("flushed", LogConfig(flush_messages=1))
+    plain.configure(LogConfig(flush_ms=10))
+    assert looks() == 1
+    bench.fire(FLUSH_CHECK_MS)
+    assert looks() == 1
+    for log in (plain, flushed):
+        log.configure(LogConfig())
+    bench.fire(FLUSH_CHECK_MS)
+    assert looks() == 0
+
+
+def test_logs_that_set_flushes_before_the_start_are_looked_at(bench: Bench) -> None:
+    bench.log("flushed", LogConfig(flush_ms=10))
+    bench.storage.start()
+    assert FLUSH_CHECK_MS in dict(bench.timers)
 
 
 def test_a_failed_directory_ends_the_cleanings_on_it(bench: Bench) -> None:

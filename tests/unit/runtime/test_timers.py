@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
-from ottla.runtime.timers import CALLBACKS_PER_TURN, LoopTimers, Repeated, TimingWheel
+from ottla.runtime.timers import CALLBACKS_PER_TURN, LOOKED_AT_MAX, LoopTimers, Repeated, TimingWheel
 
 
 def test_a_timer_fires_at_its_deadline_and_not_before() -> None:
@@ -62,6 +62,33 @@ def test_a_deadline_beyond_the_wheel_waits() -> None:
     wheel.add(1 << 62, lambda: fired.append("?"))
     wheel.advance((1 << 44) + 5)
     assert fired == []
+
+
+def test_a_timer_far_away_is_not_woken_for_before_its_time() -> None:
+    async def run(loop: SimulationLoop) -> int:
+        timers, wakes = LoopTimers(loop), list[int]()
+        run_due = timers._run_due
+
+        def counted() -> None:
+            wakes.append(timers.now_ms())
+            run_due()
+
+        timers._run_due = counted  # type: ignore[method-assign]  # counts what the loop is woken for
+        done = asyncio.Event()
+        timers.call_later_ms(300_017, done.set)
+        await done.wait()
+        return len(wakes)
+
+    assert simulate(run, 1) == 1
+
+
+def test_the_next_deadline_of_a_crowd_is_not_searched_for() -> None:
+    wheel = TimingWheel()
+    for number in range(LOOKED_AT_MAX):
+        wheel.add(1_000 + number % 3, lambda: None)
+    assert wheel.next_deadline_ms() == 1_000
+    wheel.add(1_000, lambda: None)
+    assert wheel.next_deadline_ms() == 1_000 // 64 * 64
 
 
 @given(st.integers(0, 1 << 41), st.lists(st.tuples(st.integers(-10, 1 << 20), st.integers(0, 1 << 18)), max_size=40))
@@ -137,6 +164,47 @@ def test_repeated_work_goes_on_after_a_failure_and_ends_when_it_is_cancelled() -
         return seen, len(runs), len(reports)
 
     assert asyncio.run(run()) == (3, 3, 3)
+
+
+def test_what_is_called_at_one_period_is_called_together_whenever_it_asked() -> None:
+    async def run(loop: SimulationLoop) -> dict[str, list[int]]:
+        timers = LoopTimers(loop)
+        born_ms, calls, done = timers.now_ms(), dict[str, list[int]](), asyncio.Event()
+
+        def note(name: str) -> None:
+            calls.setdefault(name, []).append(timers.now_ms() - born_ms)
+
+        repeated = Repeated(timers)
+        await asyncio.sleep(0.030)
+        repeated.every(1_000, lambda: note("a second"))
+        await asyncio.sleep(0.733)
+        repeated.every(500, lambda: note("half a second"))
+        timers.call_at_beat(500, lambda: note("once"))
+        timers.call_later_ms(3_000, done.set)
+        await done.wait()
+        repeated.cancel()
+        return calls
+
+    assert simulate(run, 1) == {
+        "a second": [1_000, 2_000, 3_000],
+        "half a second": [1_000, 1_500, 2_000, 2_500, 3_000, 3_500],
+        "once": [1_000],
+    }
+
+
+def test_a_beat_is_a_period_away_for_who_asks_at_a_beat() -> None:
+    async def run(loop: SimulationLoop) -> int:
+        timers, done = LoopTimers(loop), asyncio.Event()
+        born_ms = timers.now_ms()
+
+        def again() -> None:
+            timers.call_at_beat(7, done.set)
+
+        timers.call_at_beat(7, again)
+        await done.wait()
+        return timers.now_ms() - born_ms
+
+    assert simulate(run, 1) == 14
 
 
 def test_a_crowd_that_is_due_together_runs_over_turns_in_order_whatever_happens_between() -> None:

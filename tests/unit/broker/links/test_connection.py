@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ottla.broker.links.connection import CLOSED, LinkConnection
+from ottla.broker.links.connection import CLOSED, LOOKS, LinkConnection
 from tests.unit.broker.fake_timers import FakeTimers
 from tests.unit.broker.network.conftest import FakeTransport
 
@@ -59,6 +59,17 @@ def test_a_leader_that_only_does_not_answer_closed_nothing() -> None:
     bench.link.request(1, 17, b"", lambda frame, position: None)
     bench.timers.advance(STALL_MS)
     assert bench.lost == [(f"no answer for {STALL_MS} ms", False)]
+
+
+@pytest.mark.parametrize("asked_ms", [0, 1, 249, 499])
+def test_a_stall_is_noticed_in_its_last_tenth(asked_ms: int) -> None:
+    bench = Bench()
+    bench.timers.advance(asked_ms)
+    bench.link.request(1, 17, b"", lambda frame, position: None)
+    bench.timers.advance(STALL_MS - STALL_MS // LOOKS)
+    assert bench.lost == []
+    bench.timers.advance(STALL_MS // LOOKS)
+    assert len(bench.lost) == 1
 
 
 def test_whoever_closes_it_here_hears_nothing() -> None:
