@@ -77,7 +77,7 @@ MEMBERSHIP = (
         "join below the epoch's start",
         "may_join: a member has all that the leader had when its epoch began",
         ((leader, "may_join", _joins_anywhere),),
-        5,
+        67,
         (
             *cut_between(500, 3, 1, 2800),
             slow(400, 3, 2, 200, 250, 1000),
