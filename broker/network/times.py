@@ -105,7 +105,9 @@ class AnswerTimes:
             return
         self.waiting = self.waiting or None
         if response:
-            self.leaving = [*(self.leaving or ()), timed]
+            if self.leaving is None:
+                self.leaving = []
+            self.leaving.append(timed)
         else:  # Produce with acks=0
             timed.sent(timed.answered_s)
 

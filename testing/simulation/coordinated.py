@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
@@ -82,7 +83,7 @@ class Coordinated(Dimension):
         return ""
 
 
-class ReadingGroup(Coordinated):
+class ReadingGroup(Coordinated, ABC):
     """A group whose members share a topic's partitions, and whose coordinator is killed, paused, isolated or cut off."""
 
     settings: Mapping[str, str] = {
@@ -100,9 +101,9 @@ class ReadingGroup(Coordinated):
         self._to_read: dict[int, int] = {}
 
     @property
+    @abstractmethod
     def _now_members(self) -> Sequence[GroupMember]:
         """The processes of now."""
-        raise NotImplementedError
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """Of its coordinator, whoever that is then."""

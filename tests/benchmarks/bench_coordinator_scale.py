@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
@@ -107,7 +107,12 @@ async def round_of(directory: str, args: argparse.Namespace) -> dict[str, Holds]
     return found
 
 
-async def main_of(args: argparse.Namespace) -> None:
+Round = Callable[[str, argparse.Namespace], Awaitable[dict[str, Holds]]]
+"""In a directory of its own, by what was asked for."""
+
+
+async def tell_least(round_of: Round, args: argparse.Namespace) -> None:
+    """Of ``args.rounds`` rounds."""
     rounds = []
     for _ in range(args.rounds):
         directory = tempfile.mkdtemp(prefix="ottla-bench-", dir="/dev/shm")
@@ -129,7 +134,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1, help="how often each was committed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    run(lambda: main_of(args))
+    run(lambda: tell_least(round_of, args))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ other users.
 
 import argparse
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +19,8 @@ from ottla.broker.wire.messages.consumer_group_heartbeat_request import Consumer
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.launch import run
-from tests.benchmarks.bench_coordinator_scale import Holds
+from tests.benchmarks.bench_coordinator_scale import Holds, tell_least
 from tests.benchmarks.bench_group_requests import Bench
-from tests.benchmarks.bench_metrics import say
 
 GROUP = "large"
 A_TURN = 20
@@ -148,19 +145,6 @@ async def round_of(directory: str, args: argparse.Namespace) -> dict[str, Holds]
     return found
 
 
-async def main_of(args: argparse.Namespace) -> None:
-    rounds = []
-    for _ in range(args.rounds):
-        directory = tempfile.mkdtemp(prefix="ottla-bench-", dir="/dev/shm")
-        try:
-            rounds.append(await round_of(directory, args))
-        finally:
-            shutil.rmtree(directory)
-    for name in rounds[0]:
-        spent, longest = (min(getattr(each[name], what) for each in rounds) for what in ("spent_s", "longest_s"))
-        say(f"{name}: {spent * 1000:,.0f} ms of CPU, the longest hold {longest * 1000:,.1f} ms")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, default=10_000)
@@ -172,7 +156,7 @@ def main() -> None:
         "--classic", type=int, default=4_000, help="members of a classic group, which have to fit into one record"
     )
     args = parser.parse_args()
-    run(lambda: main_of(args))
+    run(lambda: tell_least(round_of, args))
 
 
 if __name__ == "__main__":
