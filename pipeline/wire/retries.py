@@ -65,7 +65,7 @@ def codes_in(answer: object) -> set[ErrorCode]:
     found = set()
     for name in getattr(type(answer), "__slots__", ()):
         value = getattr(answer, name)
-        if name == "error_code" and value:
+        if name.endswith("error_code") and value:  # AddPartitionsToTxn's is a partition_error_code
             found.add(ErrorCode(value))
         elif not isinstance(value, int | str | bytes):
             found |= codes_in(value)

@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import random
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -41,8 +43,9 @@ class Breaking:
         return sent
 
 
-def write_all(bootstrap: str, task: int, draw: random.Random) -> None:
+def write_all(bootstrap: str, task: int, breaking: Breaking) -> None:
     """Each batch until an attempt lives to its end; some once more."""
+    draw = breaking.draw(task)
     for batch in range(BATCHES):
         left = 2 if draw.random() < 0.3 else 1
         while left:
@@ -62,27 +65,28 @@ def all_in_sync(cluster: ProcessCluster) -> bool:
     return all(len(each.isrs) == len(each.replicas) for topic in topics.values() for each in topic.partitions.values())
 
 
+def kill_in_turn(cluster: ProcessCluster, goes_on: Callable[[], bool]) -> None:
+    """Node after node, until nobody writes any more."""
+    for node in itertools.cycle((1, 2, 3)):
+        cluster.kill(node)
+        cluster.start(node)
+        # Else the next to die may be the last in sync, and coordinators wait for it longer than clients wait for them.
+        wait_for(lambda: all_in_sync(cluster), "all replicas in sync", 90)
+        if not goes_on():
+            return
+
+
 def test_each_row_is_there_once_whatever_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     breaking = Breaking()
     with ProcessCluster(nodes=3, settings={"min.insync.replicas": "2"}) as cluster:
         make(cluster.bootstrap_servers, "t", 3)
         cluster.wait_for_topic("t", PARTITIONS)
         monkeypatch.setattr(Connection, "send", lambda *told: breaking.send(*told))
-        threads = [
-            threading.Thread(
-                target=lambda task: write_all(cluster.bootstrap_servers, task, breaking.draw(task)), args=(task,)
-            )
-            for task in range(TASKS)
-        ]
-        for thread in threads:
-            thread.start()
-        for node in itertools.cycle((1, 2, 3)):
-            cluster.kill(node)
-            cluster.start(node)
-            # Else the next to die may be the last in sync, and coordinators wait for it longer than clients wait for them.
-            wait_for(lambda: all_in_sync(cluster), "all replicas in sync", 90)
-            if not any(thread.is_alive() for thread in threads):
-                break
+        with ThreadPoolExecutor(TASKS) as pool:
+            tasks = [pool.submit(write_all, cluster.bootstrap_servers, task, breaking) for task in range(TASKS)]
+            kill_in_turn(cluster, lambda: any(not task.done() for task in tasks))
+        for task in tasks:
+            task.result()
         with connect(cluster.bootstrap_servers) as wire:
             found = TopicTasks(cluster.bootstrap_servers, "t", wire).read(TASKS * BATCHES * ROWS)
     assert found == sorted(value for task in range(TASKS) for batch in range(BATCHES) for value in rows(task, batch))

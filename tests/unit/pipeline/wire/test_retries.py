@@ -30,3 +30,12 @@ def test_errors_are_found_at_any_depth_of_an_answer() -> None:
     answer = classes["OffsetCommitResponse"](0, [classes["OffsetCommitResponseTopic"]("t", bytes(16), parts)])
 
     assert {ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID} == codes_in(answer)
+
+
+def test_errors_are_found_under_the_name_that_partitions_of_a_transaction_have_for_them() -> None:
+    classes = struct_classes(message("AddPartitionsToTxnResponse"))
+    part = classes["AddPartitionsToTxnPartitionResult"](0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    topic = classes["AddPartitionsToTxnTopicResult"]("t", [part])
+    answer = classes["AddPartitionsToTxnResponse"](0, 0, [], [topic])
+
+    assert codes_in(answer) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
