@@ -111,7 +111,8 @@ def of_features(controllers: Broker) -> None:
 def of_voters(controllers: Broker) -> None:
     """The voters of a static quorum come to stand in the log; one leaves, and comes back."""
     assert isinstance(controllers, Controllers)
-    controllers.ask("features", "upgrade --feature kraft.version=1")
+    # Refused until each voter has told the leader what it supports, which Kafka's do a while after their start.
+    controllers.ask_until("features", "upgrade --feature kraft.version=1", "kraft.version was upgraded to 1")
     controllers.ask_until("metadata-quorum", "describe --status", "directoryId")
     node, directory = controllers.follower()
     removal = f"remove-controller --controller-id {node} --controller-directory-id {directory}"

@@ -190,7 +190,11 @@ class Broker:
             answers.append(self.tools.run(tool, *self.where, *words.split()))
             return is_it(answers[-1])
 
-        wait_for(asked, what, timeout_s=60)
+        try:
+            wait_for(asked, what, timeout_s=60)
+        except TimeoutError as error:
+            lines = "\n".join(f"  {line}" for line in (*answers[-1].out.splitlines(), *answers[-1].err.splitlines()))
+            raise TimeoutError(f"{error}; the last answer was\n{lines}\nand before that\n{self.answers}") from None
         self.answers.append((f"{tool} {words}", answers[-1].in_common))
 
     def wait_until_all_say(self, tool: str, words: str, what: str) -> None:
