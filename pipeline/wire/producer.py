@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ottla.pipeline.wire.cluster import Cluster
 from ottla.pipeline.wire.connection import Connection
-from ottla.pipeline.wire.errors import BrokerError, PartitionError
+from ottla.pipeline.wire.errors import BrokerError, DeadlineError, PartitionError
 from ottla.pipeline.wire.metadata import Partition
 from ottla.pipeline.wire.partitioner import Ints, Turns, murmur2_partitions
 from ottla.pipeline.wire.producer_errors import RefusedError
@@ -83,12 +83,21 @@ class Producer:
         if self.transaction is not None:
             self._identity = self.transaction.claim()
         else:
-            body = {"transactional_id": None, "transaction_timeout_ms": 0}
-            answer = self._cluster.ask_any("InitProducerId", body, 4)
-            if answer.error_code:
-                raise RefusedError(f"InitProducerId: {ErrorCode(answer.error_code).name}")
-            self._identity = Identity(answer.producer_id, answer.producer_epoch, False)
+            self._identity = self._nobody()
         self._lanes.clear()
+
+    def _nobody(self) -> Identity:
+        """An id without a name. A broker whose block of them is used up has the next one in a moment, when its controller is there."""
+        body = {"transactional_id": None, "transaction_timeout_ms": 0}
+        code = ErrorCode.NONE
+        for _ in self._cluster.attempts():
+            answer = self._cluster.ask_any("InitProducerId", body, 4)
+            code = ErrorCode(answer.error_code)
+            if not code:
+                return Identity(answer.producer_id, answer.producer_epoch, False)
+            if not is_retriable(code):
+                raise RefusedError(f"InitProducerId: {code.name}")
+        raise DeadlineError("InitProducerId", self._cluster.settings.api_timeout_s, code.name)
 
     def begin(self) -> None:
         assert self.transaction is not None, "a producer without a transactional id"

@@ -67,8 +67,9 @@ class FakeCluster:
         return FakeConnection(self, node_id)
 
     def ask_any(self, api: str, body: Mapping[str, Any], version: int | None = None) -> Any:
-        self.anonymous += 1
-        return SimpleNamespace(error_code=0, producer_id=self.anonymous, producer_epoch=0)
+        code = self.coordinator_codes[api].popleft() if self.coordinator_codes[api] else ErrorCode.NONE
+        self.anonymous += not code
+        return SimpleNamespace(error_code=code, producer_id=self.anonymous, producer_epoch=0)
 
     def ask_coordinator(
         self, kind: str, key: str, api: str, body: Mapping[str, Any], version: int | None = None

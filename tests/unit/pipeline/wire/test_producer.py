@@ -47,6 +47,28 @@ def test_rows_of_a_partition_stay_in_order() -> None:
     assert len(cluster.batches) > 30
 
 
+def test_a_broker_that_has_no_producer_id_yet_is_asked_again() -> None:
+    cluster = FakeCluster(t=1)
+    cluster.coordinator_codes["InitProducerId"].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2)
+    with producer(cluster) as sending:
+        sending.send(rows(3), "t")
+    assert cluster.values("t", 0) == texts(3)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, DeadlineError),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, RefusedError),
+    ],
+)
+def test_a_broker_that_gives_no_producer_id_is_told_of(code: ErrorCode, error: type[Exception]) -> None:
+    cluster = FakeCluster(t=1)
+    cluster.coordinator_codes["InitProducerId"].extend([code] * 9)
+    with pytest.raises(error, match=code.name):
+        producer(cluster).claim()
+
+
 def test_the_column_wins_then_the_key_then_turns() -> None:
     cluster = FakeCluster(t=2)
     with producer(cluster) as sending:
