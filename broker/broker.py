@@ -198,6 +198,7 @@ class Broker:
         await self.network.stop()
         self.coordination.stop()
         self.replicas.stop()
+        self.coordination.close()
         self.context.time_searches.close()
         self.context.cold_reads.close()
         self._quorum_view.close()

@@ -91,9 +91,13 @@ class Coordination:
         self.verifications.is_enabled = config.flag(VERIFICATION)
 
     def stop(self) -> None:
-        """Asks nobody any more. Groups are coordinated until the replicas stop, which resigns them all."""
+        """Asks nobody any more. Groups are coordinated until the replicas stop, which resigns them all; then comes `close`."""
         self.verifications.stop()
         self._peers.close()
         self.topics.close()
         self.transactions.stop()
         self.markers.close()
+
+    def close(self) -> None:
+        """Nothing is coordinated any more, and nothing is left to a timer of a process that lives on."""
+        self.groups.stop()
