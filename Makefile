@@ -95,7 +95,7 @@ integration: test-tools
 	pytest -q tests/integration
 
 chaos-some: test-tools ## some cells of the chaos matrix, others every day (CHAOS_SEED=20261123 has those of that day), and clients that die
-	pytest -q tests/chaos
+	pytest -q --show-capture=no tests/chaos
 
 chaos: test-tools ## the whole matrix: every fault meets every workload, on real processes; a table and a page; see docs/chaos.md
 	$(BIN)/python -m ottla.testing.chaos.matrix $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
