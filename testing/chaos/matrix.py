@@ -28,6 +28,8 @@ from ottla.testing.chaos.workloads import WORKLOADS
 RUN_S = 900.0
 """A run that takes longer hangs."""
 _END_S = 60.0
+_FILE_WIDTH = 160
+"""Of the table, where no terminal says how wide it is: names stay whole."""
 _SIGNS = {WELL: "[green]✓[/]", FAILED: "[bold red]✗[/]", "unknown": "[yellow]?[/]"}
 
 
@@ -172,7 +174,7 @@ def main() -> int:
         signal.signal(number, end_all)
     matrix.play()
     results, took_s = matrix.results, time.monotonic() - began
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_WIDTH)
     console.print(table(results))
     told = summary(results, took_s)
     console.print(told)
