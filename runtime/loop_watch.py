@@ -6,7 +6,7 @@ the quorum's events) each call `begin` unless a turn is open, and `begin` has th
 flag to look at for an entrance; for a turn, two readings of the clock and a `call_soon`, together 1 us (docs/benchmarks.md).
 
 What has no such entrance (tasks that wake each other), or comes behind the end, a thread finds that looks at the loop's stack now and then
-(`stack_watch.py`): from 0.05 s on, and 0.05 s too short at most. A turn over `LATE_S` is logged with what it was doing, as that thread saw it.
+(`stack_watch.py`): from 0.09 s on, and 0.09 s too short at most. A turn over `LATE_S` is logged with what it was doing, as that thread saw it.
 So an idle loop is not woken to be watched.
 """
 
