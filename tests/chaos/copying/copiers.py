@@ -5,6 +5,7 @@ answer for is `unknown`: a reader will find all of it or nothing.
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import time
@@ -22,6 +23,7 @@ from tests.chaos.groups.diary import Diary
 SESSION_MS, HEARTBEAT_MS = 3_000, 300
 TRANSACTION_MS = 20_000
 PATIENCE_S = 60.0
+STUCK_S = 30.0
 BATCH_S, BATCH_RECORDS = 0.1, 50
 ABORTED, EVERY = 2, 6
 """Of a process's attempts the second is given up on purpose, and each sixth after it: by count, so that no run is without one."""
@@ -131,8 +133,7 @@ class LibrdkafkaCopier:
                 self._producer.produce(
                     self._job.target, value, partition=number(each.partition()), on_delivery=self._delivered
                 )
-            group = self._consumer.consumer_group_metadata()
-            self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, 5))
+            self._send(offsets)
             if self._attempts.is_to_abort():
                 self._abort(batch)
                 return
@@ -146,6 +147,15 @@ class LibrdkafkaCopier:
             if not cause.txn_requires_abort():
                 raise Fatal(str(cause)) from error
             self._abort(batch)
+
+    def _send(self, offsets: list[TopicPartition]) -> None:
+        """The call ignores its timeout, and does not return where no broker could be reached for a moment: librdkafka 2.16 then begins anew from its
+        bootstrap servers and ends what it has of each broker, and the call waits for just that (its log: "Decommissioning 3 broker(s): re-bootstrap",
+        then "Handle is terminating in state TRY_CONNECT" a thousand times a second; its issues 5456 and 5511). Another process takes this one's place."""
+        group = self._consumer.consumer_group_metadata()
+        faulthandler.dump_traceback_later(STUCK_S, exit=True)
+        self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, 5))
+        faulthandler.cancel_dump_traceback_later()
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error is not None
@@ -254,6 +264,8 @@ KINDS = ("librdkafka", "aiokafka", "java")
 def run(kind: str, job: Job, path: Path) -> None:
     """A copier's whole life; it ends by being killed, or when it can do nothing more."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    stacks = path.with_suffix(".stacks").open("w")
+    faulthandler.register(signal.SIGUSR1, stacks)
     diary = Diary(path)
     attempts = Attempts(diary)
     try:

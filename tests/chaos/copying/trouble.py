@@ -5,6 +5,8 @@ python -m tests.chaos.copying.trouble [--rounds 3] [--seed 1] [--kinds librdkafk
 
 import argparse
 import multiprocessing
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -100,10 +102,21 @@ class Copying:
             except TimeoutError:
                 counts = {partition: len(copies) for partition, copies in reader.found.items()}
                 why = [path.read_text(encoding="utf-8")[-1_000:] for path in sorted(self._home.glob("*.error"))]
-                raise AssertionError(f"{self.kind}: of {written} records were copied {counts}; {why[-3:]}") from None
+                raise AssertionError(
+                    f"{self.kind}: of {written} records were copied {counts}; {why[-3:]}\n{self._at_work()}"
+                ) from None
         with Reader(self._bootstrap, self.target) as reader:
             wait_for(reader.read, f"the end of {self.target}", PATIENCE_S)
             return reader.found
+
+    def _at_work(self) -> str:
+        """Where the processes are just now."""
+        for process in self._running.values():
+            if isinstance(process, multiprocessing.process.BaseProcess) and process.pid and process.is_alive():
+                os.kill(process.pid, signal.SIGUSR1)
+        time.sleep(1)
+        told = {path.name: path.read_text(encoding="utf-8") for path in sorted(self._home.glob("*.stacks"))}
+        return "\n".join(f"{name}\n{stacks}" for name, stacks in told.items() if stacks)
 
     def attempts(self) -> dict[int, history.Attempt]:
         return history.attempts(diary.read(self._home))
