@@ -59,8 +59,9 @@ class CommittedReader:
 
     async def _find_leader(self) -> Leader:
         topic, brokers = await self._client.topic(self._copies.topic)
-        found = next(each for each in topic.partitions if each.partition_index == self._index)
-        if found.leader_id not in brokers:
+        # A broker that has not heard of the topic yet names no partitions of it.
+        found = next((each for each in topic.partitions if each.partition_index == self._index), None)
+        if found is None or found.leader_id not in brokers:
             raise Unreachable("nobody leads")
         return Leader(brokers[found.leader_id], found.leader_epoch)
 
