@@ -24,6 +24,7 @@ SESSION_MS, HEARTBEAT_MS = 3_000, 300
 TRANSACTION_MS = 20_000
 PATIENCE_S = 60.0
 STUCK_S = 30.0
+"""More than a transaction may take: whoever is in one call for so long will not come back."""
 BATCH_S, BATCH_RECORDS = 0.1, 50
 ABORTED, EVERY = 2, 6
 """Of a process's attempts the second is given up on purpose, and each sixth after it: by count, so that no run is without one."""
@@ -154,8 +155,10 @@ class LibrdkafkaCopier:
         then "Handle is terminating in state TRY_CONNECT" a thousand times a second; its issues 5456 and 5511). Another process takes this one's place."""
         group = self._consumer.consumer_group_metadata()
         faulthandler.dump_traceback_later(STUCK_S, exit=True)
-        self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, 5))
-        faulthandler.cancel_dump_traceback_later()
+        try:
+            self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, 5))
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error is not None

@@ -4,6 +4,7 @@ python -m tests.chaos.copying.trouble [--rounds 3] [--seed 1] [--kinds librdkafk
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -111,12 +112,15 @@ class Copying:
 
     def _at_work(self) -> str:
         """Where the processes are just now."""
+        told = []
         for process in self._running.values():
             if isinstance(process, multiprocessing.process.BaseProcess) and process.pid and process.is_alive():
                 os.kill(process.pid, signal.SIGUSR1)
-        time.sleep(1)
-        told = {path.name: path.read_text(encoding="utf-8") for path in sorted(self._home.glob("*.stacks"))}
-        return "\n".join(f"{name}\n{stacks}" for name, stacks in told.items() if stacks)
+                stacks = self._home / f"{process.name}.stacks"
+                with contextlib.suppress(TimeoutError, FileNotFoundError):
+                    wait_for(lambda stacks=stacks: stacks.read_text() != "", f"{stacks.name} to be written", 5)  # type: ignore[misc]  # bound now
+                    told.append(f"{stacks.name}\n{stacks.read_text(encoding='utf-8')}")
+        return "\n".join(told)
 
     def attempts(self) -> dict[int, history.Attempt]:
         return history.attempts(diary.read(self._home))
