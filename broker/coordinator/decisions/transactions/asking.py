@@ -183,11 +183,16 @@ def _check_again(known: Transaction, *, is_commit: bool) -> None:
 # --- on the coordinator's own account ---------------------------------------------------------------------------------
 
 
-def is_late(known: Transaction, now_ms: int) -> bool:
+def due_ms(known: Transaction, clock_ms: int, time_ms: int) -> int:
+    """When one that has just come to be known here as open will have been so for as long as its producer allowed, by the clock that
+    never goes back. The time of day tells only what it had left then, and never more than all: the calendar of this node, or of
+    the coordinator before, may have jumped."""
+    return clock_ms + min(known.started_ms - time_ms, 0) + known.timeout_ms
+
+
+def is_late(known: Transaction, due_ms: int, clock_ms: int) -> bool:
     """Open for longer than its producer allowed."""
-    if known.state is not State.ONGOING or known.timeout_ms == TWO_PHASES_TIMEOUT_MS:
-        return False
-    return known.started_ms + known.timeout_ms < now_ms
+    return known.state is State.ONGOING and known.timeout_ms != TWO_PHASES_TIMEOUT_MS and due_ms < clock_ms
 
 
 def is_expired(known: Transaction, now_ms: int, expiration_ms: int) -> bool:

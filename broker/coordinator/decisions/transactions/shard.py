@@ -76,8 +76,8 @@ class TransactionShard:
         self._settings = settings
         self._node = node
         self.written: dict[str, Transaction] = {}
-        self.open: dict[str, None] = {}
-        """Those that are ongoing."""
+        self.open: dict[str, int] = {}
+        """Those that are ongoing, and when their time is up, by the clock that never goes back."""
         self._waits = Waits(effects)
         self._completing = Completing(effects, node, self, self._waits, coordinator_epoch)
         self._sweeps = Sweeps(effects, settings, self)
@@ -100,10 +100,10 @@ class TransactionShard:
             self.written.pop(transactional_id, None)
         else:
             self.written[transactional_id] = transaction
-        if transaction is not None and transaction.state is State.ONGOING:
-            self.open[transactional_id] = None
-        else:
+        if transaction is None or transaction.state is not State.ONGOING:
             self.open.pop(transactional_id, None)
+        elif transactional_id not in self.open:
+            self.open[transactional_id] = asking.due_ms(transaction, self._effects.clock_ms, self._effects.time_ms)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Nobody writes to this topic in transactions."""

@@ -21,7 +21,7 @@ class Book(Protocol):
     """What the shard has."""
 
     written: dict[str, Transaction]
-    open: dict[str, None]
+    open: dict[str, int]
 
     def abort(self, transactional_id: str) -> None: ...
 
@@ -56,10 +56,10 @@ class Sweeps:
             del self._left[name]
 
     def _abort_if_late(self, ids: list[str]) -> None:
-        now_ms = self._effects.time_ms
+        clock_ms = self._effects.clock_ms
         for each in ids:
-            found = self._book.written.get(each)
-            if found is not None and asking.is_late(found, now_ms):
+            found, due_ms = self._book.written.get(each), self._book.open.get(each)
+            if found is not None and due_ms is not None and asking.is_late(found, due_ms, clock_ms):
                 self._book.abort(each)
                 self.timeout_count += 1
 

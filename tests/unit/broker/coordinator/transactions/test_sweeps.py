@@ -104,6 +104,33 @@ def test_another_coordinator_counts_from_when_the_transaction_began() -> None:
     assert other.state() is State.PREPARE_ABORT
 
 
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("jump_ms", [-HOUR_MS, HOUR_MS])
+def test_a_calendar_that_jumps_makes_no_transaction_longer_or_shorter(jump_ms: int) -> None:
+    bench = Bench()
+    bench.begun()
+    bench.time_ms += jump_ms
+    bench.wait(TIMEOUT_MS)
+    bench.shard.abort_late()
+    assert bench.state() is State.ONGOING
+    bench.wait(1)
+    bench.shard.abort_late()
+    assert bench.state() is State.PREPARE_ABORT
+
+
+def test_a_transaction_of_the_future_is_given_no_more_than_its_time() -> None:
+    bench = Bench()
+    bench.time_ms += HOUR_MS
+    bench.begun()
+    bench.time_ms -= HOUR_MS
+    other = bench.another()
+    other.wait(TIMEOUT_MS + 1)
+    other.shard.abort_late()
+    assert other.state() is State.PREPARE_ABORT
+
+
 def test_many_are_aborted_over_turns() -> None:
     bench = Bench()
     for number in range(LOOKED_AT_MAX + 5):
