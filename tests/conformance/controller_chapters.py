@@ -50,6 +50,11 @@ class Controllers(Broker):
         rows = [line.split() for line in self.replication().splitlines()]
         return next((row[0], row[1]) for row in rows if row and row[-1] == "Follower")
 
+    def wait_for_a_follower(self) -> None:
+        """Before what is said is for the record."""
+        self.ask_until("metadata-quorum", "describe --replication", "Follower")
+        self.answers.clear()
+
     def replication(self) -> str:
         return self.tools.run("metadata-quorum", *self.where, "describe", "--replication").out
 
@@ -103,15 +108,17 @@ def of_features(controllers: Broker) -> None:
         "downgrade --feature group.version=0 --dry-run",
         "disable --feature group.version --dry-run",
         "downgrade --feature kraft.version=0",
-        "upgrade --feature kraft.version=1 --dry-run",
     ):
         controllers.ask("features", words)
+    # Refused until each voter has told the leader what it supports, which Kafka's do once a fetch timeout.
+    controllers.ask_until(
+        "features", "upgrade --feature kraft.version=1 --dry-run", "kraft.version can be upgraded to 1"
+    )
 
 
 def of_voters(controllers: Broker) -> None:
     """The voters of a static quorum come to stand in the log; one leaves, and comes back."""
     assert isinstance(controllers, Controllers)
-    # Refused until each voter has told the leader what it supports, which Kafka's do a while after their start.
     controllers.ask_until("features", "upgrade --feature kraft.version=1", "kraft.version was upgraded to 1")
     controllers.ask_until("metadata-quorum", "describe --status", "directoryId")
     node, directory = controllers.follower()

@@ -37,6 +37,8 @@ CLASSES = {
 WHERE_COMES_LAST = ("cluster",)
 PATIENT = "controller.quorum.fetch.timeout.ms=30000\ncontroller.quorum.election.timeout.ms=5000\nbroker.session.timeout.ms=60000\n"
 """Settings of Apache Kafka's nodes: two on a busy machine may lose their controller for a minute otherwise, and a tool says so."""
+_ASKED_FOR_S = 180.0
+"""A tool that finds no controller gives up by itself after 60 s, and is to be asked again."""
 _OF_ONE_RUN = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"(localhost|127\.0\.0\.1):\d+"), "BROKER"),
@@ -148,7 +150,7 @@ class Running:
             assert said.code is None or said.out.count(words) >= count, said.out + said.err
             return said.out.count(words) >= count
 
-        wait_for(is_said, f"{words!r}", timeout_s=60)
+        wait_for(is_said, f"{words!r}", timeout_s=_ASKED_FOR_S)
 
     def stop(self) -> Said:
         """As Ctrl-C does."""
@@ -191,7 +193,7 @@ class Broker:
             return is_it(answers[-1])
 
         try:
-            wait_for(asked, what, timeout_s=60)
+            wait_for(asked, what, _ASKED_FOR_S)
         except TimeoutError as error:
             lines = "\n".join(f"  {line}" for line in (*answers[-1].out.splitlines(), *answers[-1].err.splitlines()))
             raise TimeoutError(f"{error}; the last answer was\n{lines}\nand before that\n{self.answers}") from None
@@ -202,7 +204,7 @@ class Broker:
         option, servers = self.where
         for server in servers.split(","):
             asked = partial(self.tools.run, tool, option, server, *words.split())
-            wait_for(lambda asked=asked: what in asked().out, f"{server} to say {what}", timeout_s=60)  # type: ignore[misc]  # bound now
+            wait_for(lambda asked=asked: what in asked().out, f"{server} to say {what}", _ASKED_FOR_S)  # type: ignore[misc]  # bound now
 
     def play(self, chapters: Sequence[Callable[["Broker"], None]]) -> Told:
         """One after the other: they may be about the same things."""

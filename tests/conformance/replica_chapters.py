@@ -136,7 +136,7 @@ def of_verified_replicas(broker: Broker) -> None:
     """The tool goes on for ever; what it says the first times counts."""
     where = f"--broker-list {broker.bootstrap.split(',')[0]} --report-interval-ms 200 --topics-include"
     verifying = broker.tools.start("replica-verification", *f"{where} {PAIR}|{TOPIC}".split(), "--time", "-2")
-    wait_for(lambda: "max lag is" in verifying.said.out, "a report", timeout_s=60)
+    wait_for(lambda: "max lag is" in verifying.said.out, "a report", timeout_s=180)
     told = {in_common(line) for line in verifying.stop().out.splitlines()}
     broker.answers.append(("replica-verification", sorted(told)))
     for words in (f"{where} nowhere", f"{where} *(", "--topics-include x"):

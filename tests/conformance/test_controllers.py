@@ -10,12 +10,14 @@ import pytest
 
 from ottla.cli.local_cluster import Shape
 from ottla.testing.ports import free_port_block
-from ottla.testing.processes import ProcessCluster, wait_for
+from ottla.testing.processes import ProcessCluster
 from tests.conformance.conftest import SETTINGS
 from tests.conformance.controller_chapters import CHAPTERS, CHAPTERS_OF_DEDICATED, Controllers, told
 from tests.conformance.kafka_tools import KAFKA, KafkaTools, Told
 
 HEAP = {"KAFKA_HEAP": "-Xms128m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1", "KAFKA_ROLES": "controller"}
+LESS_HASTY = "controller.quorum.fetch.timeout.ms=10000\ncontroller.quorum.election.timeout.ms=3000\n"
+"""Two on a busy machine may lose their leader for a minute otherwise. Not more: once a fetch timeout a voter says what it supports."""
 
 
 def compare(of_ottla: list[tuple[str, list[str]]], of_kafka: list[tuple[str, list[str]]]) -> None:
@@ -41,8 +43,10 @@ def combined(tools: KafkaTools, kafka_node: str, tmp_path_factory: pytest.TempPa
 @pytest.fixture(scope="module")
 def two_of_kafka(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Where they are, and their directory."""
-    home, port = tmp_path_factory.mktemp("kafka") / "nodes", free_port_block(2, (0, 101))
-    subprocess.run([KAFKA, "up", str(home), "2", str(port)], env=os.environ | HEAP, check=True, timeout=300)
+    home, port = tmp_path_factory.mktemp("kafka"), free_port_block(2, (0, 101))
+    home, extra = home / "nodes", home / "extra.properties"
+    extra.write_text(LESS_HASTY)
+    subprocess.run([KAFKA, "up", str(home), "2", str(port), str(extra)], env=os.environ | HEAP, check=True, timeout=300)
     yield f"127.0.0.1:{port + 101},127.0.0.1:{port + 102}", home
     for number in ("1", "2"):
         subprocess.run([KAFKA, "kill", str(home), number], check=True)
@@ -63,7 +67,7 @@ def dedicated(
             Controllers(tools, kafkas, home, [at / f"s{number}.properties" for number in (1, 2)]),
         ]
         for site in sites:
-            wait_for(lambda site=site: "Follower" in site.replication(), "both to follow", timeout_s=60)  # type: ignore[misc]  # bound now
+            site.wait_for_a_follower()
         return [site.play(CHAPTERS_OF_DEDICATED) for site in sites]
 
 
