@@ -46,18 +46,21 @@ def run_on(loop: SimulationLoop, program: Program[T], *, limit_s: float = _LIMIT
 @contextmanager
 def collected_afterwards() -> Iterator[None]:
     """For the call that makes a loop, runs it and closes it. What it leaves is one heap of garbage, and young: to look at that alone, and
-    once, costs a third of what the collector takes that finds it piece by piece, and the next run uses the memory again."""
-    with _uncollected():
+    once, costs a third of what the collector takes that finds it piece by piece, and the next run uses the memory again. Where
+    whoever calls has turned collection off, all is left."""
+    with _uncollected() as collecting:
         yield
-        gc.collect(0)
+        if collecting:
+            gc.collect(0)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _uncollected() -> Iterator[bool]:
+    """Whether there was collection before."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        yield
+        yield collecting
     finally:
         if collecting:
             gc.enable()

@@ -159,10 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = plan_of(options.seed, severity)
         plan = shrunk(plan) if options.shrink else plan
         return 0 if tell(plan, lambda line: console.print(line, markup=False, highlight=False)) else 1
-    chunks = chunks_of(options.first, options.seeds)
-    totals, failures = search(
-        partial(run_chunk, severity=severity), chunks, Totals(), options.jobs, console, options.seeds
-    )
+    runs, chunks = partial(run_chunk, severity=severity), chunks_of(options.first, options.seeds)
+    totals, failures = search(runs, chunks, Totals(), options.jobs, console, options.seeds, run_seed.__module__)
     console.print(str(totals), markup=False, highlight=False)
     if failures:
         names = ", ".join(str(failure.seed) for failure in failures)
