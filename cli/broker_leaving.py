@@ -23,6 +23,7 @@ from ottla.cli.reassign_words import SHOWN_MAX, summary
 from ottla.runtime.errors import ErrorCode
 
 POLL_S = 0.5
+HEARD_S = 5.0
 PREFERRED = 0
 HARMLESS = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
@@ -35,7 +36,7 @@ def drain(bootstrap: str, broker_id: int, back: Path, *, dry_run: bool, yes: boo
     now = read_cluster(bootstrap, with_sizes=False)
     the_broker(now, broker_id)
     plan, alone = leaderships_off(broker_id, now)
-    leads = sum(each.leader == broker_id for each in now.partitions.values())
+    leads = _leads(broker_id, now)
     click.echo(
         f"broker {broker_id} leads {leads} partitions; {len(plan)} change the order of their replicas, no data moves"
     )
@@ -51,9 +52,26 @@ def drain(bootstrap: str, broker_id: int, back: Path, *, dry_run: bool, yes: boo
         write_plan(back, way_back(plan, now))
     begin(bootstrap, plan)
     _elect_preferred(bootstrap, plan)
-    now = read_cluster(bootstrap, with_sizes=False)
-    leads = sum(each.leader == broker_id for each in now.partitions.values())
-    click.echo(f"broker {broker_id} leads {leads} partitions; the way back: ottla reassign apply {back}")
+    now = _once_heard(bootstrap, broker_id, plan)
+    click.echo(
+        f"broker {broker_id} leads {_leads(broker_id, now)} partitions; the way back: ottla reassign apply {back}"
+    )
+
+
+def _leads(broker_id: int, now: ClusterNow) -> int:
+    return sum(each.leader == broker_id for each in now.partitions.values())
+
+
+def _once_heard(bootstrap: str, broker_id: int, plan: Assignment) -> ClusterNow:
+    """What a broker says that has heard of the elections: it does so a moment after the controller's answer. Some may not have been held
+    (nobody else was in sync any more), so it is not waited for long."""
+    until_s = time.monotonic() + HEARD_S
+    while True:
+        now = read_cluster(bootstrap, with_sizes=False)
+        led = [place for place in plan if place in now.partitions and now.partitions[place].leader == broker_id]
+        if not led or time.monotonic() > until_s:
+            return now
+        time.sleep(HEARD_S / 50)
 
 
 def _elect_preferred(bootstrap: str, plan: Assignment) -> None:
