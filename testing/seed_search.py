@@ -1,7 +1,8 @@
 """Runs many seeds on several processes, with one progress bar.
 
-Each chunk of seeds has a process of its own, forked from one that has imported all there is to import. Nothing is collected in it: to find
-what a run of the cluster leaves, and to take it apart, costs a sixth of the run, and the kernel takes back all at once.
+Each chunk of seeds has a process of its own, forked from this one, which has imported all there is to import and has no other thread.
+Nothing is collected in it: to find what a run of the cluster leaves, and to take it apart, costs a tenth of the run, and the kernel takes
+back all at once.
 """
 
 import gc
@@ -10,7 +11,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkContext, ForkProcess
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from rich.console import Console
@@ -53,15 +54,12 @@ def chunks_of(first: int, count: int | None, minutes: float | None = None) -> It
         seed += left
 
 
-def run_many(
-    run_chunk: RunChunk[T], chunks: Iterable[Sequence[int]], jobs: int, imports: str
-) -> Iterator[tuple[T, list[Failed]]]:
-    """Runs chunks of seeds on ``jobs`` processes; answers come as they are ready. ``imports``: a module with all there is to import."""
+def run_many(run_chunk: RunChunk[T], chunks: Iterable[Sequence[int]], jobs: int) -> Iterator[tuple[T, list[Failed]]]:
+    """Runs chunks of seeds on ``jobs`` processes; answers come as they are ready."""
     if jobs <= 1:
         yield from map(run_chunk, chunks)
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([imports])
+    context = multiprocessing.get_context("fork")
     waiting = iter(chunks)
     running = [_Runner(context, run_chunk, chunk) for chunk in itertools.islice(waiting, jobs)]
     try:
@@ -79,10 +77,10 @@ def run_many(
 class _Runner:
     """A process that runs one chunk."""
 
-    def __init__(self, context: ForkServerContext, run_chunk: RunChunk[T], chunk: Sequence[int]) -> None:
+    def __init__(self, context: ForkContext, run_chunk: RunChunk[T], chunk: Sequence[int]) -> None:
         self.answer, theirs = context.Pipe(duplex=False)
         self._chunk = chunk
-        self._process: ForkServerProcess = context.Process(target=_run, args=(theirs, run_chunk, chunk), daemon=True)
+        self._process: ForkProcess = context.Process(target=_run, args=(theirs, run_chunk, chunk), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -117,17 +115,17 @@ def search(
     jobs: int,
     console: Console,
     total: int | None,
-    imports: str,
 ) -> tuple[T, list[Failed]]:
     """Runs them all and shows how far it is, on a terminal; what fails is printed at once."""
     totals, failures = nothing, list[Failed]()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    # Without auto_refresh it has no thread, which could hold a lock at a fork.
+    with Progress(*columns, console=console, disable=not console.is_terminal, auto_refresh=False) as progress:
         task = progress.add_task("seeds", total=total)
-        for found, failed in run_many(run_chunk, chunks, jobs, imports):
+        for found, failed in run_many(run_chunk, chunks, jobs):
             totals = totals.plus(found)
             failures += failed
             for failure in failed:
                 progress.console.print(failure.message, markup=False, highlight=False)
-            progress.update(task, advance=found.seeds, description=f"seeds, {len(failures)} failed")
+            progress.update(task, advance=found.seeds, description=f"seeds, {len(failures)} failed", refresh=True)
     return totals, sorted(failures)

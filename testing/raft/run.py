@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = shrunk(plan) if options.shrink else plan
         return 0 if tell(plan, lambda line: console.print(line, markup=False, highlight=False)) else 1
     runs, chunks = partial(run_chunk, severity=severity), chunks_of(options.first, options.seeds)
-    totals, failures = search(runs, chunks, Totals(), options.jobs, console, options.seeds, run_seed.__module__)
+    totals, failures = search(runs, chunks, Totals(), options.jobs, console, options.seeds)
     console.print(str(totals), markup=False, highlight=False)
     if failures:
         names = ", ".join(str(failure.seed) for failure in failures)

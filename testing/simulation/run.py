@@ -85,8 +85,7 @@ def search_all(
 ) -> list[Failed]:
     """Runs them all and says what they came to."""
     wanted, runs = count if minutes is None else None, partial(run_chunk, dimensions, length)
-    chunks = chunks_of(first, wanted, minutes)
-    totals, failures = search(runs, chunks, NOTHING, jobs, console, wanted, run_seed.__module__)
+    totals, failures = search(runs, chunks_of(first, wanted, minutes), NOTHING, jobs, console, wanted)
     console.print(str(totals), markup=False, highlight=False)
     return failures
 

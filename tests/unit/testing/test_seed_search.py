@@ -31,7 +31,7 @@ def dies(seeds: Sequence[int]) -> tuple[Sum, list[Failed]]:
 
 
 def test_each_chunk_has_a_process_and_all_are_told() -> None:
-    told = list(run_many(doubled, chunks_of(1, 35), 2, __name__))
+    told = list(run_many(doubled, chunks_of(1, 35), 2))
     assert sum(totals.seeds for totals, _ in told) == 35
     assert sorted(each.seed for _, failed in told for each in failed) == list(range(2, 36, 2))
     assert len({process for totals, _ in told for process in totals.where}) == 4
@@ -40,12 +40,12 @@ def test_each_chunk_has_a_process_and_all_are_told() -> None:
 
 def test_a_process_that_dies_is_told_with_its_seeds() -> None:
     with pytest.raises(RuntimeError, match="the process for seeds 11 to 20 ended with 3"):
-        list(run_many(dies, chunks_of(1, 100), 2, __name__))
+        list(run_many(dies, chunks_of(1, 100), 2))
     assert not multiprocessing.active_children()
 
 
 def test_nobody_goes_on_when_nobody_asks_for_more() -> None:
-    told = run_many(doubled, chunks_of(1, None, minutes=1), 2, __name__)
+    told = run_many(doubled, chunks_of(1, None, minutes=1), 2)
     next(told)
     told.close()  # type: ignore[attr-defined]  # it is a generator
     assert not multiprocessing.active_children()
@@ -54,5 +54,5 @@ def test_nobody_goes_on_when_nobody_asks_for_more() -> None:
 def test_a_death_among_several_answers_leaves_no_process() -> None:
     for _ in range(5):
         with pytest.raises(RuntimeError, match="11 to 20"):
-            list(run_many(dies, chunks_of(1, 100), 8, __name__))
+            list(run_many(dies, chunks_of(1, 100), 8))
         assert not multiprocessing.active_children()
