@@ -38,6 +38,13 @@ def test_leaders_are_counted_once_the_elections_are_heard_of(
     assert "broker 2 leads 0 partitions; the way back" in capsys.readouterr().out
 
 
+def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(
+    told: Callable[[Iterator[ClusterNow]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(iter([led_by(2), ClusterNow(BROKERS, {}, {}, {})]))
+    assert "broker 2 leads 0 partitions; the way back" in capsys.readouterr().out
+
+
 def test_what_is_not_elected_is_not_waited_for_long(
     told: Callable[[Iterator[ClusterNow]], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 CONCURRENT_TRANSACTIONS: the transaction before is not over; whoever asks may wait for that.
 """
 
+from math import inf
 from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.transactions import transitions
@@ -183,16 +184,18 @@ def _check_again(known: Transaction, *, is_commit: bool) -> None:
 # --- on the coordinator's own account ---------------------------------------------------------------------------------
 
 
-def due_ms(known: Transaction, clock_ms: int, time_ms: int) -> int:
+def due_ms(known: Transaction, clock_ms: int, time_ms: int) -> float:
     """When one that has just come to be known here as open will have been so for as long as its producer allowed, by the clock that
     never goes back. The time of day tells only what it had left then, and never more than all: the calendar of this node, or of
-    the coordinator before, may have jumped."""
+    the coordinator before, may have jumped. Infinity where its producer allowed any time."""
+    if known.timeout_ms == TWO_PHASES_TIMEOUT_MS:
+        return inf
     return clock_ms + min(known.started_ms - time_ms, 0) + known.timeout_ms
 
 
-def is_late(known: Transaction, due_ms: int, clock_ms: int) -> bool:
+def is_late(due_ms: float, clock_ms: int) -> bool:
     """Open for longer than its producer allowed."""
-    return known.state is State.ONGOING and known.timeout_ms != TWO_PHASES_TIMEOUT_MS and due_ms < clock_ms
+    return due_ms < clock_ms
 
 
 def is_expired(known: Transaction, now_ms: int, expiration_ms: int) -> bool:

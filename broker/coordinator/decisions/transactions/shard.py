@@ -76,7 +76,7 @@ class TransactionShard:
         self._settings = settings
         self._node = node
         self.written: dict[str, Transaction] = {}
-        self.open: dict[str, int] = {}
+        self.open: dict[str, float] = {}
         """Those that are ongoing, and when their time is up, by the clock that never goes back."""
         self._waits = Waits(effects)
         self._completing = Completing(effects, node, self, self._waits, coordinator_epoch)

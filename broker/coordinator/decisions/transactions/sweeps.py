@@ -21,7 +21,7 @@ class Book(Protocol):
     """What the shard has."""
 
     written: dict[str, Transaction]
-    open: dict[str, int]
+    open: dict[str, float]
 
     def abort(self, transactional_id: str) -> None: ...
 
@@ -58,8 +58,8 @@ class Sweeps:
     def _abort_if_late(self, ids: list[str]) -> None:
         clock_ms = self._effects.clock_ms
         for each in ids:
-            found, due_ms = self._book.written.get(each), self._book.open.get(each)
-            if found is not None and due_ms is not None and asking.is_late(found, due_ms, clock_ms):
+            due_ms = self._book.open.get(each)
+            if due_ms is not None and asking.is_late(due_ms, clock_ms):
                 self._book.abort(each)
                 self.timeout_count += 1
 
