@@ -8,13 +8,13 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from math import inf
 from types import FrameType
 from typing import Protocol
 
-INTERVAL_S = 0.09
-"""An idle loop is looked at so often: each look costs a wake-up, 0.1 ms, and a turn that gets a line in the log has one in time all the same."""
+INTERVAL_S = 0.1
+"""An idle loop is looked at at the whole multiples of this: each look costs a wake-up, 0.1 ms, and a turn that gets a line in the log has one in
+time all the same. All nodes of a machine look at once, when the timers of a beat are due as well."""
 LOOK_S = 0.04
 MOMENT_S = 0.002
 LATE_S = 0.05
@@ -84,10 +84,20 @@ class StackWatch:
         wait_s = INTERVAL_S
         due_s = self._clock() + wait_s
         while not self._running.acquire(timeout=wait_s):
-            with _no_collection():
-                wait_s = self._look(sys._current_frames().get(watched), due_s)
+            wait_s = self._look_uncollected(watched, due_s)
             due_s = self._clock() + wait_s
         self._running.release()
+
+    def _look_uncollected(self, watched: int, due_s: float) -> float:
+        """To ask a frame for its caller makes an object, which may set the collector off, and what that calls back lets the other thread go on:
+        the caller may be gone before its object is made (CPython 3.11; 3.12 stops the collector in ``_current_frames`` itself)."""
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return self._look(sys._current_frames().get(watched), due_s)
+        finally:
+            if was_on:
+                gc.enable()
 
     def _look(self, frame: FrameType | None, due_s: float) -> float:
         """Looks at the thread's innermost ``frame`` at a time that should have been ``due_s``; returns after how long to look again."""
@@ -96,25 +106,12 @@ class StackWatch:
             was_kept = now_s - due_s > INTERVAL_S
             if was_kept or not _waits(frame):
                 self._ask(due_s if was_kept else now_s)
-            return INTERVAL_S
+            return INTERVAL_S - now_s % INTERVAL_S
         if now_s - busy_since_s <= LATE_S:
             return max(busy_since_s + LATE_S - now_s, MOMENT_S)
         if frame is not None:
             self._looks.append((now_s, place(frame) + _about(self._subject())))
         return LOOK_S
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """To ask a frame for its caller makes an object, which may set the collector off, and what that calls back lets the other thread go on:
-    the caller may be gone before its object is made (CPython 3.11; 3.12 stops the collector in ``_current_frames`` itself)."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _waits(frame: FrameType | None) -> bool:

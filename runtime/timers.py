@@ -23,6 +23,9 @@ LOOKED_AT_MAX = 64
 CALLBACKS_PER_TURN = 64
 """Of a crowd that is due together (fetches that wait half a second each), so that it holds the loop for a few milliseconds at a time."""
 
+SHARED_BEAT_MS = 1_000
+"""Beats of this period, and of those that divide it, are the same for all processes of a machine: they share its monotonic clock."""
+
 Callback = Callable[[], None]
 
 
@@ -154,8 +157,9 @@ class LoopTimers:
     def __init__(self, loop: AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         self.watch = watch or LoopWatch()
         self._loop = loop
-        self._born_ms = loop_ms(loop)
-        self._wheel = TimingWheel(self._born_ms)
+        now_ms = loop_ms(loop)
+        self._born_ms = now_ms - now_ms % SHARED_BEAT_MS
+        self._wheel = TimingWheel(now_ms)
         self._wake_ms: float = inf
         self._handle: TimerHandle | None = None
 
@@ -168,9 +172,11 @@ class LoopTimers:
         return self._add(ceil(self._loop.time() * 1000) + delay_ms, callback)
 
     def call_at_beat(self, period_ms: int, callback: Callback) -> Timer:
-        """The same, when the next whole number of periods has passed since these timers began: ``period_ms`` from now at the latest.
+        """The same, when the next whole number of periods has passed since the second in which these timers began: ``period_ms`` from now
+        at the latest.
 
-        What has the same period, or one that divides it, shares a wake-up then, and a wake-up is what an idle node pays for.
+        What has the same period, or one that divides it, shares a wake-up then, and a wake-up is what an idle node pays for. Nodes of one
+        machine keep time together as well, with `SHARED_BEAT_MS`, and what they ask each other at a beat is answered at one.
         """
         now_ms = ceil(self._loop.time() * 1000)
         return self._add(now_ms + period_ms - (now_ms - self._born_ms) % period_ms, callback)

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker.handlers.fetching import fetch, fetch_read
 from ottla.broker.handlers.fetching.fetch_read import Reader
+from ottla.broker.handlers.fetching.pending_fetch import PendingFetch
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.log.batch import read_header
@@ -72,6 +73,30 @@ def test_a_consumer_that_waited_long_enough_gets_nothing() -> None:
         assert 0.7 <= cluster.loop.time() - start < 0.75
 
     run(scenario)
+
+
+def test_followers_with_nothing_to_fetch_are_answered_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle leader wakes once for all of them. Their wait is never over late, and a consumer's is none of it (the test above)."""
+    answered_ms: list[int] = []
+    expire = PendingFetch.expire
+
+    def noted(self: PendingFetch) -> None:
+        answered_ms.append(self._manager.timers.now_ms())
+        expire(self)
+
+    monkeypatch.setattr(PendingFetch, "expire", noted)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        await asyncio.sleep(1)
+        answered_ms.clear()
+        await asyncio.sleep(5)
+
+    run(scenario)
+    beats_ms = answered_ms[::2]
+    assert answered_ms[1::2] == beats_ms
+    assert {each % 500 for each in beats_ms} == {0}
+    assert len(beats_ms) == 10
 
 
 def test_min_bytes_are_waited_for() -> None:

@@ -163,7 +163,11 @@ class PendingFetch:
     def _park(self, max_wait_ms: int) -> None:
         self.session.parked = self
         self._watch_dirty()
-        self._timer = self._manager.timers.call_later_ms(max_wait_ms, self.expire)
+        timers = self._manager.timers
+        # A follower asks again at once, for ever: its empty answers share a beat, whatever else the brokers of this machine wait for.
+        self._timer = (timers.call_at_beat if self.reader.is_follower else timers.call_later_ms)(
+            max_wait_ms, self.expire
+        )
         self.request.on_close(self._drop)
 
     def _watch_dirty(self) -> None:

@@ -77,11 +77,11 @@ MEMBERSHIP = (
         "join below the epoch's start",
         "may_join: a member has all that the leader had when its epoch began",
         ((leader, "may_join", _joins_anywhere),),
-        67,
+        8,
         (
             *cut_between(500, 3, 1, 2800),
             slow(400, 3, 2, 200, 250, 1000),
-            Fault(1240, "kill", ("node-3",), 4000),
+            Fault(1300, "kill", ("node-3",), 4000),
             slow(1500, 2, 1, 100, 150, 2000),
         ),
         (JOINS,),
@@ -115,7 +115,7 @@ MEMBERSHIP = (
             (PartitionLeader, "knows_newer_life_of", _no_newer_life),
             (alter_partition, "_is_eligible", _may_be_member_in_any_life),
         ),
-        1,
+        40,
         (
             *(
                 Fault(960 + 1900 * number + after_ms, kind, args, duration_ms)

@@ -125,7 +125,7 @@ TRANSACTION_BUGS = (
         (Completing, "prepare", _tells_at_once),
         COORDINATOR_SPLIT,
         WHOLE,
-        seed=4,
+        seed=153,
     ),
     _bug(
         "take a refused marker for a written one",

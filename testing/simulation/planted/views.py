@@ -50,7 +50,7 @@ VIEWS = (
         "tell the end before it is certain",
         "ListOffsets: not before the leader has committed what it had when its epoch began",
         ((PartitionLeader, "has_committed_own_epoch", _always_certain),),
-        4,
+        40,
         (
             *cut_between(500, 3, 1, 2800),
             slow(400, 3, 2, 200, 250, 1000),

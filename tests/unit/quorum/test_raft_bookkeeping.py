@@ -146,6 +146,29 @@ def test_so_many_fetches_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(sender.id for sender in core.state.parked) == [10, 11]
 
 
+def parked_at(now_ms: int, *nodes: int, others: int = 0) -> list[int]:
+    """When a leader will answer ``nodes`` that fetch then, a millisecond apart, if there is nothing to tell."""
+    core = OneCore(1, 2, 3).elect(2)
+    for node in range(100, 100 + others):
+        core.fetch(node, offset=0, last_epoch=0)
+    for later_ms, node in enumerate(nodes):
+        core.now_ms = now_ms + later_ms
+        core.fetch(node, offset=0, last_epoch=0)
+    return [core.state.parked[key(node)].deadline_ms for node in nodes]
+
+
+def test_fetches_that_find_nothing_are_answered_in_step() -> None:
+    assert parked_at(1_700, 10, 11, 12) == [2_000] * 3
+    assert parked_at(2_000, 10, 11) == [2_500] * 2, (
+        "who was answered in step asks again right after, and waits a whole wait"
+    )
+    assert parked_at(2_499, 10, 11) == [2_500, 3_000]
+
+
+def test_a_crowd_is_not_answered_in_one_turn() -> None:
+    assert parked_at(1_700, 10, others=parking.IN_STEP) == [2_200]
+
+
 def test_a_voter_that_was_removed_counts_for_no_majority() -> None:  # kraft.md 1.7
     core = OneCore(1, 2, 3, 4, 5).elect(2, 3)
     core.now_ms = 100

@@ -168,11 +168,12 @@ def test_repeated_work_goes_on_after_a_failure_and_ends_when_it_is_cancelled() -
 
 def test_what_is_called_at_one_period_is_called_together_whenever_it_asked() -> None:
     async def run(loop: SimulationLoop) -> dict[str, list[int]]:
+        await asyncio.sleep(1.2 - loop.time() % 1)
         timers = LoopTimers(loop)
-        born_ms, calls, done = timers.now_ms(), dict[str, list[int]](), asyncio.Event()
+        second_ms, calls, done = timers.now_ms() // 1_000 * 1_000, dict[str, list[int]](), asyncio.Event()
 
         def note(name: str) -> None:
-            calls.setdefault(name, []).append(timers.now_ms() - born_ms)
+            calls.setdefault(name, []).append(timers.now_ms() - second_ms)
 
         repeated = Repeated(timers)
         await asyncio.sleep(0.030)
@@ -195,16 +196,37 @@ def test_what_is_called_at_one_period_is_called_together_whenever_it_asked() -> 
 def test_a_beat_is_a_period_away_for_who_asks_at_a_beat() -> None:
     async def run(loop: SimulationLoop) -> int:
         timers, done = LoopTimers(loop), asyncio.Event()
-        born_ms = timers.now_ms()
+        first_ms = 0
 
         def again() -> None:
+            nonlocal first_ms
+            first_ms = timers.now_ms()
             timers.call_at_beat(7, done.set)
 
         timers.call_at_beat(7, again)
         await done.wait()
-        return timers.now_ms() - born_ms
+        return timers.now_ms() - first_ms
 
-    assert simulate(run, 1) == 14
+    assert simulate(run, 1) == 7
+
+
+def test_the_nodes_of_a_machine_share_beats_of_up_to_a_second_whenever_they_began() -> None:
+    """Longer ones bring work (retention, checkpoints) that they had better not do together."""
+
+    async def run(loop: SimulationLoop) -> tuple[set[int], set[int]]:
+        often, seldom, done = set[int](), set[int](), asyncio.Event()
+        for _ in range(5):
+            timers = LoopTimers(loop)
+            timers.call_at_beat(7_000, lambda timers=timers: seldom.add(timers.now_ms()))  # type: ignore[misc]  # bound now
+            timers.call_at_beat(500, lambda timers=timers: often.add(timers.now_ms() % 500))  # type: ignore[misc]  # bound now
+            await asyncio.sleep(1.313)
+        timers.call_later_ms(7_000, done.set)
+        await done.wait()
+        return often, seldom
+
+    often, seldom = simulate(run, 1)
+    assert often == {0}
+    assert len(seldom) == 5
 
 
 def test_a_crowd_that_is_due_together_runs_over_turns_in_order_whatever_happens_between() -> None:
