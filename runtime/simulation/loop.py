@@ -182,7 +182,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     def tasks_of(self, process: Process) -> list["asyncio.Task[Any]"]:
         """The process's unfinished tasks, by name."""
-        tasks = [task for task in asyncio.all_tasks(self) if self._owners.get(task) is process]
+        tasks = [task for task, owner in self._owners.items() if owner is process and not task.done()]
         return sorted(tasks, key=lambda task: task.get_name())
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":

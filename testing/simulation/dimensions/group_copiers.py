@@ -32,7 +32,7 @@ LASTING = (1, 3)
 
 class GroupCopiers(Transactions):
     name = "group_copiers"
-    one_in = 5
+    one_in = 7
     in_brief = False
     settings: Mapping[str, str] = {
         **Transactions.settings,

@@ -31,7 +31,7 @@ NAMES = ("crew", "tower", "gate", "desk")
 
 class Groups(ReadingGroup):
     name = "groups"
-    one_in = 3
+    one_in = 5
     in_brief = True
     place = PLACE
     _clerk: GroupClerk

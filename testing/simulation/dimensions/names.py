@@ -24,7 +24,7 @@ READ_BACK_S = 5.0
 
 class Names(Dimension):
     name = "names"
-    one_in = 4
+    one_in = 5
     least_ms = 4_000
     _users: Sequence[IncarnationUser] = ()
 

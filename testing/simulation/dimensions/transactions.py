@@ -35,7 +35,7 @@ def transactional_id(source: int) -> str:
 
 class Transactions(Coordinated):
     name = "transactions"
-    one_in = 3
+    one_in = 5
     in_brief = True
     settings: Mapping[str, str] = {
         "offsets.topic.num.partitions": str(COORDINATORS),
