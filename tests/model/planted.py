@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
+from ottla.quorum.raft import parking
 from ottla.testing.raft.model.bounds import Bounds
 from ottla.testing.raft.model.checker import ModelChecker
 from ottla.testing.raft.model.scopes import DEEP, DEEP_SNAPSHOTS, DEEP_VOTERS, SNAPSHOT_SCOPES, VOTER_SCOPES
@@ -48,7 +50,19 @@ def simulator(seed: int) -> None:
     run_plan(plan, cluster_of(plan))
 
 
-SEEDED = (random_walks, random_walks_with_voter_changes, random_walks_with_snapshots, simulator)
+def simulator_out_of_step(seed: int) -> None:
+    """As `simulator`, with every fetch answered as those are that come behind a crowd."""
+    with patch.object(parking, "IN_STEP", 0):
+        simulator(seed)
+
+
+SEEDED = (
+    random_walks,
+    random_walks_with_voter_changes,
+    random_walks_with_snapshots,
+    simulator,
+    simulator_out_of_step,
+)
 
 
 class Bug(NamedTuple):

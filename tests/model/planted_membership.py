@@ -13,6 +13,7 @@ from tests.model.planted import (
     random_walks_with_snapshots,
     random_walks_with_voter_changes,
     simulator,
+    simulator_out_of_step,
 )
 
 
@@ -66,14 +67,14 @@ MEMBERSHIP_BUGS = (
         lambda self, other: self.id == other.id,
         simulator,
         12,
-        "leader completeness",
+        "durable on a majority",
     ),
     Bug(
         "a removed voter asks nobody but the leader it knew",
         rules,
         "may_look_elsewhere",
         lambda has_fetched, leader_failed: False,
-        simulator,
+        simulator_out_of_step,
         836,
         "liveness",
     ),
@@ -83,7 +84,7 @@ MEMBERSHIP_BUGS = (
         "may_judge",
         lambda leads, offset, high_watermark: True,
         simulator,
-        26,
+        2,
         "asked to truncate committed records",
     ),
     Bug(

@@ -215,7 +215,7 @@ BUGS = (
         "snapshot_is_whole",
         lambda position, piece: position * 2 >= piece.size,
         simulator,
-        4,
+        10,
         "liveness",
     ),
     Bug(
@@ -224,7 +224,7 @@ BUGS = (
         "needs_snapshot",
         lambda log, offset, last_epoch: False,
         simulator,
-        40,
+        30,
         "state machine safety",
     ),
 )

@@ -16,7 +16,8 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def single() -> Iterator[Cluster]:
-    with Cluster(nodes=1) as running:
+    # A producer asks for the metadata of its topics again and again, which would make anew what a test deletes.
+    with Cluster(nodes=1, settings={"auto.create.topics.enable": "false"}) as running:
         yield running
 
 
