@@ -38,8 +38,16 @@ def _restart(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
 
 def _shut_down(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
     life = node.life
+
+    def leave() -> None:
+        if node.life != life:
+            return
+        cluster.stop(node, silently=False)
+        if cluster.is_fair:
+            cluster.start(node)  # it was still there when all that was down was started again
+
     cluster.deliver(node, life, ShutdownRequested())
-    cluster.at(LEAVING_US, lambda: cluster.stop(node, silently=False) if node.life == life else None)
+    cluster.at(LEAVING_US, leave)
 
 
 def _wipe(cluster: "RaftCluster", node: "Node", fault: FaultEvent) -> None:
