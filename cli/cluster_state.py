@@ -32,8 +32,9 @@ class BrokerNow(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """A reassignment under way."""
+    """A reassignment under way, as the controller has it."""
 
+    replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -60,7 +61,11 @@ class ClusterNow(NamedTuple):
 
 
 def read_cluster(bootstrap: str, *, with_sizes: bool = True) -> ClusterNow:
-    """``with_sizes``: asks every broker what its directories hold, and topics for their min.insync.replicas."""
+    """``with_sizes``: asks every broker what its directories hold, and topics for their min.insync.replicas.
+
+    The broker that is asked may not have heard yet of a move that the controller tells of: then the replicas are the controller's, or the
+    two would not belong together (of replicas 4, 1 that go to 2, 1, where 4 is "removed", 1 alone would be left).
+    """
     with Client(bootstrap) as client:
         brokers = _brokers(client)
         described = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
@@ -74,12 +79,11 @@ def read_cluster(bootstrap: str, *, with_sizes: bool = True) -> ClusterNow:
     for topic in described.topics:
         for each in topic.partitions:
             place = topic.name or "", each.partition_index
-            known = [sizes.get((place, replica), 0) for replica in each.replica_nodes]
+            replicas = moving[place].replicas if place in moving else tuple(each.replica_nodes)
+            known = [sizes.get((place, replica), 0) for replica in replicas]
             size = sizes.get((place, each.leader_id), max(known, default=0))
             minimum = minima.get(place[0], 1)
-            partitions[place] = Partition(
-                tuple(each.replica_nodes), tuple(each.isr_nodes), each.leader_id, size, minimum
-            )
+            partitions[place] = Partition(replicas, tuple(each.isr_nodes), each.leader_id, size, minimum)
     return ClusterNow(brokers, partitions, moving, sizes)
 
 
@@ -96,7 +100,9 @@ def _moving(client: Client) -> dict[Place, Moving]:
     answer = client.call(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
     refuse(answer.error_code, "list the reassignments", answer.error_message)
     return {
-        (topic.name, each.partition_index): Moving(tuple(each.adding_replicas), tuple(each.removing_replicas))
+        (topic.name, each.partition_index): Moving(
+            tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+        )
         for topic in answer.topics
         for each in topic.partitions
     }

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ottla.cli import reassign_requests as requests
 from ottla.cli.cluster_state import ClusterNow, read_cluster
+from ottla.cli.failures import CommandError
 from ottla.cli.placing import Place, changed
 from ottla.cli.reassign_words import size_words
 
 POLL_S = 0.5
 TELL_S = 5.0
+HEARD_S = 10.0
+"""A broker that is asked hears of a move's end a moment after it."""
 
 Tell = Callable[[str], None]
 
@@ -32,13 +35,18 @@ def finish(bootstrap: str, plan: Mapping[Place, Sequence[int]], now: ClusterNow)
 
 
 def wait(bootstrap: str, plan: Mapping[Place, Sequence[int]], tell: Tell) -> None:
-    """Until every partition of the plan is so, or its topic is gone."""
-    told, said_s = "", time.monotonic() - TELL_S
+    """Until every partition of the plan is so, or its topic is gone. Raises CommandError when what is left no longer moves: somebody gave it
+    up, or had it go elsewhere."""
+    told, said_s, moved_s = "", time.monotonic() - TELL_S, time.monotonic()
     while True:
         now = read_cluster(bootstrap, with_sizes=time.monotonic() - said_s >= TELL_S)
         waiting = [place for place, replicas in plan.items() if not requests.is_done(place, replicas, now)]
         if not waiting:
             return
+        if any(place in now.moving for place in waiting):
+            moved_s = time.monotonic()
+        elif time.monotonic() - moved_s > HEARD_S:
+            raise CommandError(_ended_otherwise(waiting))
         if time.monotonic() - said_s >= TELL_S:
             said_s = time.monotonic()
             left = sum(requests.bytes_left(place, now) for place in waiting if place in now.moving)
@@ -49,6 +57,12 @@ def wait(bootstrap: str, plan: Mapping[Place, Sequence[int]], tell: Tell) -> Non
                 tell(words)
             told = words
         time.sleep(POLL_S)
+
+
+def _ended_otherwise(places: Sequence[Place]) -> str:
+    (topic, index), *more = sorted(places)
+    those = f"{topic}-{index} and {len(more)} more" if more else f"{topic}-{index}"
+    return f"{those}: the move has ended, but not as planned: somebody gave it up or planned otherwise; call this again"
 
 
 def waits_for(places: Sequence[Place], now: ClusterNow) -> list[int]:
