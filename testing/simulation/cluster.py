@@ -133,6 +133,11 @@ class SimulatedCluster:
         node.process.run(ended.set_result, None)
         return True
 
+    def is_stopping(self, number: int) -> bool:
+        """Whether it was told to hand over and end, or failed: it may be killed half-way through."""
+        ended = self._ends.get(number)
+        return ended is not None and ended.done()
+
     def running(self, number: int) -> Server | None:
         """The server of a node whose process lives (perhaps paused, perhaps still starting)."""
         return self.servers.get(number) if self.nodes[number].process is not None else None

@@ -53,7 +53,6 @@ class Run:
         """(number, offset) of all records of the producers' partitions, once they are read back."""
         self._faults = faults
         self._dimensions = dimensions
-        self.dimension_names = frozenset(each.name for each in dimensions)
         self._length = length
         self.cluster = SimulatedCluster(
             loop,

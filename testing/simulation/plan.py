@@ -143,6 +143,8 @@ class Faults:
         process = self._cluster.nodes[node].process
         if server is None or process is None or process.paused or broker is None:
             return False  # a leader that wakes may have the others' ISR membership ended in its first step
+        if self._cluster.is_stopping(node):
+            return False  # killed half-way through, it is no eligible leader any more (KIP-966: an unclean start)
         return server.ready.is_set() and not broker.fenced
 
     def _is_cleared(self) -> bool:

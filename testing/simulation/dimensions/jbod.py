@@ -16,7 +16,6 @@ from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
 )
 from ottla.broker.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
 from ottla.quorum.controller.decisions import features
-from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault, repair
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -74,12 +73,7 @@ class Jbod(Dimension):
         return end
 
     def _is_new(self, loop: SimulationLoop, name: str) -> Callable[[], None]:
-        """As when it fails, and it is another disk that comes in its place. Not where eligible leaders are kept and others die meanwhile: who is
-        killed is eligible no more (KIP-966), so that with a disk that is lost nobody may be left, which only an unclean election would end."""
-        if {"chains", "eligible"} <= self.run.dimension_names and self.run.invariants.metadata.features.get(
-            ELR_VERSION
-        ):
-            return self._fails(loop, name)
+        """As when it fails, and it is another disk that comes in its place."""
         self.new += 1
         platter, start = loop.nodes[name].platter, self._fails(loop, name)
 
