@@ -57,14 +57,15 @@ class OwnAppends:
         """``expires``: what is written and not committed by then ends with REQUEST_TIMED_OUT. By default it may wait for ever.
         ``codec``: of the batches that are made here."""
         self._codec = codec
-        self._expires = expires
+        self.expires = expires
         self._partition = partition
         self._leader_epoch = leader_epoch
         self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._waiting: list[_Entry] = []
-        self._under_way: dict[_Batch, None] = {}
-        self._closed = False
+        self.under_way: dict[_Batch, None] = {}
+        """What stands in the log and is not done."""
+        self.closed = False
 
     def append(
         self,
@@ -101,16 +102,12 @@ class OwnAppends:
         """
         self._write()
         proof()
-        sent = _Batch([_Entry((), 0, on_written, on_done, None)], self._under_way)
-        try:
-            info = self._send(batch, sent, self._wall_ms(), transaction_version)
-        except KafkaError:
-            del self._under_way[sent]
-            raise
+        sent = _Batch(self, [_Entry((), 0, on_written, on_done, None)])
+        info = self._send(batch, sent, self._wall_ms(), transaction_version)
         if info.duplicate:
-            sent.stands(self._expires)
+            sent.stands()
         else:
-            sent.written(info.first_offset, self._expires)
+            sent.written(info.first_offset)
 
     def has_room_for(self, size: int) -> bool:
         """Whether records of that size fit in one batch."""
@@ -121,15 +118,16 @@ class OwnAppends:
         return bool(self._waiting)
 
     def close(self) -> None:
-        """The epoch is over: all that is not done ends with NOT_LEADER_OR_FOLLOWER, and so does what comes later."""
-        self._closed = True
-        for batch in list(self._under_way):
+        """The epoch is over: all that is not done ends with NOT_LEADER_OR_FOLLOWER, and so does what comes later. What is being written
+        this moment (the disk fails under it, and so the epoch ends) is told of when it is known whether it stands."""
+        self.closed = True
+        for batch in list(self.under_way):
             batch.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._write()
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
-        batches = [_Batch(entries, self._under_way) for entries in self._gathered(waiting)]
+        batches = [_Batch(self, entries) for entries in self._gathered(waiting)]
         outcomes: list[Callable[[], None]] = []
         for index, batch in enumerate(batches):
             try:
@@ -142,7 +140,7 @@ class OwnAppends:
                     each.undo()
                 outcomes += [partial(each.settle, error.code) for each in batches[index + 1 :]]
                 break
-            outcomes.append(partial(batch.written, info.first_offset, self._expires))
+            outcomes.append(partial(batch.written, info.first_offset))
         for tell in outcomes:
             tell()
 
@@ -164,7 +162,7 @@ class OwnAppends:
         return self._send(_encoded(batch.entries, wall_ms, self._codec), batch, wall_ms)
 
     def _send(self, encoded: bytearray, batch: "_Batch", wall_ms: int, transaction_version: int = 0) -> AppendInfo:
-        if self._closed:
+        if self.closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader's epoch is over")
         size_max = self._partition.log.config.max_message_bytes
         if len(encoded) > size_max:
@@ -186,29 +184,33 @@ class _Entry(NamedTuple):
 class _Batch:
     """Tells those who share a batch, each once, first that it is written."""
 
-    def __init__(self, entries: list[_Entry], under_way: "dict[_Batch, None]") -> None:
+    def __init__(self, appends: OwnAppends, entries: list[_Entry]) -> None:
         self.entries = entries
-        self._under_way = under_way
+        self._appends = appends
         self._is_written = False
+        self._is_settled = False
         self._outcome: int | None = None
         self._timer: Timer | None = None
-        under_way[self] = None
 
-    def written(self, first_offset: int, expires: Expires | None) -> None:
+    def written(self, first_offset: int) -> None:
         offset = first_offset
         for entry in self.entries:
             if entry.on_written is not None:
                 _call(entry.on_written, offset)
             offset += len(entry.records)
-        self.stands(expires)
+        self.stands()
 
-    def stands(self, expires: Expires | None) -> None:
+    def stands(self) -> None:
         """It is in the log, and those who have to know that do; its replicas may take as long as ``expires`` says."""
         self._is_written = True
         if self._outcome is not None:  # one replica: it was committed as soon as it was written
             self.settle(self._outcome)
-        elif expires is not None:
-            self._timer = expires(partial(self.settle, ErrorCode.REQUEST_TIMED_OUT))
+        elif self._appends.closed:
+            self.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self._appends.under_way[self] = None
+            if self._appends.expires is not None:
+                self._timer = self._appends.expires(partial(self.settle, ErrorCode.REQUEST_TIMED_OUT))
 
     def undo(self) -> None:
         for entry in reversed(self.entries):
@@ -221,8 +223,9 @@ class _Batch:
             self.settle(error)
 
     def settle(self, error: int) -> None:
-        if self in self._under_way:
-            del self._under_way[self]
+        if not self._is_settled:
+            self._is_settled = True
+            self._appends.under_way.pop(self, None)
             if self._timer is not None:
                 self._timer.cancel()
             for entry in self.entries:

@@ -275,3 +275,49 @@ def test_nobody_is_told_of_a_batch_while_a_later_one_may_still_be_undone(
         ("a", "done", ErrorCode.NONE),
         ("b", "done", ErrorCode.KAFKA_STORAGE_ERROR),
     ]
+
+
+def test_a_batch_whose_failure_ends_the_epoch_is_undone_before_it_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_appends, "append_own", partial(_fails_and_ends, bench))
+    done, written = partial(bench.note, "a", "done"), partial(bench.note, "a", "written")
+    within(bench, lambda: bench.own.append([(b"a", b"1")], written, done, undo=lambda: bench.note("a", "undone", 0)))
+    bench.turn()
+    assert bench.told == [("a", "undone", 0), ("a", "done", ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+def test_an_append_whose_failure_ends_the_epoch_is_refused_and_not_told_of(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_appends, "append_own", partial(_fails_and_ends, bench))
+    told = partial(bench.note, "a", "told")
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        bench.own.append_now(bytearray(), told, told)
+    assert not bench.told
+
+
+def _fails_and_ends(bench: Bench, *_: Any) -> None:
+    """The directory fails: whoever leads there is told to end before the append is."""
+    bench.own.close()
+    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_what_was_written_before_the_epoch_ended_under_the_next_batch_is_told_so_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = b"x" * 200  # two do not fit in one batch
+    send, sent = own_appends.append_own, list[int]()
+
+    def second_fails(*values: Any) -> Any:
+        sent.append(1)
+        return send(*values) if len(sent) == 1 else _fails_and_ends(bench)
+
+    monkeypatch.setattr(own_appends, "append_own", second_fails)
+    within(bench, lambda: bench.append("a", large), lambda: bench.append("b", large))
+    bench.turn()
+    assert bench.told == [
+        ("a", "written", 0),
+        ("a", "done", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("b", "done", ErrorCode.KAFKA_STORAGE_ERROR),
+    ]
