@@ -273,6 +273,10 @@ class Storage:
             self._new_logs.sync_soon(log)
         return log
 
+    def reads(self, directory_id: bytes) -> bool:
+        """Whether that directory is here and has not failed."""
+        return any(root.directory_id == directory_id and root.failure is None for root in self.manager.roots)
+
     def delete(self, partition: TopicPartition) -> None:
         self._cancel_cleaning(partition)
         self._deletions.add(partition)

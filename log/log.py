@@ -88,10 +88,13 @@ class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):
             raise StorageError(f"{self.partition}: an operation ended half-way, and the log cannot be read anew yet")
 
     def configure(self, config: LogConfig) -> None:
-        """Changed topic settings: they hold from the next append on."""
+        """Changed topic settings: they hold from the next append on. Raises StorageError where the active segment cannot be read."""
         self.config = config
         self.gaps_allowed = self.gaps_allowed or config.compacted
         self.active.configure(config)
         self.note_flush_settings()
         self.note_must_sync()
-        self.set_roll_time()
+        try:
+            self.set_roll_time()
+        except OSError as error:
+            raise self.root.failed(error) from error

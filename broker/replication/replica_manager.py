@@ -40,7 +40,7 @@ from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import NO_LEADER, TOPIC_RESOURCE, PartitionView
+from ottla.quorum.metadata.views import DIRECTORY_ALWAYS_ONLINE, NO_LEADER, TOPIC_RESOURCE, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.settings.server import ServerConfig
@@ -257,11 +257,18 @@ class ReplicaManager:
                 (self._lead if view.leader == self.node_id else self._follow)(partition, view)
                 self._tell_directory(partition, view)
         except Exception as error:  # noqa: BLE001 - `note` says what it was
-            self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, has_log=partition is not None)
+            is_lost = partition is None and self._is_counted_on(view)
+            self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, is_lost=is_lost)
         else:
             self.offline.forget(replica.key)
         if partition is not None:
             self._listeners.look_at(partition)
+
+    def _is_counted_on(self, view: PartitionView) -> bool:
+        """Whether the controller takes the replica for sound until it hears of it. Of a directory that is not there, or failed, it
+        hears as such: that may come back whole, and a replica in no directory would have led last for nothing."""
+        directory_id = view.directory_of(self.node_id)
+        return directory_id in DIRECTORY_ALWAYS_ONLINE or self._logs.reads(directory_id)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id

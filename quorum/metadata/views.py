@@ -12,7 +12,7 @@ RECOVERED, RECOVERING = 0, 1
 DIRECTORY_MIGRATING = ZERO_ID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
-_DIRECTORY_ALWAYS_ONLINE = (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
+DIRECTORY_ALWAYS_ONLINE = (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -84,7 +84,7 @@ class BrokerView(msgspec.Struct, frozen=True):
 
     def has_directory(self, directory: bytes) -> bool:
         """Whether a replica in that directory is readable, as far as the controller knows."""
-        return directory in _DIRECTORY_ALWAYS_ONLINE or directory in self.directories
+        return directory in DIRECTORY_ALWAYS_ONLINE or directory in self.directories
 
 
 class ControllerView(msgspec.Struct, frozen=True):

@@ -87,6 +87,9 @@ class Logs:
         self.opened.pop(partition).abandon()
         self._host.disk.remove_tree(f"/data/{partition}")
 
+    def reads(self, directory_id: bytes) -> bool:
+        return not self._lost_directory()
+
     def checkpoint_high_watermarks(self) -> None:
         """The tests that need it write it themselves."""
 

@@ -1,9 +1,13 @@
 """Eligible leaders (KIP-966) in the simulated cluster: who leads when nobody is in sync, and who must not."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.replication.hosting import Replica
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -17,12 +21,16 @@ from ottla.broker.wire.messages.incremental_alter_configs_request import (
 from ottla.broker.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.broker.wire.messages.update_features_response import UpdateFeaturesResponse
+from ottla.log.config import LogConfig
+from ottla.log.names import TopicPartition
 from ottla.quorum.controller.decisions import configs, partition_change
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.metadata.views import NO_LEADER, RECOVERED, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.workload import SimulatedProducer, check_history, read_partition
 from tests.simulation.conftest import Rig, play
+
+TWO = ("/data", "/more")
 
 
 async def keep_eligible(rig: Rig) -> None:
@@ -133,3 +141,36 @@ def test_who_led_last_leads_again_when_all_lost_their_power() -> None:
         assert rig.view("t", 0).leader_recovery_state == RECOVERED
 
     play(scenario, plain_brokers=2)
+
+
+def test_who_led_last_leads_again_when_its_directory_comes_back_that_failed_at_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The replica's log could not be read: its directory is told as failed, and not that the replica is in none."""
+    fail: list[Callable[[], Callable[[], None]]] = []
+    mend: list[Callable[[], None]] = []
+    create = ReplicaManager._create
+
+    def fails(manager: ReplicaManager, replica: Replica) -> Partition:
+        if manager.node_id == 4 and replica.topic == "t" and fail:
+            mend.append(fail.pop()())
+            log = manager._logs.get_or_create(TopicPartition("t", 0), LogConfig(), replica.topic_id)
+            log.configure(log.config)  # reads it
+        return create(manager, replica)
+
+    monkeypatch.setattr(ReplicaManager, "_create", fails)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.place("first", [4, 5])  # beside the metadata log: `t` gets the other directory
+        await alone_in_sync(rig, minimum="1")
+        platter = rig.cluster.nodes[4].platter
+        rig.cluster.nodes[4].kill()
+        await rig.until(lambda: rig.view("t", 0).leader == NO_LEADER)
+        fail.append(lambda: platter.fail(TWO[1]))
+        await rig.restart(4)
+        await rig.until(lambda: bool(mend) and rig.view("t", 0).leader == NO_LEADER and not rig.view("t", 0).elr)
+        mend[0]()
+        await rig.restart(4)
+        await rig.until(lambda: rig.view("t", 0).leader == 4)
+
+    play(scenario, plain_brokers=2, directories=TWO)

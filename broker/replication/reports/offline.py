@@ -1,7 +1,7 @@
 """Replicas that are to be here and cannot be: their disk is full or failed, or the process had no descriptor left.
 
-They are tried again, for there may be room by now. Meanwhile the controller hears of one that has no log (KIP-858's lost
-directory), and leaves it out of the ISR: nobody else would miss a replica that was never there, least of all one that is to lead.
+They are tried again, for there may be room by now. Meanwhile the controller hears of one that has no log in a directory that works
+(KIP-858's lost directory), and leaves it out of the ISR: nobody else would miss a replica that was never there, least of all one that is to lead.
 """
 
 import logging
@@ -32,14 +32,14 @@ class OfflineReplicas:
     def __iter__(self) -> Iterator[tuple[str | bytes, int]]:
         return iter(self._names)
 
-    def note(self, key: Key, topic: str, error: Exception, *, is_new: bool, has_log: bool) -> None:
-        """A replica could not be hosted. Said once."""
+    def note(self, key: Key, topic: str, error: Exception, *, is_new: bool, is_lost: bool) -> None:
+        """A replica could not be hosted. Said once. ``is_lost``: it has no log, and the controller does not know."""
         self._new[key] = is_new
         if key in self._names:
             return
         logger.error("%s-%d is offline: %s", topic, key[1], error, exc_info=not is_expected(error))
         self._names[key] = self._names[topic, key[1]] = topic
-        if not has_log:
+        if is_lost:
             self._tell(*key, DIRECTORY_LOST)
 
     def forget(self, key: Key) -> None:

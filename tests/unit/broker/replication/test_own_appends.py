@@ -307,7 +307,7 @@ def test_what_was_written_before_the_epoch_ended_under_the_next_batch_is_told_so
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = b"x" * 200  # two do not fit in one batch
-    send, sent = own_appends.append_own, list[int]()
+    send, sent = appending.append_own, list[int]()
 
     def second_fails(*values: Any) -> Any:
         sent.append(1)
