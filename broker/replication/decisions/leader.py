@@ -203,9 +203,17 @@ class PartitionLeader:
                 replica.contact = None
 
     def knows_newer_life_of(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a fetch comes from an earlier start of the broker than the one registered; -1 says nothing."""
-        standing = self.brokers.get(broker_id)
-        return broker_epoch != -1 and standing is not None and broker_epoch < standing.epoch
+        """Whether a fetch comes from an earlier start of the broker than one known here; -1 says nothing.
+
+        The registered start is not enough: the broker may fetch before the metadata here tell that it registered anew, and what its
+        earlier start sent may come after that. Who has nothing new to say in its session would never correct it.
+        """
+        if broker_epoch == -1:
+            return False
+        standing, replica = self.brokers.get(broker_id), self.replicas.get(broker_id)
+        return (standing is not None and broker_epoch < standing.epoch) or (
+            replica is not None and broker_epoch < replica.broker_epoch
+        )
 
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the rule lets it; True if it moved."""

@@ -158,6 +158,14 @@ def test_an_earlier_life_of_a_broker_is_recognised() -> None:
     assert not leader.knows_newer_life_of(2, -1)
 
 
+def test_an_earlier_life_of_a_broker_is_recognised_by_its_fetches_before_the_metadata_tell() -> None:
+    leader = make_leader(isr=(1, 3), high_watermark=100)
+    leader.fetched(2, 21, 100, None, 2_000)  # it registered anew, which is not known here yet
+    assert leader.knows_newer_life_of(2, 20)
+    assert not leader.knows_newer_life_of(2, 21)
+    assert not leader.knows_newer_life_of(2, -1)
+
+
 def test_an_idle_follower_is_not_out_of_sync_right_after_an_append() -> None:
     leader = make_leader(isr=(1, 2), replicas=(1, 2))
     contact = FollowerContact(2_000)

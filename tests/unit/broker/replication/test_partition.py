@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.replication.appending import append
 from ottla.broker.replication.decisions.isr import Proposal
-from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.partition import Partition
@@ -83,6 +83,19 @@ def test_a_fetch_of_an_earlier_life_of_a_broker_is_refused(partition: Partition)
     with pytest.raises(KafkaError) as caught:
         follower_fetched(partition, 2, 19, 0, None, 0)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_late_fetch_of_an_earlier_life_takes_nothing_from_what_the_new_one_said(partition: Partition) -> None:
+    lead(partition)
+    leader = partition.leader
+    assert leader is not None
+    contact = FollowerContact(0)
+    follower_fetched(partition, 2, 21, 0, contact, 0)  # it registered anew, which is not known here yet
+    with pytest.raises(KafkaError) as caught:
+        follower_fetched(partition, 2, 20, 5, FollowerContact(0), 0)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    replica = leader.replicas[2]
+    assert (replica.broker_epoch, replica.log_end_offset, replica.contact) == (21, 0, contact)
 
 
 def test_a_fetch_of_a_broker_that_is_no_replica_makes_it_ask_again(partition: Partition) -> None:
