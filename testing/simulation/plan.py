@@ -2,8 +2,9 @@
 
 Kafka's design, and so ours, does not sync records before acknowledging them: replication is what makes them durable. A power
 cut takes the unsynced tail of its machine with it; when every in-sync replica has its power cut, what was acknowledged may
-be lost, as in Kafka. So power is cut only while all nodes are up and in sync, and until that machine left the ISRs that it
-was in (or is back in all of them), nobody else is stopped. Bits rot under the same condition: two others have what was there. kill -9 loses nothing that was written, so kills overlap freely.
+be lost, as in Kafka. So power is cut only while all nodes are up and in sync and no leader asks to take one out of an ISR, and
+until that machine left the ISRs that it was in (or is back in all of them), nobody else is stopped. Bits rot under the same
+condition: two others have what was there. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from ottla.broker.replication.decisions.isr import PendingShrink
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate
 from ottla.testing.simulation.cluster import SimulatedCluster
@@ -123,12 +125,22 @@ class Faults:
                     self._suspect = None  # it did not come to it
 
     def _all_in_sync(self) -> bool:
-        """Every node runs, is registered in this life and in every ISR: the power of one may be cut."""
+        """Every node runs, is registered in this life, in every ISR and on its way out of none: the power of one may be cut."""
         image = self._metadata()
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
-        return all(map(self._is_well, self._cluster.nodes)) and all(
-            len(view.isr) == len(view.replicas) for view in views
+        return (
+            all(map(self._is_well, self._cluster.nodes))
+            and all(len(view.isr) == len(view.replicas) for view in views)
+            and not any(map(self._is_shrinking_isrs, self._cluster.nodes))
         )
+
+    def _is_shrinking_isrs(self, node: int) -> bool:
+        """Whether it leads and asks the controller to take somebody out: what is on its way, or appended and not committed, may still
+        be taken when its power is gone, and leaves it alone in sync."""
+        server = self._cluster.running(node)
+        broker = server.broker if server is not None else None
+        leaders = (each.leader for each in broker.replicas.partitions.values()) if broker is not None else ()
+        return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
         """Of each partition somebody else is in sync and runs."""

@@ -1,0 +1,49 @@
+"""Power is cut only where replication without eligible leaders survives it: what the plan of a run waits for."""
+
+import pytest
+
+from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.plan import Faults
+from ottla.testing.simulation.scenario import SimulationFailure, run_seed
+
+SEED, HAVING = 10122, ("hasty", "pipelines", "sweeps")
+CUT = Fault(1602, "crash", ("node-3",), 1384)
+# Node 3 leads arrivals-0 and asks, over a link that has just healed, to be alone in sync. The controller takes that when its
+# power is gone, and cannot commit it before it is back.
+ALONE = [Fault(626, "isolate", ("node-1",), 3000), Fault(875, "cut", ("node-3", "node-2"), 674)]
+
+
+@pytest.fixture(name="answers")
+def _answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each fault that stops a node might begin."""
+    answers: list[bool] = []
+    may_stop = Faults._may_stop
+
+    def noted(self: Faults, fault: Fault) -> bool:
+        answers.append(may_stop(self, fault))
+        return answers[-1]
+
+    monkeypatch.setattr(Faults, "_may_stop", noted)
+    return answers
+
+
+def test_power_is_not_cut_while_a_leader_asks_to_be_alone_in_sync(answers: list[bool]) -> None:
+    run_seed(SEED, [*ALONE, CUT], HAVING)
+    assert answers == [False]
+
+
+def test_a_leader_that_loses_power_while_it_asks_that_loses_records(
+    answers: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule taken away: as in Kafka without eligible leader replicas, the last in sync leads with what it has."""
+    monkeypatch.setattr(Faults, "_is_shrinking_isrs", lambda *_: False)
+    with pytest.raises(SimulationFailure) as caught:
+        run_seed(SEED, [*ALONE, CUT], HAVING)
+    assert (answers, caught.value.invariant) == ([True], "a leader has every committed record")
+
+
+@pytest.mark.parametrize("weather", [[], ALONE[:1]], ids=["fair", "a node is away"])
+def test_power_is_cut_while_no_leader_asks_for_less(weather: list[Fault], answers: list[bool]) -> None:
+    """A node that was cut off a moment ago is still in sync, as far as anybody has asked."""
+    run_seed(SEED, [*weather, Fault(800, "crash", ("node-3",), 1384)], HAVING)
+    assert answers == [True]
