@@ -339,6 +339,9 @@ class LogManager:
         log.abandon()
         if self.logs.get(log.partition) is log:
             del self.logs[log.partition]
+        elif log.partition in self._copies:  # a stray: whoever takes the name next must not look for it again
+            left = [copy for copy in self._copies.pop(log.partition) if copy is not log]
+            self._copies.update({log.partition: left} if left else {})
         root = log.root
         root.forget(log)
         self.checkpoints.went(log)

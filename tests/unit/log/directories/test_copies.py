@@ -106,6 +106,18 @@ def test_what_is_nobodys_is_kept_wherever_it_lies(node: Node) -> None:
     assert [root.partitions for root in manager.roots] == [0, 0]
 
 
+@pytest.mark.parametrize("nobodys", [(TOPIC, EARLIER), (EARLIER,)])
+def test_a_name_whose_strays_were_set_aside_is_used_again(node: Node, nobodys: tuple[bytes, ...]) -> None:
+    node.fill("/a", 3, topic_id=EARLIER)
+    node.fill("/b", 3, 3)
+    manager = node.start()
+    for log in manager.strays(lambda name, topic_id: topic_id not in nobodys):
+        manager.set_aside(log)
+    log = manager.get_or_create(NAME, LogConfig(), b"N" * 16, IDS["/a"], now_ms=NOW_MS)
+    assert (log.root.path, log.log_end_offset, strays(manager)) == ("/a", 0, ["/a", "/b"])
+    assert [root.failure for root in manager.roots] == [None, None]
+
+
 def test_until_it_is_known_which_counts_both_stay(node: Node) -> None:
     """The process may end before it has read the metadata."""
     node.fill("/a", 3)
