@@ -143,10 +143,12 @@ class Faults:
         return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
-        """Of each partition somebody else is in sync and runs."""
+        """Of each partition somebody else is in sync and runs, and is on its way out of no ISR."""
         image = self._metadata()
-        views = [view for topic in image.topics_by_id.values() for view in topic.partitions.values()]
-        return node in image.brokers and all(
+        if node not in image.brokers or any(map(self._is_shrinking_isrs, self._cluster.nodes)):
+            return False
+        views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
+        return all(
             any(each != node and self._is_well(each) for each in view.isr) for view in views if node in view.replicas
         )
 
