@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.broker.wire.messages.fetch_response import PartitionData
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import Client
-from ottla.testing.simulation.consumers import Consumer, Key, Leaders
+from ottla.testing.simulation.consumers import Consumer, Key, Leader, Leaders
 from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.workload import BrokenPromise
 
@@ -28,6 +28,14 @@ SURE_AFTER_S = 0.5
 class _Near(NamedTuple):
     address: Address
     until_s: float
+
+
+class _Asked(NamedTuple):
+    """What stood when a broker was asked: how far it had read the metadata, and who the consumer took for the leaders."""
+
+    metadata: int
+    at_s: float
+    leaders: Mapping[Key, Leader]
 
 
 class Departures:
@@ -89,12 +97,13 @@ class NearConsumer(Consumer):
         self._wanders = wanders
         self._tells_epochs = rng.randrange(2) > 0
         self._near: dict[Key, _Near] = {}
-        self._asked: dict[Address, tuple[int, float]] = {}
+        self._asked: dict[Address, _Asked] = {}
 
     def _asked_of(self, broker: Address) -> dict[Key, tuple[int, int]]:
         now_s = asyncio.get_running_loop().time()
-        self._asked[broker] = (self._metadata_of(self._numbers[broker]), now_s)
-        found = {}
+        found: dict[Key, tuple[int, int]] = {}
+        leaders: dict[Key, Leader] = {}
+        self._asked[broker] = _Asked(self._metadata_of(self._numbers[broker]), now_s, leaders)
         for key, position in self.positions.items():
             leader, near = self._leaders.of(key), self._near.get(key)
             if leader is None:
@@ -107,22 +116,33 @@ class NearConsumer(Consumer):
                 near = self._near[key] = _Near(address, now_s + NEAR_FOR_S)
             if (near.address if near is not None else leader.address) == broker:
                 found[key] = (position, leader.epoch if self._tells_epochs else -1)
+                leaders[key] = leader
         return found
 
     async def _take(
         self, client: Client, broker: Address, wanted: Mapping[Key, tuple[int, int]], topic: str, data: PartitionData
     ) -> bool:
         key = (topic, data.partition_index)
-        leader, number = self._leaders.of(key), self._numbers[broker]
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and (leader is None or leader.address != broker):
-            self._near.pop(key, None)  # it has not come so far: the leader has
-            return True
+        leader, number = self._asked[broker].leaders[key], self._numbers[broker]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if leader.address != broker:
+                self._near.pop(key, None)  # it has not come so far: the leader has
+                return True
+            if not self._tells_epochs and self._leads_no_more(key, number, leader.epoch):
+                self._near.pop(key, None)
+                return False
         fine = await super()._take(client, broker, wanted, topic, data)
         if not fine:
             self._near.pop(key, None)
             return False
         self._check(key, number, data)
         return True
+
+    def _leads_no_more(self, key: Key, number: int, epoch: int) -> bool:
+        """Whether a broker led once, in an epoch that is over. It answers as the follower that it is, which may have lost what it had
+        written or not come as far as the leader after it; who tells the old epoch is refused instead."""
+        view = self._invariants.metadata.topics_by_name[key[0]].partitions[key[1]]
+        return (view.leader, view.leader_epoch) != (number, epoch)
 
     def _check(self, key: Key, number: int, data: PartitionData) -> None:
         topic = self._invariants.metadata.topics_by_name[key[0]]
@@ -133,7 +153,8 @@ class NearConsumer(Consumer):
         sent_to = data.preferred_read_replica
         if sent_to < 0:
             return
-        if self._departures.is_known(key[1], sent_to, *self._asked[self._brokers[number]]):
+        asked = self._asked[self._brokers[number]]
+        if self._departures.is_known(key[1], sent_to, asked.metadata, asked.at_s):
             raise BrokenPromise(f"{key}: broker {number} sends to {sent_to}, of which it knows that it is not in sync")
         self.sent += 1
         self._near[key] = _Near(self._brokers[sent_to], asyncio.get_running_loop().time() + NEAR_FOR_S)

@@ -178,3 +178,21 @@ def test_an_old_idea_of_the_leader_is_told_before_anything_else() -> None:
         assert answer.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
     run(scenario, replica_selector_class=AWARE)
+
+
+def test_who_led_once_has_what_it_has_for_those_who_tell_no_epoch() -> None:
+    """As any follower, in sync or not. Who tells the epoch in which it led hears of that, and asks the new leader."""
+
+    async def scenario(cluster: Cluster) -> None:
+        past = await filled(cluster)
+        manager = cluster.brokers[1].manager
+        assert manager is not None
+        cluster.elect(2, (2, 3))
+        await cluster.until(lambda: manager.partitions[TOPIC_ID, 0].leader is None)
+        for epoch, error in ((-1, ErrorCode.OFFSET_OUT_OF_RANGE), (1, ErrorCode.FENCED_LEADER_EPOCH)):
+            topics = [FetchTopic(TOPIC, TOPIC_ID, [FetchPartition(0, epoch, 2, partition_max_bytes=1 << 20)])]
+            past.send("Fetch", 12, FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics))
+            answer = await past.receive("Fetch", 12, FetchResponse)
+            assert answer.responses[0].partitions[0].error_code == error
+
+    run(scenario)
