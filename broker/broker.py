@@ -185,8 +185,10 @@ class Broker:
     def _directories_failed(self, directory_ids: list[bytes], partitions: list[TopicPartition]) -> None:
         self.replicas.directory_failed(partitions)
         self.lifecycle.directories_failed(directory_ids)
-        if not self.storage.can_go_on:
-            self._on_fatal(LogDirectoryError("the directory of the metadata log failed, or no log directory is left"))
+        try:
+            self.storage.require_working_directories()
+        except LogDirectoryError as error:
+            self._on_fatal(error)
 
     async def stop(self, timeout_s: float) -> None:
         """Hands leaderships over, answers what it can, flushes and closes the logs."""

@@ -16,6 +16,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import CleanShutdown
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.manager import LogManager, ManagerSettings
+from ottla.log.directories.roots import LogDirectoryError
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
@@ -93,6 +94,7 @@ class Storage:
             before_truncation=self._before_truncation,
         )
         self.manager.open_all(host.clock.wall_ms(), self._config_of)
+        self.require_working_directories()
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
         self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
         self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed)
@@ -129,11 +131,16 @@ class Storage:
         if self._cleaning is not None and settings is not None:
             self._cleaning.configure(settings)
 
-    @property
-    def can_go_on(self) -> bool:
-        """Whether any directory works, and the metadata log's among them if it is one (Kafka's LogDirFailureHandler)."""
-        lost = [root.path for root in self.manager.roots if root.failure is not None]
-        return len(lost) < len(self.manager.roots) and self._config.metadata_log_dir not in lost
+    def require_working_directories(self) -> None:
+        """Raises LogDirectoryError unless a directory works, and the metadata log's, if it is one (Kafka's LogDirFailureHandler)."""
+        lost = {root.path: root.failure for root in self.manager.roots if root.failure is not None}
+        home = self._config.metadata_log_dir
+        if home in lost:
+            raise LogDirectoryError(
+                f"the directory of the metadata log, {home}, failed: {lost[home]}; mend it, and start again"
+            )
+        if len(lost) == len(self.manager.roots):
+            raise LogDirectoryError(f"no log directory is left: mend one of {', '.join(lost)}, and start again")
 
     @property
     def working_directories(self) -> list[bytes]:

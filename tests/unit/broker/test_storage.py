@@ -1,6 +1,7 @@
 """What happens to the logs from time to time, and what the log cleaner is told when one of them goes."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from random import Random
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from ottla.broker.topic_config import LogConfigs
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager
+from ottla.log.directories.roots import LogDirectoryError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
@@ -103,6 +105,30 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(monkeypatch)
     yield made
     asyncio.run(made.storage.close(-1))
+
+
+def started(disk: SimulatedDisk, **settings: str) -> Storage:
+    """As a node's start makes it: no timer runs."""
+    host = Host(FakeClock(), Random(1), disk, cast(Any, None), SyncLater())
+    nothing = cast(Any, lambda *_: None)
+    timers = cast(Any, SimpleNamespace(call_later_ms=nothing, call_at_beat=nothing, now_ms=lambda: 0))
+    config = Site(**settings).config
+    return Storage(config, CLUSTER_ID, host, timers, MetadataImage(), nothing, nothing, nothing)
+
+
+@pytest.mark.parametrize(("failed", "ends"), [("/data", True), ("/more", False)])
+def test_a_start_without_the_metadata_logs_directory_ends_as_its_failure_does_later(failed: str, ends: bool) -> None:
+    platter = Platter.seeded(1)
+    disk = SimulatedDisk(platter)
+    for path, directory_id in (("/data", b"D" * 16), ("/more", b"E" * 16)):
+        disk.make_directories(path)
+        MetaProperties(CLUSTER_ID, 1, directory_id).write(disk, path)
+    platter.fail(failed, errno.EIO)
+    if ends:
+        with pytest.raises(LogDirectoryError, match=r"the directory of the metadata log, /data, failed: .*mend it"):
+            started(disk, log_dirs="/data,/more")
+    else:
+        assert started(disk, log_dirs="/data,/more").working_directories == [b"D" * 16]
 
 
 def test_a_deleted_logs_cleaning_ends_first(bench: Bench) -> None:
