@@ -1,6 +1,7 @@
 """Faults are data: a run is a seed and a list of faults, so that it can be written down, replayed and made smaller."""
 
 import json
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -76,6 +77,7 @@ def _wipe(loop: SimulationLoop, name: str, path: str) -> Callable[[], None]:
     with node.platter.sound():  # no operation of the node's, whatever its own would meet
         if disk.exists(path):
             disk.remove_tree(path)
+            disk.sync_directory(posixpath.dirname(path))  # or a power cut brings a part of it back
     return _down(loop, node)
 
 

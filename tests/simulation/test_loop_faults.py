@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.runtime.host import Host
 from ottla.runtime.simulation import faults as faults_module
+from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.faults import KINDS, Bundle, Fault, generate, last_end_ms, schedule, shrink
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.run import simulate
@@ -65,6 +66,22 @@ def test_faults_of_one_kind_that_overlap_last_as_long_as_the_longest() -> None:
         assert not loop.network.link(one, other).cut
 
     simulate(program, 1)
+
+
+def test_a_power_cut_brings_nothing_back_of_what_was_wiped() -> None:
+    async def program(loop: SimulationLoop) -> None:
+        node = loop.create_node("a")
+        disk = SimulatedDisk(node.platter)
+        disk.make_directories("/data/metadata")
+        for name in "one", "two":
+            disk.write_atomically(f"/data/metadata/{name}", b"x")
+        node.platter.sync_everything()
+        schedule(loop, [Fault(0, "wipe", ("a", "/data/metadata"), 100), Fault(10, "crash", ("a",), 10)])
+        await asyncio.sleep(0.05)
+        assert not SimulatedDisk(node.platter).exists("/data/metadata")
+
+    for seed in range(20):
+        simulate(program, seed)
 
 
 def test_a_program_that_gave_up_on_its_disk_is_started_again_when_the_disk_is_well(
