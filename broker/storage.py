@@ -299,7 +299,12 @@ class Storage:
             return view is not None and self._config.node_id in view.replicas
 
         for log in self.manager.strays(is_ours):
-            self.manager.set_aside(log)
+            if log.root.failure is not None:
+                continue  # it failed over one of these: its logs are offline, and found again when it is mended
+            try:
+                self.manager.set_aside(log)
+            except StorageError as error:  # who takes the name next sets aside what lies there
+                logger.error("%s: stray log left where it is: %s", log.partition, error)
 
     async def close(self, broker_epoch: int) -> None:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut."""

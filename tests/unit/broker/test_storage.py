@@ -48,7 +48,8 @@ class Bench:
     """A storage on a simulated disk, whose timers the test fires."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        disk = SimulatedDisk(Platter.seeded(1))
+        self.platter = Platter.seeded(1)
+        disk = self.disk = SimulatedDisk(self.platter)
         disk.make_directories("/data")
         MetaProperties(CLUSTER_ID, 1, b"D" * 16).write(disk, "/data")
         self.clock = FakeClock()
@@ -129,6 +130,17 @@ def test_a_start_without_the_metadata_logs_directory_ends_as_its_failure_does_la
             started(disk, log_dirs="/data,/more")
     else:
         assert started(disk, log_dirs="/data,/more").working_directories == [b"D" * 16]
+
+
+@pytest.mark.parametrize(("error", "left"), [(errno.EIO, ["a-0", "b-0"]), (errno.ENOSPC, ["a-0"])])
+def test_a_stray_that_cannot_be_set_aside_ends_no_start(bench: Bench, error: int, left: list[str]) -> None:
+    for topic, topic_id in ("a", TOPIC_ID), ("b", OTHER_TOPIC_ID):
+        bench.log(topic, topic_id=topic_id)
+    bench.platter.fail_once(1, error, ("rename",), "/data")
+    bench.storage.set_aside_strays(MetadataImage())
+    assert sorted(name for name in bench.disk.list_directory("/data") if name.endswith("-0")) == left
+    assert list(bench.storage.manager.logs) == []
+    assert [str(name) for name in bench.failed] == (["b-0"] if error == errno.EIO else [])
 
 
 def test_a_deleted_logs_cleaning_ends_first(bench: Bench) -> None:
