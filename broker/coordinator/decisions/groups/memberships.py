@@ -46,13 +46,23 @@ class Memberships:
         if group.is_in(GroupState.STABLE):
             self._rebalance.synced(group, member.id)
             self._rebalance.keep(group, member)
-            asker.answer(assigned(group, member))
+            self._tell_again(group, member, asker)
             return
         self._rebalance.refuse(group, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.syncing[member.id] = asker
         self._rebalance.synced(group, member.id)
         if member.id == group.leader_id and not group.is_assigned:
             self._assign(group, {each.member_id: each.assignment for each in request.assignments})
+
+    def _tell_again(self, group: ClassicGroup, member: Member, asker: Asker) -> None:
+        """At once, unless this coordinator found the generation in its log and it is not committed yet: another leader may not have it,
+        and may begin a generation of that number with an assignment of its own. (Kafka does not wait.)"""
+        answer = assigned(group, member)
+
+        def committed(error: ErrorCode) -> None:
+            asker.answer(SyncGroupResponse(error_code=error) if error else answer)
+
+        self._effects.write((), committed)
 
     def _assign(self, group: ClassicGroup, brought: dict[str, bytes]) -> None:
         """Nobody learns of an assignment before it is committed: another coordinator would not know of it. A generation has one:

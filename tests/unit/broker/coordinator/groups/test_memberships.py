@@ -35,7 +35,10 @@ def test_of_two_assignments_of_a_generation_the_first_counts_here_and_for_anothe
     bench.commit()
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert again.said.assignment == b"first"
-    assert bench.another().sync(follower, 1).said.assignment == b""
+    other = bench.another()
+    late = other.sync(follower, 1)
+    other.commit()
+    assert late.said.assignment == b""
 
 
 def test_a_leader_may_assign_again_after_its_assignment_could_not_be_written() -> None:
@@ -54,6 +57,19 @@ def test_who_asks_late_is_told_its_assignment_at_once() -> None:
     leader, follower = joined(bench)
     bench.sync(leader, 1, c_id2=b"yours")
     assert bench.sync(follower, 1).said.assignment == b"yours"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
+def test_an_assignment_that_was_found_in_the_log_is_told_when_it_is_committed(error: ErrorCode) -> None:
+    """Another leader may not have it, and give its generation's number again."""
+    bench = Bench(commits=False)
+    leader, follower = joined(bench)
+    bench.sync(leader, 1, c_id2=b"yours")
+    other = bench.another()
+    again = other.sync(follower, 1)
+    assert again.waits
+    other.commit(error)
+    assert (again.error, again.said.assignment) == (error, b"" if error else b"yours")
 
 
 def test_an_assignment_that_cannot_be_written_makes_another_rebalance() -> None:
