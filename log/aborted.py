@@ -3,15 +3,13 @@
 What began before the batches that are read is known from the producer snapshot before them; without one, from the log's start.
 """
 
-from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
+from ottla.log import replay
+from ottla.log.batch import BatchHeader
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.producers.state import CompletedTransaction, ProducerStateManager
-from ottla.log.records import RecordError
 from ottla.log.segments.segment import Segment
-from ottla.log.segments.soundness import batches_of_producers
 from ottla.log.segments.transactions import AbortedTransaction
-from ottla.log.segments.walk import pieces
 
 
 def note(log: DurableLog, segment: Segment, transaction: CompletedTransaction) -> None:
@@ -28,20 +26,10 @@ def note(log: DurableLog, segment: Segment, transaction: CompletedTransaction) -
 def restore(log: DurableLog, start_offset: int, end_offset: int) -> None:
     """Notes again what was aborted in [start, end). Stops where the log is damaged. OSError passes through."""
     producers = ProducerStateManager()
-    offset = max(producers.resume(log.disk, log.directory, start_offset), log.segments[0].base_offset)
-    for segment in log.segments[log.segments.index(log.segment_of(offset)) :]:
-        if segment.base_offset >= end_offset:
-            return
-        try:
-            start = segment.find(offset)[0] if segment.base_offset < offset else 0
-            for piece in pieces(segment.handle.open(), start, segment.size):
-                for at in batches_of_producers(piece)[0]:
-                    header = read_header(piece, at)
-                    completed = producers.replay(piece, header, at)
-                    if completed is not None and start_offset <= header.base_offset < end_offset:
-                        note(log, segment, completed)
-        except (CorruptBatchError, DamagedLogError, RecordError):
-            continue  # whoever reads there is told
+    offset = replay.from_snapshot_below(log, producers, start_offset)
+    for segment, completed in replay.completed(log, producers, offset, end_offset):
+        if start_offset <= completed.last_offset < end_offset:
+            note(log, segment, completed)
 
 
 def ensure(log: DurableLog, segment: Segment) -> None:

@@ -67,6 +67,7 @@ class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):
                 clean=clean_shutdown,
                 topic_id=topic_id,
                 stable_offset=stable_offset,
+                high_watermark=high_watermark,
             )
         except OSError as error:
             log.abandon()
@@ -75,7 +76,6 @@ class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):
             log.abandon()
             raise
         log.half_done = False
-        log.set_high_watermark(high_watermark)
         log.note_flush_settings()
         return log
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from ottla.log import aborted, gaps, truncation
+from ottla.log import aborted, gaps, replay, truncation
 from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.compaction.swap import recover_swaps
 from ottla.log.directories import roots
@@ -47,6 +47,7 @@ def recover(
     clean: bool,
     topic_id: bytes | None,
     stable_offset: int,
+    high_watermark: int,
 ) -> None:
     """Fills an empty log with what its directory holds. OSError passes through."""
     new = not log.disk.exists(log.directory)
@@ -71,6 +72,8 @@ def recover(
         aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)
     log.high_watermark = log.log_start_offset
+    log.set_high_watermark(high_watermark)
+    replay.restore_unreplicated(log, replay_from, log.high_watermark)
     log.set_roll_time()
     if log.active.is_begun and len(log.active.offset_index().offsets) > _IDLE_INDEX_ENTRIES:
         log.active.forget_indexes()

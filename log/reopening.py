@@ -41,6 +41,7 @@ def reopen(log: DurableLog) -> bool:
             clean=False,
             topic_id=log.topic_id,
             stable_offset=0,
+            high_watermark=high_watermark,
         )
     except (OSError, StorageError) as error:
         if isinstance(error, OSError):
@@ -50,7 +51,6 @@ def reopen(log: DurableLog) -> bool:
         return False
     log.half_done = False
     _take_over(log, epochs, end)
-    log.set_high_watermark(high_watermark)
     log.truncated()
     return True
 

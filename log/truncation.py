@@ -1,14 +1,10 @@
 """Cutting a log's end off, so that a crash at any moment leaves either more or exactly what was wanted, never a mix."""
 
-from ottla.log import aborted, reopening
-from ottla.log.batch import CorruptBatchError, read_header
+from ottla.log import aborted, reopening, replay
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.producers import snapshot as producer_snapshot
-from ottla.log.records import RecordError
 from ottla.log.segments.segment import Segment
-from ottla.log.segments.soundness import batches_of_producers
-from ottla.log.segments.walk import pieces
 
 
 class CuttableLog(DurableLog):
@@ -160,8 +156,10 @@ def _forget_behind(log: DurableLog) -> bool:
     log.set_high_watermark(min(log.high_watermark, end))
     log.epochs.truncate_from_end(end)  # the file may keep them: a scan from the recovery point puts it right
     snapshots = producer_snapshot.offsets(log.disk, log.directory)
-    replay_producers(log, load_producers(log))
+    replay_from = load_producers(log)
+    replay_producers(log, replay_from)
     log.producers.on_high_watermark(log.high_watermark)  # it may have stayed where it was, above what ended
+    replay.restore_unreplicated(log, replay_from, log.high_watermark)
     return bool(snapshots) and snapshots[-1] > end
 
 
@@ -176,20 +174,6 @@ def load_producers(log: DurableLog) -> int:
 
 
 def replay_producers(log: DurableLog, from_offset: int) -> None:
-    """Updates the producer state with the batches from ``from_offset`` to the log end. Stops where the log is damaged."""
-    if from_offset >= log.log_end_offset:
-        return
-    for segment in log.segments[log.segments.index(log.segment_of(from_offset)) :]:
-        try:
-            start = segment.find(from_offset)[0] if segment.base_offset < from_offset else 0
-            for piece in pieces(segment.handle.open(), start, segment.size):
-                _replay_piece(log, piece)
-        except (CorruptBatchError, DamagedLogError, RecordError):
-            continue  # whoever reads there is told; what follows may still be good
-
-
-def _replay_piece(log: DurableLog, piece: memoryview) -> None:
-    for at in batches_of_producers(piece)[0]:
-        completed = log.producers.replay(piece, read_header(piece, at), at)
-        if completed is not None:
-            aborted.note(log, log.segment_of(completed.last_offset), completed)
+    """Updates the producer state with the batches from ``from_offset`` to the log end. Leaves out what is damaged."""
+    for segment, completed in replay.completed(log, log.producers, from_offset, log.log_end_offset):
+        aborted.note(log, segment, completed)

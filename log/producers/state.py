@@ -71,6 +71,11 @@ class ProducerStateManager:
         producer_id = next(iter(self._open.values()), None)
         return producer_id is not None and self._entries[producer_id].last_timestamp < wrote_before_ms
 
+    @property
+    def has_ended_any(self) -> bool:
+        """Whether any of its producers has had a transaction ended."""
+        return any(entry.coordinator_epoch >= 0 for entry in self._entries.values())
+
     def last_records(self) -> dict[int, tuple[int, int]]:
         """(last data offset or -1, epoch) of every producer known: what compaction must leave standing of them."""
         return {producer_id: (entry.last_offset, entry.epoch) for producer_id, entry in self._entries.items()}
@@ -167,6 +172,11 @@ class ProducerStateManager:
             for first in done:
                 del self._unreplicated[first]
             self._find_first_unstable()
+
+    def hold_back(self, other: "ProducerStateManager") -> None:
+        """The last stable offset waits for the markers that ``other`` waits for."""
+        self._unreplicated = other._unreplicated
+        self._find_first_unstable()
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
         """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many.
