@@ -28,7 +28,7 @@ from ottla.broker.coordinator.decisions.groups.joining import Joins
 from ottla.broker.coordinator.decisions.groups.kinds import AnyGroup
 from ottla.broker.coordinator.decisions.groups.memberships import Memberships
 from ottla.broker.coordinator.decisions.groups.migration.emulation import Emulation
-from ottla.broker.coordinator.decisions.groups.migration.migrations import Migrations
+from ottla.broker.coordinator.decisions.groups.migration.migrations import NO_CONSUMERS, Migrations
 from ottla.broker.coordinator.decisions.groups.offset_store import OffsetStore, Place
 from ottla.broker.coordinator.decisions.groups.offsets import Offsets, Topics
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
@@ -227,6 +227,8 @@ class GroupShard:
             if len(group.members) > self._settings.max_size:
                 words = f"group.max.size={self._settings.max_size}"
                 self.rebalance.prepare(group, Cause(Kind.SIZE, words=words))
+            elif group.members and group.leader_id is None:
+                self.rebalance.prepare(group, Cause(Kind.PROTOCOL, words=NO_CONSUMERS))
             if not count % GROUPS_A_TURN:
                 yield
         for count, group_id in enumerate(list(self.offsets.group_ids()), 1):

@@ -36,6 +36,9 @@ def downgraded(group: ConsumerGroup, topics: GroupTopics, time_ms: int) -> Class
             classic.add(_member(each, each.classic, topics), CONSUMER)
     classic.generation = max(1, *(each.epoch for each in group.members.values()))
     classic.protocol = classic.chosen_protocol()
+    classic.leader_id = (
+        None  # written so: another coordinator sees that nobody has assigned this, and begins the rebalance too
+    )
     classic.state = GroupState.STABLE
     return classic
 

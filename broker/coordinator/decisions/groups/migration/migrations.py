@@ -28,6 +28,8 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 GROUPS_A_TURN = 1_000
 """So many are looked at at once when a shard begins."""
+NO_CONSUMERS = "the last member of the consumer protocol left"
+"""Why a group that has become classic rebalances."""
 
 
 class ClassicGroups(Protocol):
@@ -149,4 +151,4 @@ class Migrations:
         self._classic.put(classic)
         for member in classic.members.values():
             self._rebalance.keep(classic, member)
-        self._rebalance.prepare(classic, Cause(Kind.PROTOCOL, words="the last member of the consumer protocol left"))
+        self._rebalance.prepare(classic, Cause(Kind.PROTOCOL, words=NO_CONSUMERS))

@@ -51,7 +51,7 @@ def test_its_members_are_who_they_were() -> None:
     classic = downgraded(group_with(), Topics(), NOW_MS)
     a = classic.members["a"]
     assert (classic.generation, classic.state, classic.since_ms) == (7, GroupState.STABLE, NOW_MS)
-    assert (classic.protocol_type, classic.leader_id, classic.static) == (CONSUMER, "a", {"i": "a"})
+    assert (classic.protocol_type, classic.leader_id, classic.static) == (CONSUMER, None, {"i": "a"})
     assert classic.protocol in ("range", "sticky")
     assert (a.session_timeout_ms, a.rebalance_timeout_ms, a.client_id) == (10_000, 60_000, "client")
     assert [name for name, _ in a.protocols] == ["sticky", "range"]

@@ -242,6 +242,34 @@ def test_a_group_becomes_classic_when_the_last_member_leaves_that_is_not() -> No
     assert sorted([*a.owned, *b.owned]) == [0, 1, 2, 3]
 
 
+def test_another_coordinator_begins_the_rebalance_too_of_a_group_that_became_classic() -> None:
+    """Nobody has what the member had that left, and the members that stay are not told by anything else."""
+    bench = MigrationBench()
+    a = Classic(bench, cooperative=True)
+    modern = upgraded(bench, a)
+    bench.settle(a, modern)
+    modern.leave()
+    other = MigrationBench.taken_over(bench)
+    a.bench = other
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    other.rejoin_classic(a)
+    assert a.owned == {0, 1, 2, 3}
+
+
+def test_what_a_rebalance_was_to_give_somebody_the_consumer_group_gives_instead() -> None:
+    """A static member comes back with the consumer protocol: nobody is new, and no topic is another."""
+    bench = MigrationBench()
+    a, b = Classic(bench, cooperative=True), Classic(bench, cooperative=True, instance="b")
+    modern = upgraded(bench, a, b)
+    bench.settle(a, b, modern)
+    modern.leave()
+    assert bench.classic().is_in(GroupState.PREPARING_REBALANCE)
+    back = Modern(bench, "b2", instance="b")
+    back.go_on()
+    bench.settle(a, back)
+    assert sorted([*a.owned, *back.owned]) == [0, 1, 2, 3]
+
+
 def test_a_group_becomes_classic_when_the_last_member_falls_silent_that_is_not() -> None:
     bench = MigrationBench()
     a = Classic(bench)
