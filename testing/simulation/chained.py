@@ -5,7 +5,7 @@ from random import Random
 
 from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
-from ottla.testing.simulation.plan import FaultKind
+from ottla.testing.simulation.plan import CLIENTS, FaultKind
 from ottla.testing.simulation.roles import (
     CONTROLLER,
     follower_of,
@@ -16,7 +16,6 @@ from ottla.testing.simulation.roles import (
 )
 
 SPLIT = "split"
-CLIENTS = "harness"
 PLACES = (("flights", 0), ("flights", 1), ("flights", 2), ("arrivals", 0), ("arrivals", 0))
 SESSION_MS = 1600  # after it a leader that is cut off is replaced: `cluster.SETTINGS`
 
@@ -36,7 +35,7 @@ def split(loop: SimulationLoop, name: str) -> Callable[[], None]:
     return end
 
 
-KINDS_OF_CHAINS = {SPLIT: FaultKind(split)}
+KINDS_OF_CHAINS = {SPLIT: FaultKind(split, parts=True)}
 
 
 def _both_ways(time_ms: int, one: str, other: str, duration_ms: int) -> list[Fault]:

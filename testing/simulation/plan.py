@@ -2,9 +2,10 @@
 
 Kafka's design, and so ours, does not sync records before acknowledging them: replication is what makes them durable. A power
 cut takes the unsynced tail of its machine with it; when every in-sync replica has its power cut, what was acknowledged may
-be lost, as in Kafka. So power is cut only while all nodes are up and in sync and no leader asks to take one out of an ISR, and
-until that machine left the ISRs that it was in (or is back in all of them), nobody else is stopped. Bits rot under the same
-condition: two others have what was there. kill -9 loses nothing that was written, so kills overlap freely.
+be lost, as in Kafka. So power is cut only while all nodes are up, in sync and able to hear each other, and no leader asks to take one
+out of an ISR; and until that machine left the ISRs that it was in (or is back in all of them), nobody else is stopped or parted
+from the others: who is alone in sync then would be the one that lost its tail. Bits rot under the same condition: two others have
+what was there. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,18 +20,25 @@ from ottla.testing.simulation.cluster import SimulatedCluster
 
 
 class FaultKind(NamedTuple):
-    """How a fault begins and what it may take: ``stops`` a node; ``loses`` part of what its disk had for sure, or, as ``empties`` says,
-    all of it, which its broker tells when it is back, so that whoever else is in sync is enough."""
+    """How a fault begins and what it may take: ``stops`` a node; ``parts`` nodes that run, long enough to cost them their places in ISRs;
+    ``loses`` part of what its disk had for sure, or, as ``empties`` says, all of it, which its broker tells when it is back, so that whoever
+    else is in sync is enough."""
 
     begin: Begin
     stops: bool = False
     loses: bool = False
     empties: bool = False
+    parts: bool = False
 
 
+CLIENTS = "harness"
+"""Where the clients are."""
 POWER_CUTS = ("crash", "crash-in-disk-operation")
 STOPS = ("kill", "wipe", *POWER_CUTS)
-USUAL = {name: FaultKind(begin, name in STOPS, name in POWER_CUTS) for name, begin in KINDS.items()}
+PARTINGS = ("pause", "isolate", "cut")
+USUAL = {
+    name: FaultKind(begin, name in STOPS, name in POWER_CUTS, parts=name in PARTINGS) for name, begin in KINDS.items()
+}
 # Stops and cuts are what leads change hands by; the rest makes their timing odd.
 WEIGHTED_KINDS = (
     *("kill", "kill", "kill", "crash", "crash", "crash-in-disk-operation", "pause", "pause"),
@@ -73,6 +81,8 @@ class Faults:
         self._loop = cluster.loop
         self._suspect: _Suspect | None = None
         self._armed: int | None = None  # will lose power in a disk operation
+        self._parted = 0
+        """How many faults that part nodes are under way."""
 
     def schedule(self, faults: Iterable[Fault]) -> None:
         """Each at its time from now."""
@@ -82,12 +92,13 @@ class Faults:
     def _begin(self, fault: Fault) -> None:
         args = tuple(self._resolve(each) if isinstance(each, str) else each for each in fault.args)
         fault = replace(fault, args=args)
-        if "" in args or (self._kinds[fault.kind].stops and not self._may_stop(fault)):
+        if "" in args or not self._may_begin(fault):
             self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
             return
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
+        self._parted += self._parts(fault)
         end = self._kinds[fault.kind].begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 
@@ -95,7 +106,17 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", f"end-{fault.kind}", *fault.args)
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
+        self._parted -= self._parts(fault)
         end()
+
+    def _may_begin(self, fault: Fault) -> bool:
+        if self._parts(fault) and not self._is_cleared():
+            return False
+        return not self._kinds[fault.kind].stops or self._may_stop(fault)
+
+    def _parts(self, fault: Fault) -> bool:
+        """Nodes, not one of them from its clients."""
+        return self._kinds[fault.kind].parts and CLIENTS not in fault.args
 
     def _may_stop(self, fault: Fault) -> bool:
         node = int(str(fault.args[0]).removeprefix("node-"))
@@ -105,7 +126,7 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if not (self._others_have_all(node) if kind.empties else self._all_in_sync()):
+        if not (self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
