@@ -308,3 +308,18 @@ def test_a_new_logs_first_acknowledgement_waits_until_the_log_is_durable() -> No
         assert log.recovery_point == 0  # only its name and topic id had to be
 
     run(scenario)
+
+
+def test_a_follower_that_syncs_is_not_kept_waiting_by_a_leader_without_room_for_its_session() -> None:
+    """What it has synced it can tell with its next request alone, and that one follows the one that waits for other partitions."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(2, isr=(1, 2), partitions=2, ottla_flush_before_ack="true")
+        client = await cluster.client()
+        assert (await client.produce(b"first")).error_code == 0
+        begun_s = asyncio.get_running_loop().time()
+        for _ in range(10):
+            assert (await client.produce(b"value")).error_code == 0
+        assert asyncio.get_running_loop().time() - begun_s < 1, "twice the longest wait of a follower"
+
+    run(scenario, max_incremental_fetch_session_cache_slots="0")
