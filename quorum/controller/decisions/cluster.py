@@ -54,6 +54,7 @@ def register_broker(
     if known is not None and is_new:
         records, is_last = (take_out if _stopped_in_order(request, known) else write_off)(state, known.id)
         if not is_last:
+            state.going.add(known.id)
             return Decision(rpc.RegisterBrokerResponse(), records, atomic=False, is_last=False)
     # The registration comes last: a controller that fails in between leaves a broker that simply registers again.
     epoch = next_offset + len(records) if known is None or is_new else known.epoch
@@ -113,8 +114,11 @@ def unregister_broker(
         return Decision(rpc.UnregisterBrokerResponse(), [_without_controller(state, request.broker_id)])
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
-    gone = pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
-    return _decision(rpc.UnregisterBrokerResponse(), write_off(state, broker.id), Record(unregister_broker=gone))
+    gone = Record(unregister_broker=pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch))
+    step = write_off(state, broker.id)
+    if not step.is_last:
+        state.going.add(broker.id)
+    return _decision(rpc.UnregisterBrokerResponse(), step, gone)
 
 
 def _decision(response: R, step: Step, conclusion: Record) -> Decision[R]:

@@ -96,6 +96,9 @@ class ControllerState:
         self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
         self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
         self.half_out: set[int] = set()  # brokers in service of which `take_out` has begun, and not ended
+        self.going: set[int] = set()
+        """Brokers that are being taken out to be registered anew, or forgotten, though they may be heard from: nobody elects them between
+        two pieces. Else what elects and what takes out would undo each other for ever."""
         self.reconsiders_leaderless = False
         self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
@@ -109,6 +112,7 @@ class ControllerState:
             now = self.image.brokers.get(broker_id)
             if now is None or now.fenced:
                 self.half_out.discard(broker_id)
+                self.going.discard(broker_id)
             if now is None:
                 self.sessions.remove(broker_id)
             elif now.in_controlled_shutdown:
@@ -161,9 +165,10 @@ class ControllerState:
         return broker is not None and broker.is_active
 
     def can_lead(self, partition: PartitionView, broker_id: int) -> bool:
-        """Whether it may lead that partition, apart from being in sync: active, and the replica's directory is there."""
+        """Whether it may lead that partition, apart from being in sync: active and to stay so, and the replica's directory is there."""
         broker = self.image.brokers.get(broker_id)
-        return broker is not None and broker.is_active and self.has_replica_online(partition, broker)
+        may = broker is not None and broker.is_active and broker_id not in self.going
+        return broker is not None and may and self.has_replica_online(partition, broker)
 
     def has_replica_online(self, partition: PartitionView, broker: BrokerView) -> bool:
         """Whether the directory of the broker's replica is readable; of a replica that is only being added, unknown: yes."""

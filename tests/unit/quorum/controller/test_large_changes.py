@@ -10,6 +10,7 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import sweep
+from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.cluster import (
     broker_heartbeat,
     fence_first_expired,
@@ -20,7 +21,7 @@ from ottla.quorum.controller.decisions.cluster import (
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance_leaders
 from ottla.quorum.controller.decisions.state import ControllerState
-from ottla.quorum.metadata.views import PartitionView
+from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from tests.unit.quorum.controller.conftest import World, directory, new_topic
 
 MANY = 2 * sweep.CHANGES_MAX + 100  # three pieces
@@ -249,6 +250,29 @@ def test_a_new_incarnation_takes_the_place_of_one_with_many_partitions_in_pieces
     assert sizes == [sweep.CHANGES_MAX, sweep.CHANGES_MAX, 101]
     assert world.epoch(1) == world.next_offset - 1
     assert has_part(world, 1) == []
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_nobody_elects_a_broker_between_the_pieces_in_which_it_goes(is_forgotten: bool) -> None:
+    """Its session is good still, and of these partitions it is the only replica: what brings back and what takes out would undo each
+    other for ever."""
+    world = World().brokers(1)
+    world.create(new_topic("many", MANY, 1))
+    another_controller(world)  # which looks for the leaderless, as after each change of controllers
+    registration, farewell = world.registration(1, incarnation=2), rpc.UnregisterBrokerRequest(broker_id=1)
+    for _ in range(4):
+        decision: Decision[Any] = (
+            unregister_broker(world.state, farewell)
+            if is_forgotten
+            else register_broker(world.state, registration, world.next_offset, world.now_ms)
+        )
+        world.do(decision)
+        if decision.is_last:
+            break
+        assert not fence_some(world)
+        world.replay(next_chore(world.state).records if has_chores(world.state) else [])
+    assert decision.is_last
+    assert {each.leader for each in partitions(world).values()} == {NO_LEADER}
 
 
 def test_a_lost_directory_with_many_partitions_is_given_up_in_pieces(world: World) -> None:

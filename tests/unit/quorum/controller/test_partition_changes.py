@@ -67,6 +67,14 @@ def alter(
     return world.do(alter_partition(world.state, request)).topics[0].partitions[0]
 
 
+def test_who_is_taken_out_for_good_is_not_taken_in_between_two_pieces(world: World) -> None:
+    world.partition_of([1, 2, 3], isr=[1, 2])
+    world.state.going.add(3)
+    assert alter(world, asked(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    world.state.going.clear()
+    assert alter(world, asked(1, 2, 3)).error_code == 0
+
+
 def test_an_isr_change_answers_with_the_new_state(world: World) -> None:
     world.partition_of([1, 2, 3])
     result = alter(world, asked(1, 2))
