@@ -83,6 +83,8 @@ class Faults:
         self._armed: int | None = None  # will lose power in a disk operation
         self._parted = 0
         """How many faults that part nodes are under way."""
+        self._stops = 0
+        """And how many that stop one: it may run until they end, or may be up again."""
 
     def schedule(self, faults: Iterable[Fault]) -> None:
         """Each at its time from now."""
@@ -99,6 +101,7 @@ class Faults:
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
         self._parted += self._parts(fault)
+        self._stops += self._kinds[fault.kind].stops
         end = self._kinds[fault.kind].begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 
@@ -107,6 +110,7 @@ class Faults:
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
         self._parted -= self._parts(fault)
+        self._stops -= self._kinds[fault.kind].stops
         end()
 
     def _may_begin(self, fault: Fault) -> bool:
@@ -126,7 +130,7 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if not (self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()):
+        if self._stops or not (self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
