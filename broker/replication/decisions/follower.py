@@ -150,8 +150,9 @@ class PartitionFollower:
         self.retries = 0
 
     def interrupted(self, log_end_offset: int, last_epoch: int) -> Delay:
-        """What an answer asked for failed, perhaps half-way: fetching goes on from where the log ends now."""
-        if last_epoch >= 0:
+        """What an answer asked for failed, perhaps half-way: fetching goes on from where the log ends now. A log without an epoch may
+        be longer than what is compared; it is never fetched behind its end."""
+        if last_epoch >= 0 or log_end_offset < self.fetch_offset:
             if log_end_offset > self.fetch_offset:
                 self.retries = 0
             self.fetch_offset = log_end_offset

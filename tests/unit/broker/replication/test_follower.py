@@ -148,6 +148,13 @@ def test_without_an_epoch_the_position_stays_where_logs_may_be_compared() -> Non
     assert state.fetch_offset == 60
 
 
+def test_who_lost_all_that_it_had_taken_begins_before_that() -> None:
+    """Its only batch, the first of its log, could not be made durable, and was gone when the log was read anew."""
+    state = PartitionFollower(leader_epoch=5, fetch_offset=1, last_fetched_epoch=5, backoff_max_ms=1_000)
+    state.interrupted(0, -1)
+    assert (state.fetch_offset, state.last_fetched_epoch) == (0, -1)
+
+
 @pytest.mark.parametrize(
     ("diverging", "expected", "why"),
     [
