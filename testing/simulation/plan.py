@@ -130,7 +130,9 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if self._stops or not (self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()):
+        if self._stops or not (
+            self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()
+        ):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None

@@ -27,6 +27,8 @@ from ottla.testing.simulation.workload import SMALL_SEGMENTS, History, create_to
 WAGERS = "wagers"
 UNCLEAN = 1
 COMES = "an unclean election comes where it is allowed"
+GOING_NS = 500_000_000
+"""A broker whose place its next process takes is there until all its partitions have been looked at, and is not elected."""
 
 
 class Unclean(Dimension):
@@ -38,6 +40,9 @@ class Unclean(Dimension):
         self._replicas, self._is_asked_for = rng.choice((2, 2, 3)), rng.randrange(3) == 0
         self._before: PartitionView | None = None
         self._is_over = False
+        self._able: frozenset[tuple[int, int]] = frozenset()
+        """Brokers, with their epochs, that could have led since nobody does."""
+        self._gone = self._leaderless_ns = 0
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """One leaves the ISR, cut off for longer than a session; when it is back the others go."""
@@ -82,11 +87,17 @@ class Unclean(Dimension):
         topic = image.topics_by_name.get(WAGERS)
         view, before = topic.partitions.get(0) if topic is not None else None, self._before
         self._before = view
-        if view is None or before is None or view is before or self._is_asked_for:
+        if view is None or before is None or self._is_asked_for or view.leader != NO_LEADER:
+            self._able = frozenset()
             return
-        others = [each for each in view.replicas if each != before.leader and _may_lead(image, view, each)]
-        if before.leader != NO_LEADER and view.leader == NO_LEADER and others:
-            self.run.invariants.violated(COMES, f"{WAGERS}-0: {before.leader} goes, {others} are there: {view}")
+        able = frozenset((each, image.brokers[each].epoch) for each in view.replicas if _may_lead(image, view, each))
+        if before.leader != NO_LEADER:
+            self._gone, self._able = before.leader, frozenset(each for each in able if each[0] != before.leader)
+            self._leaderless_ns = self.run.loop.now_ns
+        self._able &= able
+        if self._able and self.run.loop.now_ns - self._leaderless_ns > GOING_NS:
+            told = f"{self._gone} went, {sorted(self._able)} are there: {view}"
+            self.run.invariants.violated(COMES, f"{WAGERS}-0: {told}")
 
     def missing(self) -> str:
         self._is_over = True
