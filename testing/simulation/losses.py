@@ -15,21 +15,21 @@ class Losses:
     def __init__(self) -> None:
         self.may_elect: Callable[[str], bool] = lambda topic: False
         self.unclean_elections = 0
-        self._unclean: dict[PartitionKey, list[int]] = {}  # epochs of unclean elections after which nobody has led yet
+        self._unclean: dict[PartitionKey, dict[int, int]] = {}
+        """Who was elected uncleanly, by epoch, where nobody has led since."""
         self._latest: dict[PartitionKey, int] = {}
         self._stable: dict[PartitionKey, Mapping[int, int]] = {}
 
-    def elected(self, topic: str, key: PartitionKey, before: PartitionView, view: PartitionView) -> bool:
-        """Metadata changed a partition: whether that is an unclean election, which may lose records there."""
+    def elected(self, topic: str, key: PartitionKey, before: PartitionView, view: PartitionView) -> None:
+        """Metadata changed a partition: that may be an unclean election, which may lose records there."""
         leader = view.leader
         if leader in (NO_LEADER, before.leader) or leader in before.isr or leader in before.elr:
-            return False
+            return
         if view.leader_recovery_state != RECOVERING or not self.may_elect(topic):
-            return False
+            return
         self.unclean_elections += 1
-        self._unclean.setdefault(key, []).append(view.leader_epoch)
+        self._unclean.setdefault(key, {})[view.leader_epoch] = leader
         self._latest[key] = view.leader_epoch
-        return True
 
     def power_was_cut(self, key: PartitionKey, stable: Mapping[int, int]) -> None:
         """Everybody in sync lost power; ``stable``: up to where each of them had its log on stable storage."""
@@ -39,12 +39,16 @@ class Losses:
         """Whether a member may have less than it had: nobody has led since the power of all was cut."""
         return node in self._stable.get(key, ())
 
+    def is_chosen(self, key: PartitionKey, node: int) -> bool:
+        """Whether it was elected uncleanly and has not led yet: taken out meanwhile, it may come back as an eligible leader."""
+        return node in self._unclean.get(key, {}).values()
+
     def permits(self, key: PartitionKey, node: int, epoch: int, end: int) -> bool:
         """Whether who begins to lead ``epoch`` with so much may lack what was committed. Each reason permits it once: who was elected
         uncleanly may die before it leads, and lead in a later epoch."""
-        pending = self._unclean.get(key, [])
+        pending = self._unclean.get(key, {})
         if any(each <= epoch for each in pending):
-            self._unclean[key] = [each for each in pending if each > epoch]
+            self._unclean[key] = {each: who for each, who in pending.items() if each > epoch}
             return True
         stable = self._stable.pop(key, {})
         return node in stable and end >= stable[node]

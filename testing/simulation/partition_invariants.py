@@ -50,18 +50,16 @@ class PartitionInvariants:
         for key, before in delta.partitions.items():
             view = image.partition(*key)
             if before is not None and view is not None and view is not before:
-                is_unclean = self.losses.elected(image.topics_by_id[key[0]].name, key, before, view)
-                self._check_joins(image, key, before, view, elected=view.leader if is_unclean else -1)
+                self.losses.elected(image.topics_by_id[key[0]].name, key, before, view)
+                self._check_joins(image, key, before, view)
         self._check_fenced(image, delta)
         self._check_lost_directories(image, delta)
 
-    def _check_joins(
-        self, image: MetadataImage, key: PartitionKey, before: PartitionView, view: PartitionView, *, elected: int
-    ) -> None:
-        """Whoever is in the ISR may be elected the next moment, and makes the others delete what it has not. ``elected`` was that,
-        uncleanly."""
+    def _check_joins(self, image: MetadataImage, key: PartitionKey, before: PartitionView, view: PartitionView) -> None:
+        """Whoever is in the ISR may be elected the next moment, and makes the others delete what it has not."""
         for member in view.isr:
-            if member in before.isr or member == elected or self.losses.has_lost_power(key, member):
+            may_lack = self.losses.is_chosen(key, member) or self.losses.has_lost_power(key, member)
+            if member in before.isr or may_lack:
                 continue
             broker = image.brokers.get(member)
             if broker is None or broker.fenced:

@@ -22,13 +22,14 @@ from ottla.testing.simulation.cluster import SimulatedCluster
 class FaultKind(NamedTuple):
     """How a fault begins and what it may take: ``stops`` a node; ``parts`` nodes that run, long enough to cost them their places in ISRs;
     ``loses`` part of what its disk had for sure, or, as ``empties`` says, all of it, which its broker tells when it is back, so that whoever
-    else is in sync is enough."""
+    else is in sync is enough. ``may`` is asked, with the node's name, whether it may begin now."""
 
     begin: Begin
     stops: bool = False
     loses: bool = False
     empties: bool = False
     parts: bool = False
+    may: Callable[[str], bool] = lambda _: True
 
 
 CLIENTS = "harness"
@@ -116,7 +117,8 @@ class Faults:
     def _may_begin(self, fault: Fault) -> bool:
         if self._parts(fault) and not self._is_cleared():
             return False
-        return not self._kinds[fault.kind].stops or self._may_stop(fault)
+        kind = self._kinds[fault.kind]
+        return kind.may(str(fault.args[0])) and (not kind.stops or self._may_stop(fault))
 
     def _parts(self, fault: Fault) -> bool:
         """Nodes, not one of them from its clients."""

@@ -67,10 +67,12 @@ def unclean(leader: int = 2, epoch: int = 4) -> PartitionView:
 def test_an_unclean_election_permits_it_once_also_when_who_was_elected_dies_first() -> None:
     losses = Losses()
     losses.may_elect = lambda topic: topic == "wagers"
-    assert losses.elected("wagers", KEY, LED, unclean())
+    losses.elected("wagers", KEY, LED, unclean())
+    assert losses.is_chosen(KEY, 2), "it may be taken out, and come back, before it leads"
     assert not losses.permits(KEY, 1, 3, 0)
     assert losses.overtakes(KEY, 3)
     assert losses.permits(KEY, 2, 5, 0)
+    assert not losses.is_chosen(KEY, 2)
     assert not losses.permits(KEY, 2, 6, 0)
 
 
@@ -86,7 +88,8 @@ def test_an_unclean_election_permits_it_once_also_when_who_was_elected_dies_firs
 def test_nothing_else_permits_it(topic: str, before: PartitionView, view: PartitionView) -> None:
     losses = Losses()
     losses.may_elect = lambda topic: topic == "wagers"
-    assert not losses.elected(topic, KEY, before, view)
+    losses.elected(topic, KEY, before, view)
+    assert not losses.is_chosen(KEY, 2)
     assert not losses.permits(KEY, 2, 4, 0)
 
 

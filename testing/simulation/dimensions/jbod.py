@@ -16,6 +16,7 @@ from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
 )
 from ottla.broker.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
 from ottla.quorum.controller.decisions import features
+from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault, repair
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -55,9 +56,16 @@ class Jbod(Dimension):
 
     def kinds(self) -> Mapping[str, FaultKind]:
         return {
-            FAILS: FaultKind(self._fails, stops=True),
+            FAILS: FaultKind(self._fails, stops=True, may=self._has_placed_all),
             IS_NEW: FaultKind(self._is_new, stops=True, loses=True, empties=True),
         }
+
+    def _has_placed_all(self, name: str) -> bool:
+        """Of a replica whose directory it has not told it could not say whether it is lost. Where it was the last in sync nobody would
+        lead before a person decides."""
+        image, number = self.run.invariants.metadata, int(name.removeprefix("node-"))
+        views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
+        return not any(view.directory_of(number) == DIRECTORY_UNASSIGNED for view in views if number in view.replicas)
 
     def _fails(self, loop: SimulationLoop, name: str) -> Callable[[], None]:
         """Every operation on it; a start of the node when it is repaired."""
