@@ -257,18 +257,23 @@ class ReplicaManager:
                 (self._lead if view.leader == self.node_id else self._follow)(partition, view)
                 self._tell_directory(partition, view)
         except Exception as error:  # noqa: BLE001 - `note` says what it was
-            is_lost = partition is None and self._is_counted_on(view)
+            is_lost = partition is None and self._is_counted_on(replica)
             self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, is_lost=is_lost)
         else:
             self.offline.forget(replica.key)
         if partition is not None:
             self._listeners.look_at(partition)
 
-    def _is_counted_on(self, view: PartitionView) -> bool:
+    def _is_counted_on(self, replica: Replica) -> bool:
         """Whether the controller takes the replica for sound until it hears of it. Of a directory that is not there, or failed, it
-        hears as such: that may come back whole, and a replica in no directory would have led last for nothing."""
+        hears as such: that may come back whole, and a replica in no directory would have led last for nothing. Nor need it hear of one
+        that is alone in sync and was never there, in a directory that is: nobody lacks anything, and nobody else could lead."""
+        view = replica.view
         directory_id = view.directory_of(self.node_id)
-        return directory_id in DIRECTORY_ALWAYS_ONLINE or self._logs.reads(directory_id)
+        if directory_id in DIRECTORY_ALWAYS_ONLINE:
+            return True
+        others = any(each != self.node_id for each in (*view.isr, *view.elr))
+        return self._logs.reads(directory_id) and (others or not replica.is_new)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         directory_id = partition.log.root.directory_id

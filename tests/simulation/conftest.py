@@ -60,6 +60,9 @@ class Rig:
     async def topic(self, name: str, partitions: int, replicas: int, **config: str) -> None:
         """Creates it and waits until every broker knows."""
         await create_topic(self.client(), name, partitions, replicas, **config)
+        await self._known(name)
+
+    async def _known(self, name: str) -> None:
         await self.until(
             lambda: all(name in self.image(number).topics_by_name for number in self.cluster.nodes if self.up(number))
         )
@@ -70,7 +73,7 @@ class Rig:
         topic = CreatableTopic(name, -1, -1, [CreatableReplicaAssignment(0, brokers)], settings)
         answer = await self.client().ask_any(CreateTopicsRequest([topic], timeout_ms=1000), CreateTopicsResponse)
         assert answer.topics[0].error_code == ErrorCode.NONE
-        await self.until(lambda: all(name in self.image(number).topics_by_name for number in self.cluster.nodes))
+        await self._known(name)
 
     def produce(self, topic: str, partition: int, interval_s: float = 0.05) -> SimulatedProducer:
         producer = SimulatedProducer(self.client(), History(topic, partition), interval_s)
