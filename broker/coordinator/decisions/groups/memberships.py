@@ -46,7 +46,7 @@ class Memberships:
         if group.is_in(GroupState.STABLE):
             self._rebalance.synced(group, member.id)
             self._rebalance.keep(group, member)
-            self._tell_again(group, member, asker)
+            self._tell_again(asker, request, assigned(group, member))
             return
         self._rebalance.refuse(group, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.syncing[member.id] = asker
@@ -54,12 +54,12 @@ class Memberships:
         if member.id == group.leader_id and not group.is_assigned:
             self._assign(group, {each.member_id: each.assignment for each in request.assignments})
 
-    def _tell_again(self, group: ClassicGroup, member: Member, asker: Asker) -> None:
+    def _tell_again(self, asker: Asker, request: SyncGroupRequest, answer: SyncGroupResponse) -> None:
         """At once, unless this coordinator found the generation in its log and it is not committed yet: another leader may not have it,
         and may begin a generation of that number with an assignment of its own. (Kafka does not wait.)"""
-        answer = assigned(group, member)
 
         def committed(error: ErrorCode) -> None:
+            error = error or _sync_error(self._find(request.group_id), request)
             asker.answer(SyncGroupResponse(error_code=error) if error else answer)
 
         self._effects.write((), committed)

@@ -104,6 +104,10 @@ class Heartbeats:
             return tells_assignment(moved) or moved.after.epoch != request.member_epoch
 
         def told(error: ErrorCode, moved: Moved) -> None:
+            if not error and not self._has(request.group_id, member_id):
+                error = (
+                    ErrorCode.UNKNOWN_MEMBER_ID
+                )  # its session ended while this was committed: others may have what it was given
             answer = self._told(
                 request.group_id, moved.after, moved.after.assigned if tells_assignment(moved) else None
             )
@@ -111,6 +115,10 @@ class Heartbeats:
 
         change = Change(identity, after, owned, timeout_ms, (*first, *identity.records))
         self._steps.take(request.group_id, change, told, tells_news)
+
+    def _has(self, group_id: str, member_id: str) -> bool:
+        group = self._groups.find(group_id)
+        return group is not None and member_id in group.members
 
     @staticmethod
     def _is_at_rest(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> bool:

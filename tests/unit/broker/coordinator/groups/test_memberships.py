@@ -72,6 +72,17 @@ def test_an_assignment_that_was_found_in_the_log_is_told_when_it_is_committed(er
     assert (again.error, again.said.assignment) == (error, b"" if error else b"yours")
 
 
+def test_who_is_taken_out_while_that_is_awaited_is_told_so() -> None:
+    bench = Bench(commits=False)
+    leader, follower = joined(bench)
+    bench.sync(leader, 1, c_id2=b"yours")
+    other = bench.another()
+    again = other.sync(follower, 1)
+    other.leave(follower)
+    other.commit()
+    assert again.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_an_assignment_that_cannot_be_written_makes_another_rebalance() -> None:
     bench = Bench(commits=False)
     leader, follower = joined(bench)

@@ -102,6 +102,16 @@ def test_a_member_that_is_heard_from_stays() -> None:
         bench.wait(SESSION_MS - 1)
 
 
+def test_who_is_taken_out_before_his_answer_is_committed_is_told_so_and_of_no_partitions() -> None:
+    """Others may have them by the time he hears of them."""
+    bench = Bench(commits=False)
+    asked = join(bench, "one")
+    bench.wait(SESSION_MS)
+    bench.commit()
+    assert asked.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert asked.said.assignment is None
+
+
 def test_another_coordinator_gives_members_a_session_and_then_takes_them_out() -> None:
     bench = Bench()
     pair(bench)

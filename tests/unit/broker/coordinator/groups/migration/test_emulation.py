@@ -136,6 +136,18 @@ def test_a_member_is_told_what_it_holds_and_no_more() -> None:
     assert len(classic.owned) == 2
 
 
+def test_a_member_that_is_taken_out_before_its_answer_is_committed_is_told_to_join_again() -> None:
+    bench, modern = with_modern()
+    classic = Classic(bench)
+    classic.rejoin()
+    bench.settle(modern, classic)
+    bench.commits = False
+    asked = classic.ask_for_assignment()
+    bench.leave(classic.id)
+    bench.commit()
+    assert asked.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_member_that_is_behind_is_told_to_join_again_and_one_that_is_not_goes_on() -> None:
     bench, modern = with_modern()
     classic = Classic(bench)
