@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from ottla.pipeline.source.batch import batch_plan
 from ottla.pipeline.source.columns import layout_of
@@ -45,6 +45,17 @@ def end_ids(end: dict[str, Any]) -> set[bytes]:
     return set(from_json(end).ids.values())
 
 
+def is_decided(bootstrap: str, topic: str, partitions: int) -> bool:
+    """Whether the transactions have their markers: Kafka answers EndTxn before it writes them."""
+    asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    committed, written = (
+        [each.result(10).offset for each in admin.list_offsets(asked, isolation_level=level).values()]
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    )
+    return committed == written
+
+
 def test_a_batch_reads_what_is_committed_from_a_time_on(bootstrap: str) -> None:
     fill(bootstrap, "source-batch", 2, 100)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "source-batch"})
@@ -55,6 +66,7 @@ def test_a_batch_reads_what_is_committed_from_a_time_on(bootstrap: str) -> None:
             producer.produce("source-batch", str(number), partition=number % 2)
         producer.flush()
         producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    wait_for(lambda: is_decided(bootstrap, "source-batch", 2), "the markers of all transactions")
     options = options_of(bootstrap, "source-batch", startingTimestamp=str(1_700_000_000_000 + 1_000 * 40))
     with Cluster(options.client) as cluster:
         found = values(options, batch_plan(cluster, options))
