@@ -339,6 +339,10 @@ class GroupMember:
         data = answer.responses[0].partitions[0]
         if data.error_code in RETRIABLE:
             raise Unreachable("another leads")
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not self._group.is_led_in(index, leader.epoch):
+            # It leads no more, does not know, and lacks what the group has read since. Clients do not ask it: they commit the epoch in
+            # which they read, and who goes on from there has no use for older leaders (KIP-320).
+            raise Unreachable("a former leader")
         if data.error_code:
             raise BrokenPromise(f"fetch of {self._group.topic}-{index}: {ErrorCode(data.error_code).name}")
         return self._group.process(position, data)

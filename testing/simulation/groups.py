@@ -130,6 +130,10 @@ class Group:
         self.committed[index] = max(offset, self.committed.get(index, 0))
         self.commits += 1
 
+    def is_led_in(self, index: int, epoch: int) -> bool:
+        """Whether that is the newest leader epoch of a partition."""
+        return self._run.invariants.metadata.topics_by_name[self.topic].partitions[index].leader_epoch == epoch
+
     def look(self, coordinator: tuple[str, int] | None) -> _Look:
         """Before OffsetFetch."""
         return _Look(coordinating_epoch(self._run, coordinator, self.place), dict(self.committed))

@@ -32,6 +32,7 @@ AWAY_MS = 3_000  # long enough to be out of the ISRs
 BACK_MS = 1_000  # a broker that was unregistered has registered again
 INTERVAL_S = 0.2
 POLLS_MAX = 200
+"""And one for each record: an answer may have room for a single one."""
 
 
 class Limits(Dimension):
@@ -177,7 +178,8 @@ class SessionReader:
     async def read_all(self) -> int:
         """Until it has everything; how many fetches that took. Raises BrokenPromise."""
         named, session, epoch = dict(self._positions), 0, 0
-        for polls in range(1, POLLS_MAX):
+        polls_max = POLLS_MAX + sum(self._due.values())
+        for polls in range(1, polls_max):
             answer = await self._fetch(named, session, epoch)
             session, epoch = answer.session_id, epoch + 1
             moved = self._take(answer)
@@ -188,7 +190,7 @@ class SessionReader:
                 self._positions = moved
             named = moved
         raise BrokenPromise(
-            f"a session at {self._where} has {self._positions} of {self._due} after {POLLS_MAX} fetches"
+            f"a session at {self._where} has {self._positions} of {self._due} after {polls_max} fetches"
         )
 
     async def _fetch(self, named: Mapping[int, int], session: int, epoch: int) -> FetchResponse:
