@@ -84,8 +84,8 @@ class Faults:
         self._armed: int | None = None  # will lose power in a disk operation
         self._parted = 0
         """How many faults that part nodes are under way."""
-        self._stops = 0
-        """And how many that stop one: it may run until they end, or may be up again."""
+        self._ends = 0
+        """And how many that end one later, or when they are over: it runs until then."""
 
     def schedule(self, faults: Iterable[Fault]) -> None:
         """Each at its time from now."""
@@ -102,7 +102,7 @@ class Faults:
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
         self._parted += self._parts(fault)
-        self._stops += self._kinds[fault.kind].stops
+        self._ends += self._ends_later(fault)
         end = self._kinds[fault.kind].begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
 
@@ -111,7 +111,7 @@ class Faults:
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
         self._parted -= self._parts(fault)
-        self._stops -= self._kinds[fault.kind].stops
+        self._ends -= self._ends_later(fault)
         end()
 
     def _may_begin(self, fault: Fault) -> bool:
@@ -119,6 +119,9 @@ class Faults:
             return False
         kind = self._kinds[fault.kind]
         return kind.may(str(fault.args[0])) and (not kind.stops or self._may_stop(fault))
+
+    def _ends_later(self, fault: Fault) -> bool:
+        return self._kinds[fault.kind].stops and fault.kind not in STOPS
 
     def _parts(self, fault: Fault) -> bool:
         """Nodes, not one of them from its clients."""
@@ -132,7 +135,7 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if self._stops or not (
+        if self._ends or not (
             self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()
         ):
             return False

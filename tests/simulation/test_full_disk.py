@@ -133,9 +133,13 @@ def test_the_only_replica_of_a_topic_that_is_made_while_the_disk_is_full_leads_w
     async def scenario(rig: Rig) -> None:
         mend = rig.cluster.nodes[1].platter.fail("/data/flights-", errno.ENOSPC)
         await rig.topic(TOPIC, 1, 1, retention_ms="-1")
-        await rig.until(lambda: rig.view(TOPIC, 0).leader == -1, 5)
+        broker = rig.server(1).broker
+        assert broker is not None
+        offline = broker.replicas.offline
+        await rig.until(lambda: (TOPIC, 0) in offline, 5)
+        assert rig.view(TOPIC, 0).leader == 1, "nobody else could lead, and nothing is lost"
         mend()
-        await rig.until(lambda: rig.view(TOPIC, 0).leader == 1, 10)
+        await rig.until(lambda: (TOPIC, 0) not in offline, 10)
         assert await rig.produce_once(TOPIC, 0, b"1") == 0
 
     play(scenario, nodes=1, settings={"min.insync.replicas": "1"})
