@@ -19,6 +19,10 @@ SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
+SHORT_WAIT_MS = 10
+"""As long a request may wait at a leader without room for a session, while a partition that it does not name is about to be asked for: no
+other can follow it before it is answered."""
+
 
 class FetchPlan(NamedTuple):
     """What a Fetch request carries."""
@@ -36,7 +40,17 @@ class FollowerSession:
     answers are matched to requests by number, and speak only of partitions that no later request named.
     """
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_named_in", "_refused", "_session_id", "number", "partitions")
+    __slots__ = (
+        "_changed",
+        "_epoch",
+        "_forgotten",
+        "_named_in",
+        "_postponed",
+        "_refused",
+        "_session_id",
+        "number",
+        "partitions",
+    )
 
     def __init__(self) -> None:
         self.partitions: dict[Key, FetchPartition] = {}
@@ -44,6 +58,7 @@ class FollowerSession:
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
         self._named_in: dict[Key, int] = {}
+        self._postponed: set[Key] = set()
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self._refused = False
@@ -52,14 +67,17 @@ class FollowerSession:
     def is_incremental(self) -> bool:
         return self._session_id != NO_SESSION
 
-    @property
-    def may_wait(self) -> bool:
-        """Whether the leader may keep a request until there are records.
+    def wait_ms(self, longest_ms: int) -> int:
+        """How long the leader may keep the next request until there are records.
 
         Not one that is to open a session: until its answer is here no other request can be sent. But where the leader has no
         room for sessions, not to wait would be to ask for everything without a pause.
         """
-        return self.is_incremental or self._refused
+        if self.is_incremental:
+            return longest_ms
+        if not self._refused:
+            return 0
+        return min(longest_ms, SHORT_WAIT_MS) if self._postponed else longest_ms
 
     @property
     def has_changes(self) -> bool:
@@ -72,10 +90,17 @@ class FollowerSession:
             self.partitions.pop(key, None)
             self.partitions[key] = wanted
             self._changed[key] = None
+        self._postponed.discard(key)
         # Named again, a partition is replaced in the session; forgetting it too would remove it.
         self._forgotten.pop(key, None)
 
+    def postpone(self, key: Key) -> None:
+        """Do not fetch ``key`` until it is put again, which will be soon: once what came of it is stable, or the throttle lets it."""
+        self.remove(key)
+        self._postponed.add(key)
+
     def remove(self, key: Key) -> None:
+        self._postponed.discard(key)
         if self.partitions.pop(key, None) is not None:
             self._changed.pop(key, None)
             self._named_in.pop(key, None)

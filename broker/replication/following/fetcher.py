@@ -46,9 +46,6 @@ TOLD_LOG_START: Final = 4
 
 IN_FLIGHT_MAX = 2
 """One that waits at the leader for records, and one that tells of partitions that came meanwhile."""
-SHORT_WAIT_MS = 10
-"""As long a request may wait at a leader without room for our session, while a partition that it does not name waits to be asked for: no
-other can follow it before it is answered."""
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +88,6 @@ class LeaderFetcher:
         self._throttle = throttle
         self._session = FollowerSession()
         self._followed: dict[Key, Partition] = {}
-        self._waiting: set[Key] = set()
-        """Of those followed: what will soon be asked for, once what came is stable, or the throttle lets it."""
         self._leader = open_leader(leader_id, self._on_up, self._on_lost)
         self._in_flight = 0
         self._sending = self._taking = False
@@ -114,7 +109,6 @@ class LeaderFetcher:
         key = (partition.topic_id, partition.index)
         if self._followed.pop(key, None) is not None:
             self._session.remove(key)
-            self._waiting.discard(key)
 
     def move(self, address: tuple[str, int] | None) -> None:
         """The leader is to be reached at ``address`` from now on; None: nobody knows where it is."""
@@ -170,7 +164,6 @@ class LeaderFetcher:
             # just now, under another leader or before a hard stop.
             self._ask_when_stable(key, partition, follower)
             return
-        self._waiting.discard(key)
         self._session.put(key, self._wanted(partition, follower))
         self._send_soon()
 
@@ -181,8 +174,8 @@ class LeaderFetcher:
             return False
         wait_ms = throttle.wait_ms(self._timers.now_ms())
         if wait_ms:
-            self._waiting.add(key)
             self._delay(key, partition, follower, Delay(wait_ms))
+            self._session.postpone(key)
         return wait_ms > 0
 
     def _wanted(self, partition: Partition, follower: PartitionFollower) -> FetchPartition:
@@ -222,7 +215,7 @@ class LeaderFetcher:
         self._request()
 
     def _request(self) -> None:
-        wait_ms = self._wait_ms()
+        wait_ms = self._session.wait_ms(self._settings.max_wait_ms)
         plan = self._session.next_request()
         number = self._session.number
         topics: dict[bytes, list[FetchPartition]] = {}
@@ -243,12 +236,6 @@ class LeaderFetcher:
         )
         self._in_flight += 1
         self._leader.fetch(request, partial(self._answered, number))
-
-    def _wait_ms(self) -> int:
-        if not self._session.may_wait:
-            return 0
-        most = self._settings.max_wait_ms
-        return min(most, SHORT_WAIT_MS) if self._waiting and not self._session.is_incremental else most
 
     # Answers.
 
@@ -380,7 +367,7 @@ class LeaderFetcher:
             if offset >= follower.fetch_offset and self._is_current(key, partition, follower):
                 self._ask(key, partition)
 
-        self._waiting.add(key)
+        self._session.postpone(key)
         self._durability.follow(partition.log, stable)
 
     def _is_current(self, key: Key, partition: Partition, follower: PartitionFollower) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.fetch_tuples import FetchPartition
 from ottla.broker.replication.decisions.fetch_session import EPOCH_MAX, FetchSession, SessionCache, next_epoch
-from ottla.broker.replication.decisions.follower_session import FollowerSession
+from ottla.broker.replication.decisions.follower_session import SHORT_WAIT_MS, FollowerSession
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.testing.garbage import left_by
 
@@ -287,3 +287,48 @@ def test_a_session_that_ended_is_not_left_to_the_collector() -> None:
         create(cache, 3).end()
 
     assert not left_by(fetch_once)
+
+
+LONGEST_MS = 500
+
+
+def refused() -> FollowerSession:
+    """Of two partitions, at a leader that has no room for its session."""
+    follower = FollowerSession()
+    follower.put(key(0), wanted(0))
+    follower.put(key(1), wanted(1))
+    follower.next_request()
+    follower.answered(0, 0)
+    return follower
+
+
+def test_the_request_that_opens_a_session_does_not_wait() -> None:
+    follower = FollowerSession()
+    follower.put(key(0), wanted(0))
+    assert follower.wait_ms(LONGEST_MS) == 0
+    assert in_session(0).wait_ms(LONGEST_MS) == LONGEST_MS
+
+
+def test_without_a_session_a_request_waits_shortly_while_a_partition_is_postponed() -> None:
+    follower = refused()
+    assert follower.wait_ms(LONGEST_MS) == LONGEST_MS
+    follower.postpone(key(1))
+    assert list(follower.next_request().partitions) == [key(0)]
+    assert follower.wait_ms(LONGEST_MS) == SHORT_WAIT_MS
+    assert follower.wait_ms(1) == 1
+    follower.put(key(1), wanted(1))
+    assert follower.wait_ms(LONGEST_MS) == LONGEST_MS
+
+
+def test_nobody_waits_for_a_postponed_partition_that_is_followed_no_more() -> None:
+    follower = refused()
+    follower.postpone(key(1))
+    follower.remove(key(1))
+    assert follower.wait_ms(LONGEST_MS) == LONGEST_MS
+
+
+def test_within_a_session_a_postponed_partition_shortens_no_wait() -> None:
+    follower = in_session(0, 1)
+    follower.postpone(key(1))
+    assert follower.wait_ms(LONGEST_MS) == LONGEST_MS
+    assert follower.next_request().forgotten == [key(1)]
