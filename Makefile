@@ -1,5 +1,7 @@
 # The two commands: `make run` and `make test`. Both set up everything they need, once.
-PYTHON ?= python3
+ifndef PYTHON
+PYTHON := $(shell tools/find-python)
+endif
 export PYTHON
 VENV := .venv
 BIN := $(VENV)/bin
