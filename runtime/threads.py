@@ -31,6 +31,8 @@ SEARCHES = Purpose("ottla-search", 1)
 """Batches that a search by time looks into: whoever asks much waits for himself."""
 PREPARATIONS = Purpose("ottla-prepare", 2)
 """Batches that are decompressed, checked or recompressed before they are written."""
+LARGE_REQUESTS = Purpose("ottla-request", 1)
+"""Requests of many entries that are read, and their answers written down: whoever asks much waits for himself."""
 CLEANERS = Purpose("ottla-cleaner", 256)
 """Each waits for one worker process. With ``log.cleaner.threads`` beyond it, so many are at work."""
 

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from ottla.broker.context import NodeContext
+from ottla.broker.network.beside import LARGE_BYTES
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, Route
 from ottla.broker.wire.apis import BY_NAME
@@ -32,8 +34,12 @@ def route(api: str, message: type[Message], answer: Callable[[RequestContext, Me
     """The route of all stable versions of an API whose answer works on the decoded request."""
 
     def handle(request: RequestContext, frame: memoryview, position: int) -> None:
-        body, _ = decoder(message, request.version)(frame, position)
-        answer(request, body)
+        decode = decoder(message, request.version)
+        if len(frame) <= LARGE_BYTES:
+            answer(request, decode(frame, position)[0])
+            return
+        copy = memoryview(bytes(frame))
+        request.read_beside(lambda: decode(copy, position)[0], partial(answer, request))
 
     return raw_route(api, handle)
 

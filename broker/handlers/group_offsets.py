@@ -87,7 +87,7 @@ class Reading:
             groups = [self._told[each] for each in range(len(self._groups))]
             request.respond_message(OffsetFetchResponse(groups=groups))
         else:
-            request.respond_message(_single(group, self._groups[0], request.version))
+            request.respond_with(partial(_single, group, self._groups[0], request.version))
 
 
 def _only(body: OffsetFetchRequest) -> OffsetFetchRequestGroup:

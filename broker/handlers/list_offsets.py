@@ -6,6 +6,7 @@ answers the tiered timestamps with "none".
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.context import BrokerContext
@@ -35,6 +36,8 @@ Found = tuple[int, int, int]
 """(offset, timestamp, leader epoch); -1 for what there is not."""
 
 EPOCHS_FROM = 4
+PIECE = 4_000
+"""Partitions of a request that are looked at in one turn of the loop: some three milliseconds."""
 NO_EPOCH = -1
 
 logger = logging.getLogger(__name__)
@@ -45,10 +48,12 @@ def routes(broker: BrokerContext) -> list[Route]:
 
     def answer(request: RequestContext, body: ListOffsetsRequest) -> None:
         answering = ListOffsets(replicas, broker.time_searches, body, request.version)
-        if not answering.slow:
+        pieces = answering.look()
+        is_through = next(pieces, None) is None
+        if is_through and not answering.slow:
             request.respond_message(answering.response)
             return
-        task = asyncio.get_running_loop().create_task(_answer_later(request, answering), name="list offsets")
+        task = asyncio.get_running_loop().create_task(_answer_later(request, answering, pieces), name="list offsets")
         request.on_close(lambda: _cancel(task))
 
     return [route("ListOffsets", ListOffsetsRequest, answer)]
@@ -58,8 +63,10 @@ def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
 
 
-async def _answer_later(request: RequestContext, answering: "ListOffsets") -> None:
+async def _answer_later(request: RequestContext, answering: "ListOffsets", pieces: Iterator[int]) -> None:
     try:
+        for _ in pieces:
+            await asyncio.sleep(0)
         await answering.finish()
     except Exception:
         logger.exception("ListOffsets could not be answered, which is our mistake")
@@ -78,7 +85,7 @@ class _Slow(NamedTuple):
 
 
 class ListOffsets:
-    """The answer to one request. What is ``slow`` is in the ``response`` after `finish`."""
+    """The answer to one request. In the ``response`` is what `look` has found, and what is ``slow`` after `finish`."""
 
     def __init__(
         self, replicas: ReplicaManager, searches: TimeSearches, body: ListOffsetsRequest, version: int
@@ -88,15 +95,24 @@ class ListOffsets:
         self._version = version
         self._isolation = body.isolation_level
         self._is_follower = body.replica_id >= 0
+        self._topics = body.topics
         self.slow: list[_Slow] = []
+        self.response = ListOffsetsResponse(0, [])
+
+    def look(self) -> Iterator[int]:
+        """Piece by piece, a turn of the loop each: yields how many partitions there were so far, where there are more than one piece holds."""
         seen: dict[tuple[str, int], int] = {}
-        for topic in body.topics:
+        count = 0
+        for topic in self._topics:
             for asked in topic.partitions:
                 key = (topic.name, asked.partition_index)
                 seen[key] = seen.get(key, 0) + 1
-        topics = []
-        for topic in body.topics:
-            entries = []
+                count += 1
+                if not count % PIECE:
+                    yield count
+        for topic in self._topics:
+            entries = list[ListOffsetsPartitionResponse]()
+            self.response.topics.append(ListOffsetsTopicResponse(topic.name, entries))
             for asked in topic.partitions:
                 entry = ListOffsetsPartitionResponse(asked.partition_index)
                 entries.append(entry)
@@ -105,8 +121,9 @@ class ListOffsets:
                     self._answer(key, asked, entry)
                 else:
                     entry.error_code = ErrorCode.INVALID_REQUEST
-            topics.append(ListOffsetsTopicResponse(topic.name, entries))
-        self.response = ListOffsetsResponse(0, topics)
+                count += 1
+                if not count % PIECE:
+                    yield count
 
     async def finish(self) -> None:
         """Goes on with what is slow, one after another."""

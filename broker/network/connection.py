@@ -8,18 +8,19 @@ no queue without a bound: when one is full the socket is not read (`reading.py`)
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from struct import error as StructError
 from sys import intern
-from typing import cast
+from typing import TypeVar, cast
 
 from ottla.broker.network.answers import Answers
+from ottla.broker.network.beside import Beside
 from ottla.broker.network.counters import ListenerCounters
 from ottla.broker.network.gone import GONE
 from ottla.broker.network.limits import FRAME_BYTES_MIN, ConnectionLimits
 from ottla.broker.network.principal import ANONYMOUS
-from ottla.broker.network.reading import HELD, MUTED, STARVED, TURN, Reading
+from ottla.broker.network.reading import BESIDE, HELD, MUTED, STARVED, TURN, Reading
 from ottla.broker.network.receive import CHUNK_BYTES, ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
@@ -31,6 +32,8 @@ from ottla.broker.wire.primitives import skip_tags
 from ottla.runtime.settings.security import PLAINTEXT
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _read_size: Callable[[memoryview, int], tuple[int]] = Struct(">i").unpack_from
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id
@@ -49,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
+        "_beside",
         "_budget",
         "_client_id",
         "_client_length",
@@ -97,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         counters: ListenerCounters | None = None,
         turn: Turn | None = None,
         security_protocol: str = PLAINTEXT,
+        beside: Beside | None = None,
     ) -> None:
         self.counters = counters or ListenerCounters(listener_name)
         self.listener_name = listener_name
@@ -121,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = ReceiveBuffer(pool)
         self._budget = pool.budget
         self._turn = turn or Turn()
+        self._beside = beside or Beside()
         self._loop_watch = self._turn.loop_watch
         self._reading = Reading()
         self._answers = answers = Answers(self, limits, self._budget, self._reading, self._turn, self.counters)
@@ -288,6 +294,15 @@ class Connection(asyncio.BufferedProtocol):
             self._is_put_off = True
             self._turn.again(self)
 
+    def read_beside(self, request: RequestContext, read: Callable[[], T], then: Callable[[T], None]) -> None:
+        """``read`` runs on a thread, ``then`` goes on with the request here. What comes behind it is not taken before."""
+        self._reading.stop(BESIDE)
+        self._beside.run(read, partial(self._handle_read, request, then))
+
+    def write_beside(self, write: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+        """``write`` runs on a thread, ``then`` is given its result here, also when the connection is gone."""
+        self._beside.run(write, then)
+
     def mute(self, ms: int) -> None:
         """For so long nothing of the client is taken: no bytes, and no request that came already. Answers leave. Of two the later end counts."""
         if ms <= 0 or self._closed:
@@ -423,11 +438,8 @@ class Connection(asyncio.BufferedProtocol):
         watch.subject = request  # this and its end: some 0.03 us
         try:
             handler(request, frame, position)
-        except WireError as error:
-            request.fail_connection(f"malformed request: {error}")
-        except Exception:
-            logger.exception("A handler failed, which is our mistake")
-            request.fail_connection("its request could not be handled")
+        except Exception as error:  # noqa: BLE001 - told there
+            _give_up(request, error)
         watch.subject = None
         if len(queue) >= self._in_flight_max:
             self._answers.adjust()
@@ -436,6 +448,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._answers.wait_for_replicas(request, len(frame))
             else:
                 self._answers.hold_request(request, DECODED * len(frame))
+
+    def _handle_read(self, request: RequestContext, then: Callable[[T], None], read: Callable[[], T]) -> None:
+        """A large request is read; what waited behind it is taken in its turn."""
+        if self._closed:
+            return
+        self._reading.lift(BESIDE)
+        watch = self._loop_watch
+        if not watch.is_open:
+            watch.begin()
+        watch.subject = request
+        try:
+            then(read())
+        except Exception as error:  # noqa: BLE001 - told there
+            _give_up(request, error)
+        watch.subject = None
+        self.resume_soon()
 
     def _handle_new_client(self, frame: memoryview) -> None:
         """The first request, or one whose client id is not that of the request before."""
@@ -469,6 +497,14 @@ class Connection(asyncio.BufferedProtocol):
             self._unmuting.cancel()
             self._unmuting = None
         self._answers.drop()
+
+
+def _give_up(request: RequestContext, error: Exception) -> None:
+    if isinstance(error, WireError):
+        request.fail_connection(f"malformed request: {error}")
+    else:
+        logger.error("A handler failed, which is our mistake", exc_info=error)
+        request.fail_connection("its request could not be handled")
 
 
 @lru_cache(maxsize=128)  # bounded: client ids come from the network

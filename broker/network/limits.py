@@ -25,8 +25,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     request_bytes_max: int = 104_857_600
     """``socket.request.max.bytes``: a frame that says it is larger closes the connection."""
     plain_bytes_max: int = 2 << 20
-    """``ottla.plain.request.max.bytes``: the same for requests that carry lists and no records. To read and handle one holds the loop for its
-    whole length: 2 MiB of the smallest entries for 0.1 to 0.35 s.
+    """``ottla.plain.request.max.bytes``: the same for requests that carry lists and no records: 2 MiB of the smallest entries take a second of
+    CPU, of which others wait for some 60 ms (`beside.py`).
     """
     in_flight_max: int = 500
     """Requests without an answer; at the bound the socket is not read until half of them are answered.

@@ -15,7 +15,9 @@ STARVED = 4
 """The node's memory is short: nothing more of a request may come."""
 MUTED = 8
 """It is to be quiet for a while (a quota): no request is taken either."""
-HELD = BOUND | MUTED
+BESIDE = 16
+"""A large request of it is being read on a thread: none behind it is taken before."""
+HELD = BOUND | MUTED | BESIDE
 """While one of them stands no request is taken, though it came."""
 
 

@@ -1,9 +1,10 @@
 """One request on its way to its response."""
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -17,6 +18,12 @@ from ottla.runtime.disk import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Written = tuple[list[Buffer], list[int]]
+"""An answer as it goes to the wire, and the errors in it."""
 
 _HEADER = Struct(">ii").pack  # size, correlation id
 _TAGGED_HEADER = Struct(">iix").pack  # and an empty section of tagged fields
@@ -34,6 +41,7 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
+        "is_large",
         "response",
         "response_bytes",
         "throttle_time_ms",
@@ -58,6 +66,7 @@ class RequestContext:
         self.response: list[Buffer] | None = None
         self.response_bytes = 0
         self.throttle_time_ms = 0
+        self.is_large = False
         self._close_callback: Callable[[], None] | None = None
 
     def told(self) -> str:
@@ -126,6 +135,9 @@ class RequestContext:
 
         A response that the version cannot carry is a mistake of ours; it costs the client its connection, not a wait.
         """
+        if self.is_large:
+            self.respond_with(lambda: message)
+            return
         try:
             buffers = encoder(type(message), self.version)(message)
         except WireError as error:
@@ -133,6 +145,31 @@ class RequestContext:
             return
         self.count_errors(errors_in(message))
         self.respond(buffers)
+
+    def respond_with(self, make: Callable[[], msgspec.Struct]) -> None:
+        """The same with what ``make`` gives. Of a large request it is made on a thread, from what does not change any more."""
+        if not self.is_large:
+            self.respond_message(make())
+            return
+        self._close_callback = None  # who parked the request is through with it
+        self.connection.write_beside(partial(_written, make, self.version), self._respond_written)
+
+    def _respond_written(self, written: "Callable[[], Written]") -> None:
+        try:
+            buffers, errors = written()
+        except Exception as error:
+            if not isinstance(error, WireError):
+                logger.exception("An answer could not be written, which is our mistake")
+            self.fail_connection(f"its answer could not be written: {error}")
+            return
+        self.count_errors(errors)
+        self.respond(buffers)
+
+    def read_beside(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
+        """For a large request: ``read`` runs on a thread, ``then`` goes on with what it gives; the answer is written there, too. Whatever
+        ``read`` needs of the frame must be a copy."""
+        self.is_large = True
+        self.connection.read_beside(self, read, then)
 
     def count_errors(self, codes: Iterable[int]) -> None:
         """For the metrics: errors that the answer tells. Only those are to be given that are not 0."""
@@ -167,6 +204,11 @@ class RequestContext:
         callback, self._close_callback = self._close_callback, None
         if callback is not None and self.response is None:
             callback()
+
+
+def _written(make: Callable[[], msgspec.Struct], version: int) -> Written:
+    message = make()
+    return encoder(type(message), version)(message), errors_in(message)
 
 
 def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.broker.network.accepting import Acceptor, Welcome, bind
 from ottla.broker.network.admission import Admission
+from ottla.broker.network.beside import Beside
 from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.counters import ListenerCounters
@@ -50,6 +51,7 @@ class NetworkServer:
         self.budget = MemoryBudget(self.limits.memory_bytes_max, self._memory_turned)
         self._pool = ReceivePool(self.budget)
         self._turn = Turn(loop_watch=loop_watch)
+        self._beside = Beside()
         self.times = RequestTimes()
         self._turn.loop_watch.at_page_turns.append(self.times.turn_page)
         self._acceptors: list[tuple[Acceptor, Welcome]] = []
@@ -129,6 +131,7 @@ class NetworkServer:
                 await asyncio.wait_for(self._all_gone.wait(), _LAST_ANSWERS_SECONDS)
         for connection in list(self._visitors):
             connection.abort()
+        self._beside.close()
 
     # Who comes.
 
@@ -197,6 +200,7 @@ class NetworkServer:
             counters=counters,
             turn=self._turn,
             security_protocol=security_protocol,
+            beside=self._beside,
         )
         connection.comes_first = counters.listener == self.limits.protected_listener
         return connection

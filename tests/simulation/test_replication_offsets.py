@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ottla.broker.handlers.list_offsets import PIECE
 from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.log.batch import read_header
@@ -149,6 +150,25 @@ def test_others_are_served_while_a_large_batch_is_searched() -> None:
         response = await searching.receive("ListOffsets", 7, ListOffsetsResponse)
         found = [(each.error_code, each.offset) for each in response.topics[0].partitions]
         assert found == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+
+    run(scenario)
+
+
+def test_thousands_of_partitions_are_looked_at_in_pieces_and_answered_in_order() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client, leaving, other = await cluster.client(), await cluster.client(), await cluster.client()
+        many = [ListOffsetsPartition(index, -1, -1) for index in range(3 * PIECE)]
+        for each in (client, leaving):
+            each.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, many)]))
+        client.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, many[:1])]))
+        leaving.close()
+        assert (await other.list_offset(-1))[0] == 0
+        response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
+        codes = [each.error_code for each in response.topics[0].partitions]
+        assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (3 * PIECE - 1)
+        response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
+        assert [each.error_code for each in response.topics[0].partitions] == [0]
 
     run(scenario)
 

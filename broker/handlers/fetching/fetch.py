@@ -6,12 +6,13 @@ Here the request finds its session (KIP-227); `PendingFetch` does the rest. Cons
 from functools import partial
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.fetch_tuples import FIRST_WITH_TOPIC_ID, Forgotten, Topics
+from ottla.broker.fetch_tuples import FIRST_WITH_TOPIC_ID, FetchRequestTuple, Forgotten, Topics
 from ottla.broker.handlers.cluster_view import node_endpoints
 from ottla.broker.handlers.common import raw_route
 from ottla.broker.handlers.fetching.fetch_read import Reader
 from ottla.broker.handlers.fetching.pending_fetch import PendingFetch, stop_watching
 from ottla.broker.handlers.fetching.read_replicas import ReadReplicas
+from ottla.broker.network.beside import LARGE_FETCH_BYTES
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.decisions.fetch_session import (
@@ -48,6 +49,14 @@ class FetchHandler:
 
     def handle(self, request: RequestContext, frame: memoryview, position: int) -> None:
         version = request.version
+        if len(frame) <= LARGE_FETCH_BYTES:
+            self._take(request, walk_fetch(frame, position, version))
+            return
+        copy = memoryview(bytes(frame))
+        request.read_beside(lambda: walk_fetch(copy, position, version), partial(self._take, request))
+
+    def _take(self, request: RequestContext, asked: FetchRequestTuple) -> None:
+        version = request.version
         (
             replica,
             epoch,
@@ -61,7 +70,7 @@ class FetchHandler:
             forgotten,
             rack,
             _,
-        ) = walk_fetch(frame, position, version)
+        ) = asked
         reader = Reader(version, replica, epoch, isolation)
         if reader.is_follower:
             request.is_of_follower()

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.network.beside import Beside
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
@@ -126,6 +127,21 @@ class Turns:
             pass
 
 
+class Held:
+    """What is done beside the loop, when a test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Callable[[], Any]], None]]] = []
+
+    def run(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
+        self.waiting.append((work, then))
+
+    def finish_one(self) -> None:
+        """The first that was begun."""
+        work, then = self.waiting.pop(0)
+        then(work)
+
+
 class Peer:
     """A connection, its transport, and the requests that its handlers parked."""
 
@@ -151,8 +167,14 @@ class Peer:
         self.pool = pool or ReceivePool()
         self.lost: list[Connection] = []
         self.turns = turns or Turns()
+        self.beside = Held()
         self.connection = Connection(
-            self.routes, self.pool, limits or ANY_SIZE, on_lost=self.lost.append, turn=self.turns.turn
+            self.routes,
+            self.pool,
+            limits or ANY_SIZE,
+            on_lost=self.lost.append,
+            turn=self.turns.turn,
+            beside=cast(Beside, self.beside),
         )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
