@@ -10,7 +10,7 @@ TOXIPROXY := $(TOOLS)/toxiproxy-server
 PROMETHEUS := $(TOOLS)/prometheus
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation integration chaos chaos-some conformance \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation seeds integration chaos chaos-some conformance \
   spark spark-peers wheel deep-cluster deep-unit deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
@@ -24,7 +24,7 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first setup-spark \
-	  "unit consensus simulation" "test-tools conformance integration chaos-some" "lint imports generated types spark wheel"
+	  "unit consensus simulation" "test-tools conformance integration chaos-some" "lint imports generated types spark wheel seeds"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
@@ -91,7 +91,10 @@ unit: setup-spark
 	pytest -q -n auto tests/unit
 
 simulation: setup
-	pytest -q -n auto tests/simulation
+	pytest -q -n auto tests/simulation --ignore=tests/simulation/test_seeds.py
+
+seeds: setup ## 200 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
+	pytest -q tests/simulation/test_seeds.py
 
 integration: test-tools
 	pytest -q tests/integration
