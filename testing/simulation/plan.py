@@ -8,6 +8,7 @@ from the others: who is alone in sync then would be the one that lost its tail. 
 what was there. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -82,8 +83,8 @@ class Faults:
         self._loop = cluster.loop
         self._suspect: _Suspect | None = None
         self._armed: int | None = None  # will lose power in a disk operation
-        self._parted = 0
-        """How many faults that part nodes are under way."""
+        self._parted = Counter[str]()
+        """By how many faults each node is parted from others now."""
         self._ends = 0
         """And how many that end one later, or when they are over: it runs until then."""
 
@@ -101,7 +102,7 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
         if fault.kind == "wipe":
             self._on_wipe(int(str(fault.args[0]).removeprefix("node-")))
-        self._parted += self._parts(fault)
+        self._parted.update(self._parts(fault))
         self._ends += self._ends_later(fault)
         end = self._kinds[fault.kind].begin(self._loop, *fault.args)
         self._loop.at_ns(self._loop.now_ns + fault.duration_ms * 1_000_000, self._loop.harness, self._end, fault, end)
@@ -110,7 +111,7 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", f"end-{fault.kind}", *fault.args)
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
-        self._parted -= self._parts(fault)
+        self._parted.subtract(self._parts(fault))
         self._ends -= self._ends_later(fault)
         end()
 
@@ -123,9 +124,11 @@ class Faults:
     def _ends_later(self, fault: Fault) -> bool:
         return self._kinds[fault.kind].stops and fault.kind not in STOPS
 
-    def _parts(self, fault: Fault) -> bool:
-        """Nodes, not one of them from its clients."""
-        return self._kinds[fault.kind].parts and CLIENTS not in fault.args
+    def _parts(self, fault: Fault) -> Sequence[str]:
+        """The nodes that it parts from others; from its clients alone is none."""
+        if not self._kinds[fault.kind].parts or CLIENTS in fault.args:
+            return ()
+        return [each for each in map(str, fault.args) if each.startswith("node-")]
 
     def _may_stop(self, fault: Fault) -> bool:
         node = int(str(fault.args[0]).removeprefix("node-"))
@@ -136,7 +139,7 @@ class Faults:
         if not kind.loses:
             return True
         if self._ends or not (
-            self._others_have_all(node) if kind.empties else not self._parted and self._all_in_sync()
+            self._others_have_all(node) if kind.empties else not self._parted.total() and self._all_in_sync()
         ):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
@@ -175,13 +178,15 @@ class Faults:
         return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
-        """Of each partition somebody else is in sync and runs, and is on its way out of no ISR."""
+        """Of each partition somebody else is in sync, runs, hears the others and is on its way out of no ISR."""
         image = self._metadata()
         if node not in image.brokers or any(map(self._is_shrinking_isrs, self._cluster.nodes)):
             return False
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return all(
-            any(each != node and self._is_well(each) for each in view.isr) for view in views if node in view.replicas
+            any(each != node and self._is_well(each) and not self._parted[f"node-{each}"] for each in view.isr)
+            for view in views
+            if node in view.replicas
         )
 
     def _is_well(self, node: int) -> bool:

@@ -30,7 +30,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 @pytest.fixture(name="whoever_is_away")
 def _whoever_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cuts between nodes do not count: they alone would forbid what is looked at here."""
-    monkeypatch.setattr(Faults, "_parts", lambda *_: False)
+    monkeypatch.setattr(Faults, "_parts", lambda *_: ())
 
 
 @pytest.mark.usefixtures("whoever_is_away")
@@ -73,3 +73,15 @@ def test_nobody_is_cut_off_until_who_lost_his_power_is_known_for_it(monkeypatch:
     later = [Fault(at_ms, "isolate", ("node-1",), 200) for at_ms in (801, 5000)]
     run_seed(SEED, [Fault(800, "crash", ("node-3",), 500), *later], HAVING)
     assert began == ["crash", "isolate"]
+
+
+@pytest.mark.parametrize(
+    ("weather", "is_new"), [([], True), ([Fault(665, "isolate", ("node-2",), 2150)], False)], ids=["fair", "cut off"]
+)
+def test_no_machine_is_replaced_while_who_else_is_in_sync_is_cut_off(
+    weather: list[Fault], is_new: bool, answers: list[bool]
+) -> None:
+    """Nodes 5 and 2 have orders-1. Node 2's session ended two milliseconds after node 5's disk was gone."""
+    new = Fault(2089, "machine-is-new", ("node-5",), 1325)
+    run_seed(26000, [Fault(79, "kill", ("node-4",), 3000), *weather, new])
+    assert answers == [True, is_new]
