@@ -117,7 +117,7 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=17,
+        seed=18,
     ),
     _bug(
         "tell how a transaction ends before that is committed",
@@ -135,7 +135,7 @@ TRANSACTION_BUGS = (
         HEALS,
         ENDED,
         WHOLE,
-        seed=12,
+        seed=16,
     ),
     _bug(
         "commit the offsets of what is aborted",
