@@ -120,6 +120,31 @@ def test_a_follower_that_fetches_other_partitions_only_falls_out_of_the_isr() ->
     run(scenario, replica_lag_time_max_ms="5000")
 
 
+def test_a_late_fetch_over_a_connection_that_was_given_up_takes_nothing_back() -> None:
+    """What a link held while it was cut comes after what the follower said over the next connection; idle, it says it once."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1, 2))
+        cluster.brokers[2].kill()
+        former, follower, client = [await cluster.client() for _ in range(3)]
+        former.send("Fetch", 12, fetch_request([(0, 0)], session_epoch=0, replica_id=2))
+        given_up = (await former.receive("Fetch", 12, FetchResponse)).session_id
+        await client.produce(b"value", acks=1)
+        follower.send("Fetch", 12, fetch_request([(0, 1)], session_epoch=0, replica_id=2))
+        session = (await follower.receive("Fetch", 12, FetchResponse)).session_id
+        late = fetch_request([(0, 0)], session_id=given_up, session_epoch=1, replica_id=2)
+        former.send("Fetch", 12, late)
+        refused = await former.receive("Fetch", 12, FetchResponse)
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        for epoch in range(1, 30):
+            body = fetch_request([], session_id=session, session_epoch=epoch, replica_id=2, max_wait_ms=500)
+            follower.send("Fetch", 12, body)
+            assert (await follower.receive("Fetch", 12, FetchResponse)).error_code == 0
+        assert 2 in cluster.isr()
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
 def test_a_broker_that_is_unfenced_joins_at_once() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(isr=(1, 2), fenced=3)

@@ -115,6 +115,8 @@ class FetchHandler:
         """A session for a request that names everything; one with id 0, for this request only, if it wants or gets none."""
         if session_id != NO_SESSION:
             self._forget(self._sessions.remove(session_id))
+        if reader.is_follower:
+            self._forget(self._sessions.succeeded(reader.replica_id, reader.replica_epoch))
         by_id = reader.version >= FIRST_WITH_TOPIC_ID
         now_ms = self._now_ms()
         if session_epoch == FIRST_EPOCH:
@@ -124,6 +126,7 @@ class FetchHandler:
                 privileged=reader.is_follower,
                 uses_ids=by_id,
                 now_ms=now_ms,
+                replica_id=reader.replica_id,
                 broker_epoch=reader.replica_epoch,
             )
             self._forget(evicted)

@@ -6,6 +6,7 @@ Source: ReplicaManager.readFromLog and Partition.fetchRecords; kraft.md 3.4.
 import msgspec
 
 from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
+from ottla.broker.replication.decisions.fetch_session import CONSUMER_ID
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
 from ottla.broker.replication.feeding import doubts, follower_fetched, served
@@ -14,7 +15,6 @@ from ottla.log.batch import holds_records
 from ottla.log.results import LogRead
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-CONSUMER_ID = -1
 READ_COMMITTED = 1
 FIRST_FROM_FOLLOWERS = 11
 NO_RECORDS = b""

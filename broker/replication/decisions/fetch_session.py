@@ -17,6 +17,8 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 NO_SESSION = 0
 FIRST_EPOCH = 0
 FINAL_EPOCH = -1
+CONSUMER_ID = -1
+"""In the place of a follower's broker id."""
 EPOCH_MAX = 2**31 - 1
 SCAN_PAUSE_MS = 1_000
 
@@ -73,7 +75,7 @@ class FetchSession:
     """What one client (or follower) fetches. ``epoch`` is the one its next request must carry.
 
     A follower's session belongs to one registration of its broker: a partition that it does not name again is known to be
-    the earlier registration's, which may not join an ISR.
+    the earlier registration's, which may not join an ISR. It has one at a time (`SessionCache.succeeded`).
     """
 
     __slots__ = (
@@ -87,13 +89,22 @@ class FetchSession:
         "parked",
         "partitions",
         "privileged",
+        "replica_id",
         "uses_ids",
     )
 
     def __init__(
-        self, session_id: int, *, privileged: bool, uses_ids: bool, now_ms: int, broker_epoch: int = -1
+        self,
+        session_id: int,
+        *,
+        privileged: bool,
+        uses_ids: bool,
+        now_ms: int,
+        replica_id: int = CONSUMER_ID,
+        broker_epoch: int = -1,
     ) -> None:
         self.id = session_id
+        self.replica_id = replica_id
         self.broker_epoch = broker_epoch
         self.epoch = next_epoch(FIRST_EPOCH)
         self.privileged = privileged  # a follower's: must not lose its place to consumers
@@ -147,13 +158,21 @@ class SessionCache:
         self.eviction_ms = eviction_ms
         self._draw_id = draw_id
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._of_followers: dict[int, FetchSession] = {}  # by replica; perhaps gone since
         self._scan_after_ms = -1
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def create(
-        self, size: int, *, privileged: bool, uses_ids: bool, now_ms: int, broker_epoch: int = -1
+        self,
+        size: int,
+        *,
+        privileged: bool,
+        uses_ids: bool,
+        now_ms: int,
+        replica_id: int = CONSUMER_ID,
+        broker_epoch: int = -1,
     ) -> tuple[FetchSession | None, FetchSession | None]:
         """A new session for ``size`` partitions, and the one evicted for it; (None, None) when there is no room."""
         if size == 0 or self.slots <= 0:
@@ -163,11 +182,18 @@ class SessionCache:
             evicted = self._victim(privileged, size, now_ms)
             if evicted is None:
                 return None, None
-            del self._sessions[evicted.id]
+            self.remove(evicted.id)
         session = FetchSession(
-            self._fresh_id(), privileged=privileged, uses_ids=uses_ids, now_ms=now_ms, broker_epoch=broker_epoch
+            self._fresh_id(),
+            privileged=privileged,
+            uses_ids=uses_ids,
+            now_ms=now_ms,
+            replica_id=replica_id,
+            broker_epoch=broker_epoch,
         )
         self._sessions[session.id] = session
+        if replica_id != CONSUMER_ID:
+            self._of_followers[replica_id] = session
         return session, evicted
 
     def _fresh_id(self) -> int:
@@ -219,5 +245,21 @@ class SessionCache:
         session = self._sessions.get(session_id)
         return self.remove(session_id) if session is not None and session.broker_epoch != broker_epoch else None
 
+    def succeeded(self, replica_id: int, broker_epoch: int) -> FetchSession | None:
+        """The session that a follower had which now names everything anew; it is gone then.
+
+        What still comes of it, over a connection that the follower gave up, is older than what it says now, and in an idle partition
+        nothing would correct it. A late request that would open one ends the newer session the same way: the follower's next request
+        does not find it, and says everything again.
+        """
+        session = self._of_followers.get(replica_id)
+        if session is None or session.broker_epoch > broker_epoch:
+            return None
+        del self._of_followers[replica_id]
+        return self._sessions.pop(session.id, None)
+
     def remove(self, session_id: int) -> FetchSession | None:
-        return self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None and self._of_followers.get(session.replica_id) is session:
+            del self._of_followers[session.replica_id]
+        return session

@@ -332,3 +332,41 @@ def test_within_a_session_a_postponed_partition_shortens_no_wait() -> None:
     follower.postpone(key(1))
     assert follower.wait_ms(LONGEST_MS) == LONGEST_MS
     assert follower.next_request().forgotten == [key(1)]
+
+
+def of_follower(cache: SessionCache, replica_id: int = 2, broker_epoch: int = 20) -> FetchSession:
+    session, _ = cache.create(
+        1, privileged=True, uses_ids=True, now_ms=0, replica_id=replica_id, broker_epoch=broker_epoch
+    )
+    assert session is not None
+    return session
+
+
+def test_a_follower_that_names_everything_anew_has_no_earlier_session() -> None:
+    cache = make_cache(slots=4)
+    first, others, consumer = of_follower(cache), of_follower(cache, 3), create(cache)
+    assert cache.succeeded(2, 20) is first
+    assert resume_error(cache, first.id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    second = of_follower(cache)
+    assert len(cache) == 3
+    for session in (second, others, consumer):
+        cache.resume(session.id, 1, uses_ids=True, now_ms=0)
+
+
+def test_a_late_request_of_an_earlier_start_ends_no_session_of_the_later() -> None:
+    cache = make_cache()
+    session = of_follower(cache, broker_epoch=21)
+    assert cache.succeeded(2, 20) is None
+    assert cache.succeeded(2, 22) is session
+
+
+def test_a_session_that_went_otherwise_is_not_ended_again() -> None:
+    cache = make_cache(slots=1)
+    cache.remove(of_follower(cache).id)
+    assert cache.succeeded(2, 20) is None
+    of_follower(cache)
+    evicting, evicted = cache.create(1, privileged=True, uses_ids=True, now_ms=EVICTION_MS + 1, replica_id=3)
+    assert evicting is not None
+    assert evicted is not None
+    assert cache.succeeded(2, 20) is None
+    assert cache.succeeded(3, 20) is evicting
