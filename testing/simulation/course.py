@@ -224,7 +224,7 @@ class Run:
         await self.until(self._all_ready, "every node takes requests again", HEAL_S)
         await self.until(self.all_in_sync, "every replica is in sync again", HEAL_S)
         for dimension in self._dimensions:
-            await self.until(dimension.missing, f"what {dimension.name} broke is whole again", HEAL_S)
+            await self.until(dimension.missing, f"what {dimension.name} broke is whole again", dimension.heal_s)
         await self.until(self.all_in_sync, "every replica is in sync again", HEAL_S)
         self.healed_s = self.loop.time() - began_s
 

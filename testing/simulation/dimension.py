@@ -46,6 +46,8 @@ class Dimension:
     """Whether the run goes without the faults that every seed has otherwise: they would miss the moments that its own are made for."""
     least_ms: int = 0
     """How long the users act, though the faults may be over sooner."""
+    heal_s: float = 20.0
+    """Virtual seconds that what it broke may take to be whole again."""
     limits: Sequence[tuple[Any, str, Any]] = ()
     """Limits of the program that are lower in this run, so that it meets them: (module or class, name, value)."""
 

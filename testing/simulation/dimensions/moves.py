@@ -44,6 +44,7 @@ class Moves(Dimension):
         if rng.randrange(2):  # more than the producers write, or nobody would ever catch up
             self.settings = {f"{who}.replication.throttled.rate": "6000" for who in ("leader", "follower")}
             self._throttled = {f"{who}_replication_throttled_replicas": "*" for who in ("leader", "follower")}
+            self.heal_s = 40.0  # where one leads both and two are new in each, they catch up by 2 KB a second
         beside = Random()
         beside.setstate(rng.getstate())  # what it draws changes nothing of what the user does
         self._stops = list(_stops(beside))
