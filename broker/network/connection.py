@@ -462,6 +462,7 @@ class Connection(asyncio.BufferedProtocol):
             then(read())
         except Exception as error:  # noqa: BLE001 - told there
             _give_up(request, error)
+            error.__traceback__ = None  # it knows our callers, and they what knows the error
         watch.subject = None
         self.resume_soon()
 

@@ -161,6 +161,7 @@ class RequestContext:
             if not isinstance(error, WireError):
                 logger.exception("An answer could not be written, which is our mistake")
             self.fail_connection(f"its answer could not be written: {error}")
+            error.__traceback__ = None  # it knows our callers, and they what knows the error
             return
         self.count_errors(errors)
         self.respond(buffers)

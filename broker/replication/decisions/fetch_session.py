@@ -158,7 +158,7 @@ class SessionCache:
         self.eviction_ms = eviction_ms
         self._draw_id = draw_id
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
-        self._of_followers: dict[int, FetchSession] = {}  # by replica; perhaps gone since
+        self._of_followers: dict[int, FetchSession] = {}  # by replica
         self._scan_after_ms = -1
 
     def __len__(self) -> int:
@@ -255,8 +255,7 @@ class SessionCache:
         session = self._of_followers.get(replica_id)
         if session is None or session.broker_epoch > broker_epoch:
             return None
-        del self._of_followers[replica_id]
-        return self._sessions.pop(session.id, None)
+        return self.remove(session.id)
 
     def remove(self, session_id: int) -> FetchSession | None:
         session = self._sessions.pop(session_id, None)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,6 +18,7 @@ from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.broker.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.runtime.errors import ErrorCode
+from ottla.testing.garbage import left_by
 from tests.unit.broker.network.conftest import ECHO, PRODUCE, MakePeer, Peer, frame, one_warning
 
 LIST = BY_NAME["DeleteTopics"].key
@@ -210,3 +212,19 @@ def test_an_answer_that_is_put_together_beside_the_loop_is_put_together_at_once_
     peer.beside.finish_one()
     assert made == [0, 0]
     assert [correlation_id for correlation_id, _ in peer.answers] == [1, 2]
+
+
+def test_a_large_request_that_makes_no_sense_is_not_left_to_the_collector(asked: Asked) -> None:
+    """With it would stay all of its bytes."""
+    peer = asked.peer
+    with ThreadPoolExecutor(1) as pool:
+
+        def fail_once() -> None:
+            peer.receive(frame(LIST, b"\x00\xff\xff\xff" + body(LARGE), correlation_id=1, version=3))
+            work, then = peer.beside.waiting.pop()
+            done = pool.submit(work)
+            assert isinstance(done.exception(), WireError)
+            then(done.result)
+            assert peer.transport.closing
+
+        assert not left_by(fail_once)
