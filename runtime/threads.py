@@ -33,6 +33,8 @@ PREPARATIONS = Purpose("ottla-prepare", 2)
 """Batches that are decompressed, checked or recompressed before they are written."""
 LARGE_REQUESTS = Purpose("ottla-request", 1)
 """Requests of many entries that are read, and their answers written down: whoever asks much waits for himself."""
+LARGE_FETCHES = Purpose("ottla-fetch", 1)
+"""Of them those that may be a follower's, which is not to wait for clients' lists."""
 CLEANERS = Purpose("ottla-cleaner", 256)
 """Each waits for one worker process. With ``log.cleaner.threads`` beyond it, so many are at work."""
 

@@ -4,7 +4,7 @@ The interpreter lets the loop in every few milliseconds, so the others wait for 
 40 ms where it was 300, docs/benchmarks.md). What the handler does in between stays on the loop.
 
 Order is kept: while a request of a connection is being read, none that came behind it is taken (`reading.BESIDE`), and its answer has its
-place in the queue from the start. Fetches from followers begin on the same thread, but only those that name thousands of partitions.
+place in the queue from the start. Fetches have a thread of their own: one that names thousands of partitions is most likely a follower's.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ottla.runtime.threads import LARGE_REQUESTS, Threads
+from ottla.broker.wire.apis import FETCH
+from ottla.runtime.threads import LARGE_FETCHES, LARGE_REQUESTS, Threads
 
 LARGE_BYTES = 64 << 10
 """From here on a request is read beside the loop: 3 to 10 ms of it, as its entries are small. To change threads costs 0.1 ms."""
@@ -23,18 +24,21 @@ T = TypeVar("T")
 
 
 class Beside:
-    """The thread for the large requests of one loop: one, for they share the interpreter with the loop, and who asks much waits for himself."""
+    """The threads for the large requests of one loop: no more than one of a kind, for they share the interpreter with the loop, and who asks much
+    waits for himself."""
 
     def __init__(self) -> None:
-        self._threads = Threads(LARGE_REQUESTS)
+        self._requests, self._fetches = Threads(LARGE_REQUESTS), Threads(LARGE_FETCHES)
 
-    def run(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
-        """Does ``work`` there. ``then`` is called on the loop with what gives its result, or raises what it raised."""
-        self._threads.run(work).add_done_callback(partial(_tell, then))
+    def run(self, api_key: int, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+        """Does ``work`` of a request there. ``then`` is called on the loop with what gives its result, or raises what it raised."""
+        threads = self._fetches if api_key == FETCH else self._requests
+        threads.run(work).add_done_callback(partial(_tell, then))
 
     def close(self) -> None:
         """What is under way ends, and tells nobody who has closed meanwhile."""
-        self._threads.close()
+        self._requests.close()
+        self._fetches.close()
 
 
 def _tell(then: Callable[[Callable[[], T]], None], done: "asyncio.Future[T]") -> None:

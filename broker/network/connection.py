@@ -297,11 +297,13 @@ class Connection(asyncio.BufferedProtocol):
     def read_beside(self, request: RequestContext, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """``read`` runs on a thread, ``then`` goes on with the request here. What comes behind it is not taken before."""
         self._reading.stop(BESIDE)
-        self._beside.run(read, partial(self._handle_read, request, then))
+        self._beside.run(request.api_key, read, partial(self._handle_read, request, then))
 
-    def write_beside(self, write: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+    def write_beside(
+        self, request: RequestContext, write: Callable[[], T], then: Callable[[Callable[[], T]], None]
+    ) -> None:
         """``write`` runs on a thread, ``then`` is given its result here, also when the connection is gone."""
-        self._beside.run(write, then)
+        self._beside.run(request.api_key, write, then)
 
     def mute(self, ms: int) -> None:
         """For so long nothing of the client is taken: no bytes, and no request that came already. Answers leave. Of two the later end counts."""

@@ -152,7 +152,7 @@ class RequestContext:
             self.respond_message(make())
             return
         self._close_callback = None  # who parked the request is through with it
-        self.connection.write_beside(partial(_written, make, self.version), self._respond_written)
+        self.connection.write_beside(self, partial(_written, make, self.version), self._respond_written)
 
     def _respond_written(self, written: "Callable[[], Written]") -> None:
         try:

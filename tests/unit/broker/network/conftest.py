@@ -133,7 +133,7 @@ class Held:
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Callable[[Callable[[], Any]], None]]] = []
 
-    def run(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
+    def run(self, api_key: int, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
         self.waiting.append((work, then))
 
     def finish_one(self) -> None:

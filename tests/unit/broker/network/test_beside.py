@@ -12,7 +12,7 @@ from ottla.broker.network.beside import LARGE_BYTES, Beside
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import RouteTable
-from ottla.broker.wire.apis import BY_NAME
+from ottla.broker.wire.apis import BY_NAME, FETCH
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest
@@ -186,10 +186,22 @@ def test_what_a_reading_raises_is_told_on_the_loop() -> None:
             threads.append(threading.current_thread().name)
             told.set()
 
-        beside.run(read, then)
+        beside.run(LIST, read, then)
         await told.wait()
         assert threads[0].startswith("ottla-request")
         assert threads[1] == threading.current_thread().name
+        beside.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_does_not_wait_for_other_requests() -> None:
+    async def scenario() -> None:
+        beside, over, told = Beside(), threading.Event(), asyncio.Event()
+        beside.run(LIST, over.wait, lambda _: None)
+        beside.run(FETCH, lambda: None, lambda _: told.set())
+        await told.wait()
+        over.set()
         beside.close()
 
     asyncio.run(scenario())
