@@ -240,3 +240,35 @@ def test_a_large_request_that_makes_no_sense_is_not_left_to_the_collector(asked:
             assert peer.transport.closing
 
         assert not left_by(fail_once)
+
+
+def test_who_parked_a_request_that_is_being_answered_does_not_hear_that_its_client_goes(peer: Peer) -> None:
+    """It is through with it, and may not know it any more."""
+    heard: list[str] = []
+
+    def answer(request: RequestContext, _: DeleteTopicsRequest) -> None:
+        request.on_close(lambda: heard.append("gone"))
+        request.respond_message(DeleteTopicsResponse())
+
+    peer.routes.targets.update(RouteTable([route("DeleteTopics", DeleteTopicsRequest, answer)]).targets)
+    peer.receive(ask(LARGE, 1))
+    peer.beside.finish_one()
+    peer.connection.connection_lost(None)
+    peer.beside.finish_one()
+    assert heard == []
+
+
+def test_an_answer_that_cannot_be_written_is_not_left_to_the_collector(peer: Peer) -> None:
+    Asked(peer, lambda: DeleteTopicsResponse(responses=[DeletableTopicResult(name=None)]))
+    with ThreadPoolExecutor(1) as pool:
+
+        def fail_once() -> None:
+            peer.receive(ask(LARGE, 1))
+            peer.beside.finish_one()
+            work, then = peer.beside.waiting.pop()
+            done = pool.submit(work)
+            assert isinstance(done.exception(), WireError)
+            then(done.result)
+            assert peer.transport.closing
+
+        assert not left_by(fail_once)
