@@ -302,8 +302,9 @@ class Connection(asyncio.BufferedProtocol):
     def write_beside(
         self, request: RequestContext, write: Callable[[], T], then: Callable[[Callable[[], T]], None]
     ) -> None:
-        """``write`` runs on a thread, ``then`` is given its result here, also when the connection is gone."""
-        self._beside.run(request.api_key, write, then)
+        """``write`` runs on a thread, ``then`` is given its result here. Nothing is written for who is gone."""
+        if not self._closed:
+            self._beside.run(request.api_key, write, then)
 
     def mute(self, ms: int) -> None:
         """For so long nothing of the client is taken: no bytes, and no request that came already. Answers leave. Of two the later end counts."""

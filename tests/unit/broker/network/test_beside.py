@@ -9,7 +9,9 @@ import pytest
 
 from ottla.broker.handlers.common import route
 from ottla.broker.network.beside import LARGE_BYTES, Beside
+from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.limits import ConnectionLimits
+from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import RouteTable
 from ottla.broker.wire.apis import BY_NAME, FETCH
@@ -19,7 +21,7 @@ from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.broker.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.garbage import left_by
-from tests.unit.broker.network.conftest import ECHO, PRODUCE, MakePeer, Peer, frame, one_warning
+from tests.unit.broker.network.conftest import ANY_SIZE, ECHO, PRODUCE, MakePeer, Peer, Turns, frame, one_warning
 
 LIST = BY_NAME["DeleteTopics"].key
 LARGE = DeleteTopicsRequest(topic_names=[f"topic-{number}" for number in range(LARGE_BYTES // 8)])
@@ -145,6 +147,70 @@ def test_a_client_that_goes_meanwhile_harms_nobody(asked: Asked, steps: int) -> 
     assert asked.bodies == [len(LARGE.topic_names)][:steps]
     assert not asked.peer.transport.written
     assert asked.peer.pool.budget.used == 0
+
+
+def test_an_answer_to_who_is_gone_is_not_written(peer: Peer) -> None:
+    """A node that stops has closed all connections before its threads: none is begun for an answer that comes later."""
+    later: list[RequestContext] = []
+    peer.routes.targets.update(
+        RouteTable([route("DeleteTopics", DeleteTopicsRequest, lambda request, _: later.append(request))]).targets
+    )
+    peer.receive(ask(LARGE, 1))
+    peer.beside.finish_one()
+    peer.connection.close()
+    later[0].respond_message(DeleteTopicsResponse())
+    assert not peer.beside.waiting
+
+
+def test_a_node_that_stops_while_a_large_request_is_read_takes_it_up_no_more(asked: Asked) -> None:
+    asked.peer.receive(ask(LARGE, 1) + ask(SMALL, 2))
+    asked.peer.connection.close()
+    asked.peer.beside.finish_one()
+    asked.peer.turns.end_all()
+    asked.peer.connection.connection_lost(None)
+    assert asked.bodies == []
+    assert not asked.peer.beside.waiting
+    assert asked.peer.pool.budget.used == 0
+
+
+def test_a_thread_that_outlives_its_loop_tells_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    over, told = threading.Event(), list[bool]()
+    work: list[Callable[[], bool]] = [over.wait]
+
+    async def scenario() -> None:
+        beside = Beside()
+        beside.run(LIST, work.pop(), lambda result: told.append(result()))
+        beside.close()
+
+    asyncio.run(scenario())
+    (thread,) = [each for each in threading.enumerate() if each.name.startswith("ottla-request")]
+    over.set()
+    thread.join()
+    assert told == []
+    assert not caplog.records
+
+
+def test_what_is_read_beside_counts_against_the_nodes_memory_from_the_start() -> None:
+    """Others wait for room meanwhile, and what comes behind it on its own connection does, too; all of it is handled in the end."""
+    turns, pool = Turns(), ReceivePool(MemoryBudget(LARGE_BYTES))
+    first, other = (Asked(Peer(ANY_SIZE, pool, turns)) for _ in range(2))
+    first.peer.receive(ask(LARGE, 1) + ask(LARGE, 2))
+    assert pool.budget.is_full
+    other.peer.receive(ask(LARGE, 1), chunk=10_000)
+    assert not other.peer.transport.reading
+    assert other.bodies == []
+    for _ in range(4):
+        first.peer.beside.finish_one()
+        turns.end_all()
+    assert first.answered == [1, 2]
+    assert not pool.budget.is_full
+    pool.budget.let_in()
+    turns.end_all()
+    other.peer.receive(other.peer.unread)
+    for _ in range(2):
+        other.peer.beside.finish_one()
+    assert other.answered == [1]
+    assert pool.budget.used == 0
 
 
 def test_a_muted_client_is_not_taken_up_by_the_end_of_a_reading(asked: Asked) -> None:
