@@ -7,7 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ottla.broker import internal_topics
 from ottla.broker.internal_topics import GROUPS, InternalTopic
@@ -48,7 +48,7 @@ def in_small_segments(name: str, config: ServerConfig) -> InternalTopic | None:
 class Coordinated(Dimension):
     """Users of a coordinator."""
 
-    limits = ((internal_topics, "internal_topic", in_small_segments),)
+    limits: Sequence[tuple[Any, str, Any]] = ((internal_topics, "internal_topic", in_small_segments),)
     least_ms = 6_000
 
     def __init__(self, rng: Random) -> None:

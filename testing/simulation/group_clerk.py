@@ -40,7 +40,7 @@ PAUSE_S = (0.02, 0.25)
 OLD_VERSION, KEPT_MS = 4, 7 * 86_400_000
 """The last one of OffsetCommit that says how long its offsets are to be kept; longer than any clock jumps."""
 OFFSETS_MAX = 1_000
-_NOT_DONE = (
+NOT_DONE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -97,7 +97,7 @@ class GroupClerk:
 
     def _judge(self, code: int, *others: ErrorCode) -> None:
         """Raises Unreachable for what may be done later, or not at all; BrokenPromise for what no coordinator should say."""
-        if code in _NOT_DONE:
+        if code in NOT_DONE:
             raise Unreachable(ErrorCode(code).name)
         if code and code not in others:
             raise BrokenPromise(f"{self._name}: {ErrorCode(code).name}")

@@ -9,19 +9,16 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from ottla.broker.wire.apis import BY_NAME
-from ottla.broker.wire.codec import decoder, encoder
-from ottla.broker.wire.headers import encode_request_header, read_response_header
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
 from ottla.log.records import encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.client import REQUEST_TIMEOUT_S, Unreachable
+from ottla.testing.simulation.pipelined_connection import PipelinedConnection
 from ottla.testing.simulation.workload import PRODUCE_VERSION, RETRIABLE, RETRY_S, BrokenPromise, SimulatedProducer
 
 IN_FLIGHT_MAX = 5
 REFUSED_S = 3.0  # a leader that was replaced and does not know it yet refuses too, for as long as a session
-PRODUCE = BY_NAME["Produce"]
 
 
 class PipelinedProducer(SimulatedProducer):
@@ -54,16 +51,16 @@ class PipelinedProducer(SimulatedProducer):
 
     async def _pump(self, leader: tuple[str, int], unacknowledged: dict[int, bytes]) -> None:
         """On one connection, until something fails and nothing is in flight any more."""
-        connection = await _Connection.open(*leader)
+        connection = await PipelinedConnection.open(*leader)
         try:
-            flying = deque((number, connection.send(self._request(data))) for number, data in unacknowledged.items())
+            flying = deque((number, self._sent(connection, data)) for number, data in unacknowledged.items())
             failed, now_s = False, asyncio.get_running_loop().time
             while flying or not failed:
                 if not failed and now_s() >= self._due_s and self._may_send(unacknowledged):
                     self._due_s = now_s() + self._interval_s
                     number, data = self._next_batch()
                     unacknowledged[number] = data
-                    flying.append((number, connection.send(self._request(data))))
+                    flying.append((number, self._sent(connection, data)))
                 await self._wait(flying, full=failed or not self._may_send(unacknowledged))
                 while flying and flying[0][1].done():
                     number, answer = flying.popleft()
@@ -100,10 +97,11 @@ class PipelinedProducer(SimulatedProducer):
             encode_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
         )
 
-    def _request(self, data: bytes) -> ProduceRequest:
+    def _sent(self, connection: PipelinedConnection, data: bytes) -> "asyncio.Future[ProduceResponse]":
         partition = PartitionProduceData(index=self.history.partition, records=data)
         topic = TopicProduceData(name=self.history.topic, partition_data=[partition])
-        return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+        request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+        return connection.send(request, ProduceResponse, PRODUCE_VERSION)
 
     def _settled(self, number: int, answer: ProduceResponse, unacknowledged: dict[int, bytes]) -> bool:
         """False when the batch is to be sent again."""
@@ -120,64 +118,3 @@ class PipelinedProducer(SimulatedProducer):
             return False
         error = ErrorCode(partition.error_code).name
         raise BrokenPromise(f"produce to {self.history.topic}-{self.history.partition}: {error}")
-
-
-class _Connection:
-    """Many requests in flight, answered in their order. Once one stays unanswered for too long, none is."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-        self._number = 0
-        self._waiting: deque[asyncio.Future[ProduceResponse]] = deque()
-        self._error: Unreachable | None = None
-        self._reading = asyncio.ensure_future(self._read(reader))
-
-    @classmethod
-    async def open(cls, host: str, port: int) -> "_Connection":
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                return cls(*await asyncio.open_connection(host, port))
-        except (OSError, TimeoutError) as error:
-            raise Unreachable(f"{host}:{port}: {error}") from error
-
-    def send(self, request: ProduceRequest) -> "asyncio.Future[ProduceResponse]":
-        """The future raises Unreachable."""
-        answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_seen)
-        if self._error is not None:
-            answer.set_exception(self._error)
-            return answer
-        self._number += 1
-        header = encode_request_header(PRODUCE.key, PRODUCE_VERSION, self._number, "simulation")
-        body = b"".join([header, *encoder(ProduceRequest, PRODUCE_VERSION)(request)])
-        self._writer.write(len(body).to_bytes(4, "big") + body)
-        self._waiting.append(answer)
-        return answer
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while True:
-                size = int.from_bytes(await reader.readexactly(4), "big")
-                frame = memoryview(await reader.readexactly(size))
-                _, position = read_response_header(frame, 0, PRODUCE.key, PRODUCE_VERSION)
-                answer = self._waiting.popleft()
-                answer.set_result(decoder(ProduceResponse, PRODUCE_VERSION)(frame, position)[0])
-        except (OSError, asyncio.IncompleteReadError) as error:
-            self._fail(Unreachable(str(error)))
-
-    def _fail(self, error: Unreachable) -> None:
-        self._error = error
-        for answer in self._waiting:
-            answer.set_exception(error)
-        self._waiting.clear()
-
-    def close(self) -> None:
-        self._reading.cancel()
-        self._fail(Unreachable("closed"))
-        self._writer.close()
-
-
-def _seen(answer: "asyncio.Future[ProduceResponse]") -> None:
-    """Nobody may be waiting for it any more."""
-    if not answer.cancelled():
-        answer.exception()

@@ -36,6 +36,7 @@ LEAST_A_SEED = {
     "copiers fenced": 0.3,
     "read at read_committed": 10,
     "looks at shards": 3,
+    "looks at what was committed at once": 2,
     "changes of protocol": 0.4,
     "read by migrants": 15,
     "committed by couriers": 2.5,

@@ -11,6 +11,7 @@ from ottla.testing.simulation.planted.elections import ELECTIONS
 from ottla.testing.simulation.planted.first import FIRST
 from ottla.testing.simulation.planted.groups import GROUP_BUGS
 from ottla.testing.simulation.planted.jbod import JBOD
+from ottla.testing.simulation.planted.large import LARGE
 from ottla.testing.simulation.planted.logs import LOGS
 from ottla.testing.simulation.planted.members import MEMBER_BUGS
 from ottla.testing.simulation.planted.membership import MEMBERSHIP
@@ -24,6 +25,6 @@ from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL)
+REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL, *LARGE)
 COORDINATORS = (*GROUP_BUGS, *TRANSACTION_BUGS, *MEMBER_BUGS)
 BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *REPLICATION, *COORDINATORS)
