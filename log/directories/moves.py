@@ -66,15 +66,35 @@ def begin_move(manager: "LogManager", log: Log, root: DirectoryState, now_ms: in
         root.refuse()
     path = manager.retired_path(root, log.partition, roots.FUTURE_SUFFIX)
     start = log.log_start_offset
+    _clear(manager, root, log.partition, now_ms)
     manager.make_way(root, log.key)  # it may have lain here before
-    copy = Log.open(
-        manager.disk, path, log.partition, log.config,
-        now_ms=now_ms, log_start_offset=start, files=manager.files, root=root,
-    )  # fmt: skip
-    assert log.topic_id is not None
-    copy.set_topic_id(log.topic_id)
+    copy = None
+    try:
+        copy = Log.open(
+            manager.disk, path, log.partition, log.config,
+            now_ms=now_ms, log_start_offset=start, files=manager.files, root=root,
+        )  # fmt: skip
+        assert log.topic_id is not None
+        copy.set_topic_id(log.topic_id)
+    except StorageError:
+        if copy is not None:
+            copy.abandon()
+        manager.removals.add(now_ms, path, root)
+        raise
     root.partitions += 1
     return FutureLog(log, copy)
+
+
+def _clear(manager: "LogManager", root: DirectoryState, partition: TopicPartition, now_ms: int) -> None:
+    """What an earlier move left where the copy is to go, because it could not be renamed then. Raises StorageError."""
+    place = f"{root.path}/{partition}"
+    try:
+        if manager.disk.exists(place):
+            path = manager.retired_path(root, partition, roots.DELETE_SUFFIX)
+            manager.disk.rename(place, path)
+            manager.removals.add(now_ms, path, root)
+    except OSError as error:
+        raise root.failed(error) from error
 
 
 def end_move(manager: "LogManager", move: FutureLog, now_ms: int) -> None:
@@ -103,14 +123,29 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
             high_watermark=source.high_watermark, clean_shutdown=True, files=manager.files, root=root,
         )  # fmt: skip
     except (OSError, StorageError) as error:
-        with suppress(OSError):
-            unmark(disk, source.directory)
+        _take_back(disk, move, target)
         raise root.failed(error) if isinstance(error, OSError) else error from error
     log.producers = source.producers  # it also knows producers whose batches are gone
     root.forget(copy)
-    manager.delete(partition, now_ms)
+    try:
+        manager.delete(partition, now_ms)
+    except StorageError as error:
+        _logger.warning("%s stays until the next start, which knows by its mark: %s", source.directory, error.message)
     manager.add(log)
     return log
+
+
+def _take_back(disk: Disk, move: FutureLog, target: str) -> None:
+    """The log stays what it was. Raises StorageError where that cannot be said: then nothing more may be appended to it, for the next start
+    takes the copy."""
+    source, copy = move.source, move.copy
+    try:
+        unmark(disk, source.directory)
+    except OSError as error:
+        raise source.root.failed(error) from error
+    with suppress(OSError):  # else it is in the way until the next move, or start
+        if disk.exists(target):
+            disk.rename(target, copy.directory)
 
 
 def mark(disk: Disk, source: str, copy: str, target: str) -> None:

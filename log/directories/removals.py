@@ -43,7 +43,13 @@ class Removals:
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
         for _, path, root in due:
             if root.failure is None:
-                self._remove_later(partial(self._disk.remove_tree, path), partial(roots.note_failure, root))
+                self._remove_later(partial(_remove, self._disk, path), partial(roots.note_failure, root))
+
+
+def _remove(disk: Disk, path: str) -> None:
+    """It may never have come to be: what failed to begin is condemned too."""
+    if disk.exists(path):
+        disk.remove_tree(path)
 
 
 def _unlink(disk: Disk, path: str) -> None:

@@ -1,5 +1,7 @@
 """A log moves to another directory: everything goes with it, and a crash at any moment leaves one whole log."""
 
+import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -7,14 +9,15 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
-from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
+from ottla.log.directories.moves import MARK, FutureLog, begin_move, end_move, finish_move
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.simulation.platter import FAILS_WITH, Platter
 from tests.unit.log.conftest import NOW_MS
 
 TOPIC_ID = bytes(range(16))
@@ -194,3 +197,67 @@ def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
         again.close()
         platter.close_sessions()
         assert content(manager_on(platter).logs[NAME]) == expected
+
+
+def attempt_to_move(manager: LogManager, log: Log) -> None:
+    """As the broker does it."""
+    move = None
+    with suppress(StorageError):
+        move = begin_move(manager, log, manager.roots[1], NOW_MS)
+        while not move.copy_some(500):
+            pass
+        finish_move(manager, move, NOW_MS)
+        move = None
+    if move is not None:
+        end_move(manager, move, NOW_MS)
+    manager.removals.purge(NOW_MS)
+
+
+def operations_of_a_move(error: int) -> int:
+    """How many of them can fail so."""
+    platter, operations = formatted(0), list[str]()
+    manager = manager_on(platter)
+    log = filled(manager)
+    platter.on_attempt = lambda operation, path: operations.append(operation)
+    attempt_to_move(manager, log)
+    assert manager.logs[NAME].root is manager.roots[1]
+    return sum(not FAILS_WITH[error] or each in FAILS_WITH[error] for each in operations)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC, errno.EIO], ids=errno.errorcode.__getitem__)
+def test_any_operation_of_a_move_may_fail_and_the_log_is_in_one_place(error: int) -> None:
+    for number in range(1, operations_of_a_move(error) + 1):
+        platter = formatted(number)
+        manager = manager_on(platter)
+        log = filled(manager)
+        platter.fail_once(number, error, FAILS_WITH[error], written=number % 3 / 2)
+        attempt_to_move(manager, log)
+        assert not platter.failure_is_due
+        lost = [root for root in manager.roots if root.failure is not None]
+        assert not lost or error == errno.EIO, f"operation {number}: {lost[0].failure}"
+        manager.check_space()
+        counts = next((root.directory_id for root in manager.roots if NAME in manager.logs or root in lost), b"")
+        if NAME in manager.logs:
+            log = manager.logs[NAME]
+            append(log, epoch=3)
+            counts = log.root.directory_id
+        expected = content(log) if NAME in manager.logs else b""
+        if not lost and log.root is manager.roots[0]:
+            attempt_to_move(manager, log)
+            log = manager.logs[NAME]
+            assert log.root is manager.roots[1], f"operation {number}: the next attempt"
+            assert content(log) == expected
+            counts = log.root.directory_id
+        if not lost:
+            disk = SimulatedDisk(platter)
+            listed = [f"{path}/{name}" for path in ("/a", "/b") for name in disk.list_directory(path)]
+            left = [path for path in listed if "flights" in path and not disk.exists(f"{path}/{MARK}")]
+            assert left == ["/b/flights-0"], f"operation {number}"
+            assert [root.partitions for root in manager.roots] == [0, 1], f"operation {number}"
+        manager.close()
+        platter.close_sessions()
+        again = manager_on(platter)
+        found = again.get_or_create(NAME, CONFIG, TOPIC_ID, counts, now_ms=NOW_MS)
+        if expected:
+            assert content(found) == expected, f"operation {number}"
+        assert found.log_end_offset >= BATCHES, f"operation {number}"
