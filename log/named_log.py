@@ -23,6 +23,7 @@ class NamedLog(LogState):
         "_names_version",
         "_shared_names",
         "_topic_id_unsynced",
+        "moved_from",
         "must_sync",
     )
 
@@ -34,6 +35,8 @@ class NamedLog(LogState):
         self._files_behind = False  # made while a shared sync of the names is under way, and not in it
         self._names_version = 0
         self._shared_names: SyncTicket | None = None
+        self.moved_from: tuple[bytes, ...] = ()
+        """Ids of the directories in which it lay before, since the process began: all that it had there it has here."""
         self.must_sync = config.flush_before_ack
         """Whether an append counts only when it is on stable storage: the topic says so, or the log's own name is not yet."""
 

@@ -1708,23 +1708,50 @@ class AssignReplicasToDirectoriesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
+    class Moved(_message.Message):
+        """A replica that was moved to the directory and is what it was. It lay in the others before, since its broker started."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        EARLIER_DIRECTORIES_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        @_builtins.property
+        def earlier_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            earlier_directories: _abc.Iterable[_builtins.bytes] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["earlier_directories", b"earlier_directories", "partition_index", b"partition_index"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
     class Topic(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         TOPIC_ID_FIELD_NUMBER: _builtins.int
         PARTITIONS_FIELD_NUMBER: _builtins.int
+        MOVED_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.bytes
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignReplicasToDirectoriesRequest.Moved]: ...
         def __init__(
             self,
             *,
             topic_id: _builtins.bytes = ...,
             partitions: _abc.Iterable[_builtins.int] | None = ...,
+            moved: _abc.Iterable[Global___AssignReplicasToDirectoriesRequest.Moved] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["moved", b"moved", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

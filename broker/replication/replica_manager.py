@@ -276,9 +276,10 @@ class ReplicaManager:
         return self._logs.reads(directory_id) and (others or not replica.is_new)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
-        directory_id = partition.log.root.directory_id
-        if directory_id not in (ZERO_ID, view.directory_of(self.node_id)):
-            self._assignments.submit(partition.topic_id, partition.index, directory_id)
+        log, known = partition.log, view.directory_of(self.node_id)
+        directory_id = log.root.directory_id
+        if directory_id != ZERO_ID:
+            self._assignments.submit(partition.topic_id, partition.index, directory_id, known, log.moved_from)
 
     def _create(self, replica: Replica) -> Partition:
         assert self._image is not None, "replicas come with an image"

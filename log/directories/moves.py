@@ -66,7 +66,7 @@ def begin_move(manager: "LogManager", log: Log, root: DirectoryState, now_ms: in
         root.refuse()
     path = manager.retired_path(root, log.partition, roots.FUTURE_SUFFIX)
     start = log.log_start_offset
-    _clear(manager, root, log.partition, now_ms)
+    _clear(manager, root, log.partition)
     manager.make_way(root, log.key)  # it may have lain here before
     copy = None
     try:
@@ -85,14 +85,13 @@ def begin_move(manager: "LogManager", log: Log, root: DirectoryState, now_ms: in
     return FutureLog(log, copy)
 
 
-def _clear(manager: "LogManager", root: DirectoryState, partition: TopicPartition, now_ms: int) -> None:
-    """What an earlier move left where the copy is to go, because it could not be renamed then. Raises StorageError."""
+def _clear(manager: "LogManager", root: DirectoryState, partition: TopicPartition) -> None:
+    """What lies where the copy is to go is nobody's: an earlier move, or start, could not rename it. Kept as any stray. Raises StorageError."""
     place = f"{root.path}/{partition}"
     try:
         if manager.disk.exists(place):
-            path = manager.retired_path(root, partition, roots.DELETE_SUFFIX)
-            manager.disk.rename(place, path)
-            manager.removals.add(now_ms, path, root)
+            manager.disk.rename(place, manager.retired_path(root, partition, roots.STRAY_SUFFIX))
+            _logger.warning("%s: what was left of an earlier log is set aside", place)
     except OSError as error:
         raise root.failed(error) from error
 
@@ -126,6 +125,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
         _take_back(disk, move, target)
         raise root.failed(error) if isinstance(error, OSError) else error from error
     log.producers = source.producers  # it also knows producers whose batches are gone
+    log.moved_from = tuple(dict.fromkeys((*source.moved_from, source.root.directory_id)))
     root.forget(copy)
     try:
         manager.delete(partition, now_ms)

@@ -25,15 +25,22 @@ def assign_replicas(
         directory = response.directories.add(id=asked.id)
         for each in asked.topics:
             topic = directory.topics.add(topic_id=each.topic_id)
+            earlier = {moved.partition_index: [*moved.earlier_directories] for moved in each.moved}
             for index in each.partitions:
-                error = _assign(state, broker, asked.id, each.topic_id, index, records)
+                error = _assign(state, broker, asked.id, (each.topic_id, index), earlier.get(index, []), records)
                 topic.partitions.append(_Result(partition_index=index, error_code=error))
     return Decision(response, records, atomic=False)
 
 
 def _assign(
-    state: ControllerState, broker: BrokerView, directory: bytes, topic_id: bytes, index: int, records: list[Record]
+    state: ControllerState,
+    broker: BrokerView,
+    directory: bytes,
+    key: PartitionKey,
+    earlier: list[bytes],
+    records: list[Record],
 ) -> int:
+    topic_id, index = key
     if topic_id not in state.image.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     partition = state.image.partition(topic_id, index)
@@ -43,21 +50,29 @@ def _assign(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if len(directory) != 16:
         return ErrorCode.INVALID_REQUEST
-    record = _move(state, broker, directory, (topic_id, index), partition)
+    was_moved = partition.directory_of(broker.id) in earlier
+    record = _move(state, broker, directory, key, partition, was_moved=was_moved)
     if record is not None:
         records.append(record)
     return NO_ERROR
 
 
 def _move(
-    state: ControllerState, broker: BrokerView, directory: bytes, key: PartitionKey, partition: PartitionView
+    state: ControllerState,
+    broker: BrokerView,
+    directory: bytes,
+    key: PartitionKey,
+    partition: PartitionView,
+    *,
+    was_moved: bool,
 ) -> Record | None:
+    """``was_moved``: all that the replica had in the directory that we know it in, it took along."""
     directories = tuple(directory if each == broker.id else partition.directory_of(each) for each in partition.replicas)
     if directories == partition.directories:
         return None
     moved = structs.replace(partition, directories=directories)
     builder = change_builder(state, key, moved)
-    if not broker.has_directory(partition.directory_of(broker.id)):
+    if not broker.has_directory(partition.directory_of(broker.id)) and not was_moved:
         # What it had was in a directory that is gone: the replica was made anew, and holds nothing that anybody relied on.
         builder.loser = builder.emptied = broker.id
         others = tuple(each for each in partition.isr if each != broker.id)

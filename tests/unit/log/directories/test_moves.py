@@ -102,6 +102,22 @@ def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
     assert again.logs[NAME].log_end_offset == BATCHES + 1
 
 
+def test_a_log_knows_where_it_lay_before_until_the_process_ends(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    first, second = (root.directory_id for root in manager.roots)
+    assert log.moved_from == ()
+    log = finish_move(manager, copied(manager, log), NOW_MS)
+    assert log.moved_from == (first,)
+    move = begin_move(manager, log, manager.roots[0], NOW_MS)
+    while not move.copy_some(500):
+        pass
+    assert finish_move(manager, move, NOW_MS).moved_from == (first, second)
+    manager.close()
+    platter.close_sessions()
+    assert manager_on(platter).logs[NAME].moved_from == ()
+
+
 def test_what_is_appended_meanwhile_is_copied_too(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
@@ -261,3 +277,51 @@ def test_any_operation_of_a_move_may_fail_and_the_log_is_in_one_place(error: int
         if expected:
             assert content(found) == expected, f"operation {number}"
         assert found.log_end_offset >= BATCHES, f"operation {number}"
+
+
+def test_a_copy_that_could_neither_be_opened_nor_renamed_is_not_in_the_way_of_the_next(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    platter.fail("/b/flights-0/", errno.EMFILE, ("open",))
+    platter.fail("/b/flights-0 ", errno.ENOSPC, ("rename",))
+    attempt_to_move(manager, log)
+    assert manager.logs[NAME] is log
+    platter.repair()
+    append(log, epoch=3)
+    manager.check_space()
+    expected = content(log)
+    attempt_to_move(manager, log)
+    assert (manager.logs[NAME].directory, content(manager.logs[NAME])) == ("/b/flights-0", expected)
+    left = [name for name in SimulatedDisk(platter).list_directory("/b") if "flights" in name]
+    assert [name for name in left if not name.endswith("-stray")] == ["flights-0"]
+
+
+def test_a_log_whose_old_place_cannot_be_renamed_is_moved_and_may_go_back(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    platter.fail("/a/flights-0 ", errno.ENOSPC, ("rename",))
+    attempt_to_move(manager, log)
+    moved = manager.logs[NAME]
+    assert moved.directory == "/b/flights-0"
+    platter.repair()
+    append(moved, epoch=3)
+    manager.check_space()
+    expected = content(moved)
+    move = begin_move(manager, moved, manager.roots[0], NOW_MS)
+    while not move.copy_some(500):
+        pass
+    assert content(finish_move(manager, move, NOW_MS)) == expected
+    manager.close()
+    platter.close_sessions()
+    assert content(manager_on(platter).logs[NAME]) == expected
+
+
+def test_where_it_cannot_be_said_that_a_move_failed_the_log_takes_nothing_more(platter: Platter) -> None:
+    """The next start takes the copy, and would lack it."""
+    manager = manager_on(platter)
+    log = filled(manager)
+    platter.fail("/b/flights-0/", errno.EMFILE, ("open",))
+    platter.fail("/a/flights-0/moved", errno.EIO, ("unlink",))
+    attempt_to_move(manager, log)
+    assert manager.roots[0].failure is not None
+    assert manager.logs == {}

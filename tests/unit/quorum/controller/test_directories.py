@@ -6,6 +6,8 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.controller.decisions.elr import ELR_VERSION
+from ottla.quorum.controller.decisions.features import UPGRADE, update_features
 from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED, NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory, new_topic
@@ -14,13 +16,21 @@ FIRST, SECOND = b"first---" * 2, b"second--" * 2
 
 
 def assign(
-    world: World, place: bytes, topic_id: bytes = TOPIC_ID, index: int = 0, broker_id: int = 1, epoch: int | None = None
+    world: World,
+    place: bytes,
+    topic_id: bytes = TOPIC_ID,
+    index: int = 0,
+    broker_id: int = 1,
+    epoch: int | None = None,
+    earlier: list[bytes] | None = None,
 ) -> int:
-    """The error of one assignment."""
+    """The error of one assignment. ``earlier``: where the replica lay before with all that it has."""
     request = rpc.AssignReplicasToDirectoriesRequest(
         broker_id=broker_id, broker_epoch=world.epoch(broker_id) if epoch is None else epoch
     )
-    request.directories.add(id=place).topics.add(topic_id=topic_id, partitions=[index])
+    topic = request.directories.add(id=place).topics.add(topic_id=topic_id, partitions=[index])
+    if earlier is not None:
+        topic.moved.add(partition_index=index, earlier_directories=earlier)
     response = world.do(assign_replicas(world.state, request))
     (answered,) = response.directories
     assert (answered.id, answered.topics[0].topic_id) == (place, topic_id)
@@ -190,3 +200,45 @@ def test_the_only_replica_goes_on_empty_as_in_kafka() -> None:
     world.partition_of([1])
     comes_back_empty(world, 1)
     assert world.standing[:2] == (1, (1,))
+
+
+# --- moved out of a directory in time -------------------------------------------------------------------------------------
+
+
+def loses_where_it_no_longer_is(two: World) -> None:
+    """The last in sync went to a second directory and came back. The controller hears of the first move late, and of the second
+    after that directory failed."""
+    two.partition_of([1, 2, 3], isr=[1], places={1: FIRST})
+    assert assign(two, SECOND, earlier=[FIRST]) == 0
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert two.standing[0] == NO_LEADER
+
+
+def test_who_left_a_directory_before_it_failed_lost_nothing(two: World) -> None:
+    loses_where_it_no_longer_is(two)
+    assert assign(two, FIRST, earlier=[FIRST, SECOND]) == 0
+    assert two.standing[:2] == (1, (1,))
+
+
+@pytest.mark.parametrize("earlier", [None, [FIRST], []])
+def test_who_does_not_say_that_it_left_has_begun_anew(two: World, earlier: list[bytes] | None) -> None:
+    loses_where_it_no_longer_is(two)
+    assert assign(two, FIRST, earlier=earlier) == 0
+    assert two.standing[:2] == (NO_LEADER, (1,))
+
+
+def test_with_eligible_leaders_who_left_in_time_is_still_known_as_the_last_to_lead(two: World) -> None:
+    """And leads once nobody is left who is eligible."""
+    update = rpc.UpdateFeaturesRequest.Update(name=ELR_VERSION, max_version_level=1, upgrade_type=UPGRADE)
+    two.do(update_features(two.state, rpc.UpdateFeaturesRequest(updates=[update])))
+    two.configure("min.insync.replicas", "2")
+    two.partition_of([1, 2, 3], isr=[2, 1], places={1: FIRST})
+    assert assign(two, SECOND, earlier=[FIRST]) == 0
+    two.fenced(2)
+    two.heartbeat(1, offline_directories=[SECOND])
+    now = two.partition
+    assert (now.leader, now.isr, now.elr, now.last_known_elr) == (NO_LEADER, (), (2,), (1,))
+    assert assign(two, FIRST, earlier=[FIRST, SECOND]) == 0
+    assert two.partition.last_known_elr == (1,)
+    two.register(2, incarnation=2)
+    assert two.standing[:2] == (1, (1,))

@@ -104,6 +104,34 @@ def test_a_newer_word_is_not_replaced_by_the_repetition_of_an_older(world: World
     assert world.sent() == {(TOPIC, 0): SECOND}
 
 
+def test_what_went_and_came_back_before_anybody_was_told_is_not_told(world: World) -> None:
+    world.queue.submit(TOPIC, 0, SECOND, FIRST, (FIRST,))
+    world.queue.submit(TOPIC, 0, FIRST, FIRST, (FIRST, SECOND))
+    world.timers.advance(2)
+    assert world.asked == []
+
+
+def test_what_comes_back_while_the_controller_is_told_that_it_went_is_told_too(world: World) -> None:
+    """The metadata say so still, and will not when the first word has arrived."""
+    world.queue.submit(TOPIC, 0, SECOND, FIRST, (FIRST,))
+    world.timers.advance(2)
+    world.queue.submit(TOPIC, 0, FIRST, FIRST, (FIRST, SECOND))
+    world.answer()
+    world.timers.advance(2)
+    assert world.sent() == {(TOPIC, 0): FIRST}
+    (moved,) = world.asked[0].directories[0].topics[0].moved
+    assert (moved.partition_index, [*moved.earlier_directories]) == (0, [FIRST, SECOND])
+
+
+def test_only_of_what_was_moved_is_it_told_where_it_lay_before(world: World) -> None:
+    world.queue.submit(TOPIC, 0, SECOND, FIRST)
+    world.queue.submit(TOPIC, 1, SECOND, FIRST, (FIRST,))
+    world.timers.advance(2)
+    (topic,) = world.asked[0].directories[0].topics
+    assert [*topic.partitions] == [0, 1]
+    assert [each.partition_index for each in topic.moved] == [1]
+
+
 def test_a_refused_replica_is_not_asked_for_again(world: World) -> None:
     world.queue.submit(TOPIC, 0, FIRST)
     world.timers.advance(2)
