@@ -13,7 +13,7 @@ from ottla.broker.wire.messages.unregister_broker_response import UnregisterBrok
 from ottla.cli import reassign_apply
 from ottla.cli.broker_requests import the_broker
 from ottla.cli.client import Client
-from ottla.cli.cluster_state import ClusterNow, read_cluster
+from ottla.cli.cluster_state import PATIENCE_S, ClusterNow, read_cluster
 from ottla.cli.failures import refuse
 from ottla.cli.placing import Assignment
 from ottla.cli.plan_file import write_plan
@@ -121,7 +121,7 @@ def _empty(bootstrap: str, broker_id: int, now: ClusterNow, throttle: int | None
         topics.update(dict.fromkeys(topic for topic, _ in (*plan, *going)))
         reassign_apply.apply(bootstrap, plan, now, throttle)
         reassign_apply.wait(bootstrap, {**going, **plan}, click.echo)
-        now = read_cluster(bootstrap)
+        now = read_cluster(bootstrap, patience_s=PATIENCE_S)
     if topics:
         speed_up(bootstrap, topics, sorted(now.brokers))
     click.echo(f"broker {broker_id} has no replicas")
@@ -130,7 +130,7 @@ def _empty(bootstrap: str, broker_id: int, now: ClusterNow, throttle: int | None
 def _unregister(bootstrap: str, broker_id: int) -> None:
     told = False
     while True:
-        now = read_cluster(bootstrap, with_sizes=False)
+        now = read_cluster(bootstrap, with_sizes=False, patience_s=PATIENCE_S)
         if now.on(broker_id):  # a topic that was made this moment
             _empty(bootstrap, broker_id, read_cluster(bootstrap), None)
         elif broker_id not in now.brokers:

@@ -1,5 +1,6 @@
 """What a cluster is like now, for plans: its brokers, where replicas lie, how large they are. All raise CommandError."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,12 +14,15 @@ from ottla.broker.wire.messages.list_partition_reassignments_request import List
 from ottla.broker.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
-from ottla.cli.client import Client
+from ottla.cli.client import Client, ConnectionLost, NobodyAnswers
 from ottla.cli.failures import CommandError, refuse
 from ottla.cli.placing import Partition, Place
 
 TOPIC_RESOURCE = 2
 MIN_IN_SYNC = "min.insync.replicas"
+PATIENCE_S = 60.0
+"""For commands that wait for hours anyway: a broker that is started anew meanwhile, perhaps the only one whose address they have, is back by then."""
+RETRY_S = 0.5
 
 
 class BrokerNow(NamedTuple):
@@ -60,10 +64,31 @@ class ClusterNow(NamedTuple):
         return {place: each for place, each in self.partitions.items() if broker_id in each.replicas}
 
 
-def read_cluster(bootstrap: str, *, with_sizes: bool = True) -> ClusterNow:
+def read_cluster(bootstrap: str, *, with_sizes: bool = True, patience_s: float = 0.0) -> ClusterNow:
     """``with_sizes``: asks every broker what its directories hold, and topics for their min.insync.replicas.
 
-    The broker that is asked may not have heard yet of a move that the controller tells of: then the replicas are the controller's, or the
+    Nothing is changed by asking, so where a broker goes in the middle of it the others of ``bootstrap`` are asked, each once; and for
+    ``patience_s`` all again, also where nobody answers.
+    """
+    asked, lost, until_s = bootstrap.split(","), 0, time.monotonic() + patience_s
+    while True:
+        try:
+            return _read(",".join(asked), with_sizes=with_sizes)
+        except ConnectionLost:
+            lost += 1
+            if lost >= len(asked) and time.monotonic() >= until_s:
+                raise
+            asked = [*asked[1:], asked[0]]  # one that is there and says nothing is not the first again
+            if lost < len(asked):
+                continue
+        except NobodyAnswers:
+            if time.monotonic() >= until_s:
+                raise
+        time.sleep(RETRY_S)
+
+
+def _read(bootstrap: str, *, with_sizes: bool) -> ClusterNow:
+    """The broker that is asked may not have heard yet of a move that the controller tells of: then the replicas are the controller's, or the
     two would not belong together (of replicas 4, 1 that go to 2, 1, where 4 is "removed", 1 alone would be left).
     """
     with Client(bootstrap) as client:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.cli import reassign_requests as requests
-from ottla.cli.cluster_state import ClusterNow, read_cluster
+from ottla.cli.cluster_state import PATIENCE_S, ClusterNow, read_cluster
 from ottla.cli.failures import CommandError
 from ottla.cli.placing import Place, changed
 from ottla.cli.reassign_words import size_words
@@ -39,7 +39,7 @@ def wait(bootstrap: str, plan: Mapping[Place, Sequence[int]], tell: Tell) -> Non
     up, or had it go elsewhere."""
     told, said_s, moved_s = "", time.monotonic() - TELL_S, time.monotonic()
     while True:
-        now = read_cluster(bootstrap, with_sizes=time.monotonic() - said_s >= TELL_S)
+        now = read_cluster(bootstrap, with_sizes=time.monotonic() - said_s >= TELL_S, patience_s=PATIENCE_S)
         waiting = [place for place, replicas in plan.items() if not requests.is_done(place, replicas, now)]
         if not waiting:
             return

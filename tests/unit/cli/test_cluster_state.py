@@ -1,5 +1,6 @@
 """How a cluster is read while replicas move, from a broker that hears of it a moment later than the controller tells of it."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from ottla.broker.wire.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from ottla.cli import cluster_state, reassign_apply
+from ottla.cli.client import ConnectionLost, NobodyAnswers
 from ottla.cli.cluster_state import BrokerNow, ClusterNow, Moving, read_cluster
 from ottla.cli.failures import CommandError
 from ottla.cli.placing import Partition
@@ -63,6 +65,56 @@ def test_a_move_that_the_broker_has_not_heard_of_has_the_controllers_replicas(mo
     assert settled(PLACE, now) == (2, 1)
     assert way_back({PLACE: (2, 1)}, now) == {PLACE: (1, 4)}
     assert not is_done(PLACE, (2, 1), now)
+
+
+class Going:
+    """A client of brokers, by address: "lost" goes in the middle of a question, "nobody" is not there, any other answers."""
+
+    tried: list[str]
+
+    @classmethod
+    def of(cls, *tried: str) -> Callable[..., Late]:
+        """Each attempt in its turn."""
+        attempts = iter(tried)
+        cls.tried = []
+
+        def opened(bootstrap: str, *_: Any) -> Late:
+            cls.tried.append(bootstrap)
+            what, client = next(attempts), Late()
+            if what == "nobody":
+                raise NobodyAnswers("no broker answers")
+            if what == "lost":
+                client.call = lost  # type: ignore[method-assign]  # in the middle
+            return client
+
+        def lost(request: msgspec.Struct, response: type[msgspec.Struct]) -> msgspec.Struct:
+            raise ConnectionLost("the connection to the broker broke")
+
+        return opened
+
+
+def test_a_broker_that_goes_while_it_is_asked_is_followed_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_state, "Client", Going.of("lost", "lost", "answers"))
+    assert read_cluster("a:1,b:2,c:3", with_sizes=False).partitions
+    assert Going.tried == ["a:1,b:2,c:3", "b:2,c:3,a:1", "c:3,a:1,b:2"]
+
+
+def test_when_all_have_gone_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_state, "Client", Going.of("lost", "lost", "answers"))
+    with pytest.raises(ConnectionLost):
+        read_cluster("a:1,b:2", with_sizes=False)
+
+
+def test_who_answers_nothing_at_first_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_state, "Client", Going.of("nobody", "answers"))
+    with pytest.raises(NobodyAnswers):
+        read_cluster("a:1", with_sizes=False)
+
+
+def test_who_waits_for_hours_waits_for_a_broker_that_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_state, "Client", Going.of("lost", "nobody", "nobody", "answers"))
+    monkeypatch.setattr(cluster_state, "RETRY_S", 0.0)
+    assert read_cluster("a:1", with_sizes=False, patience_s=60).partitions
 
 
 def test_a_move_that_somebody_gave_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
