@@ -50,9 +50,10 @@ class QuorumInvariants:
         self._votes[node] = state
 
     def vote_loaded(self, node: int, store: ElectionStore, state: ElectionState) -> None:
-        """A node that forgets a vote after a power cut votes twice, and two leaders are elected in one epoch."""
+        """A node that forgets a vote after a power cut votes twice, and two leaders are elected in one epoch. It may know more than was saved: what
+        it wrote and could not sync, which ended it."""
         saved = self._votes.get(node)
-        if saved is not None and (state.epoch < saved.epoch or (state.epoch == saved.epoch and state != saved)):
+        if saved is not None and _forgets(saved, state):
             self._violations.add(
                 "votes are remembered", f"node {node} saved {saved} and read {state} after its restart"
             )
@@ -100,3 +101,11 @@ class QuorumInvariants:
                 for each in transactions.take(record, record):
                     image.apply(each, MetadataDelta())
         return image
+
+
+def _forgets(saved: ElectionState, read: ElectionState) -> bool:
+    if read.epoch != saved.epoch:
+        return read.epoch < saved.epoch
+    return (saved.leader_id is not None and read.leader_id != saved.leader_id) or (
+        saved.voted is not None and read.voted != saved.voted
+    )

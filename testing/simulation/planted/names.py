@@ -50,7 +50,7 @@ NAMES = (
         "let a follower go on where its epoch was deleted",
         "a log is compared with one that has its epoch, or begins anew (divergence_from_deleted)",
         ((fetch_read, "divergence_from_deleted", lambda *_: None),),
-        12,
+        15,
         SUCCEEDED,
         ("replicas are equal up to the high watermark",),
         ("names",),

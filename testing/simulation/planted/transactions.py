@@ -117,7 +117,7 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=18,
+        seed=35,
     ),
     _bug(
         "tell how a transaction ends before that is committed",
@@ -125,7 +125,7 @@ TRANSACTION_BUGS = (
         (Completing, "prepare", _tells_at_once),
         COORDINATOR_SPLIT,
         WHOLE,
-        seed=153,
+        seed=154,
     ),
     _bug(
         "take a refused marker for a written one",
@@ -135,7 +135,7 @@ TRANSACTION_BUGS = (
         HEALS,
         ENDED,
         WHOLE,
-        seed=16,
+        seed=26,
     ),
     _bug(
         "commit the offsets of what is aborted",
