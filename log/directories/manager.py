@@ -95,9 +95,11 @@ class LogManager:
             except OSError as error:
                 self._log_failure(root, error)
         working = [root for root in self.roots if root.failure is None]
-        moves.settle(self.disk, [root.path for root in working])
+        failures = moves.settle(self.disk, [root.path for root in working])
         for root in working:
             try:
+                if root.path in failures:
+                    raise failures[root.path]
                 self._open_root(root, now_ms, config_of or (lambda partition: self._defaults))
             except OSError as error:
                 self._log_failure(root, error)

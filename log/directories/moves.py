@@ -4,6 +4,7 @@ The copy lies in ``<topic>-<partition>.<unique>-future``. When it is complete an
 crash leaves the copy as the log, before it the old one. Nothing is appended between the mark and the exchange.
 """
 
+import itertools
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -158,9 +159,11 @@ def unmark(disk: Disk, source: str) -> None:
     disk.sync_directory(source)
 
 
-def settle(disk: Disk, directories: Sequence[str]) -> None:
-    """Ends, at a start, the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn."""
+def settle(disk: Disk, directories: Sequence[str]) -> dict[str, OSError]:
+    """Ends, at a start, the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn. Returns which
+    directories failed at that: each costs what lies in it, not the start."""
     partitions: dict[TopicPartition, list[str]] = {}
+    failures: dict[str, OSError] = {}
     moving = False
     for root in directories:
         try:
@@ -175,13 +178,27 @@ def settle(disk: Disk, directories: Sequence[str]) -> None:
     for paths in partitions.values():
         if moving or len(paths) > 1:
             for path in paths:
-                _settle_one(disk, path)
+                try:
+                    _settle_one(disk, path)
+                except OSError as error:
+                    failures.setdefault(_root_of(error, path, directories), error)
+    return failures
+
+
+def _root_of(error: OSError, path: str, directories: Sequence[str]) -> str:
+    """Which of them it was: a move has two."""
+    found = next((root for root in directories if str(error.filename).startswith(f"{root}/")), None)
+    return found or path.rpartition("/")[0]
 
 
 def _settle_one(disk: Disk, source: str) -> None:
     if not disk.exists(f"{source}/{MARK}"):
         return
-    copy, target = disk.read_bytes(f"{source}/{MARK}").decode().splitlines()
+    told = disk.read_bytes(f"{source}/{MARK}").decode("utf-8", "replace").splitlines()
+    if len(told) != 2:  # rot: the log and its copy are equal still, or the copy is the further one
+        unmark(disk, source)
+        return
+    copy, target = told
     if disk.exists(copy):
         disk.rename(copy, target)
         disk.sync_directory(target.rpartition("/")[0])
@@ -189,4 +206,5 @@ def _settle_one(disk: Disk, source: str) -> None:
         unmark(disk, source)  # its disk is gone, and this is as good as it was
         return
     _logger.info("%s was moved to %s", source, target)
-    disk.rename(source, f"{source}.{'0' * 32}{roots.DELETE_SUFFIX}")
+    names = (f"{source}.{number:032x}{roots.DELETE_SUFFIX}" for number in itertools.count())
+    disk.rename(source, next(name for name in names if not disk.exists(name)))  # the last one may not be removed yet
