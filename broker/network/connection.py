@@ -8,10 +8,9 @@ no queue without a bound: when one is full the socket is not read (`reading.py`)
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from struct import Struct
 from struct import error as StructError
-from sys import intern
 from typing import TypeVar, cast
 
 from ottla.broker.network.answers import Answers
@@ -24,10 +23,10 @@ from ottla.broker.network.reading import BESIDE, HELD, MUTED, STARVED, TURN, Rea
 from ottla.broker.network.receive import CHUNK_BYTES, ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
+from ottla.broker.network.sender import NOBODY, sender_of
 from ottla.broker.network.turn import Turn
 from ottla.broker.wire.apis import APIS, PRODUCE
 from ottla.broker.wire.errors import WireError
-from ottla.broker.wire.headers import read_request_header
 from ottla.broker.wire.primitives import skip_tags
 from ottla.runtime.settings.security import PLAINTEXT
 
@@ -36,7 +35,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _read_size: Callable[[memoryview, int], tuple[int]] = Struct(">i").unpack_from
-_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id
 FRAMES_PER_TURN = 64
 """Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
 LARGE_BYTES = 16 << 10
@@ -54,12 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answers",
         "_beside",
         "_budget",
-        "_client_id",
-        "_client_length",
-        "_client_raw",
         "_closed",
-        "_header",
-        "_header_bytes",
         "_in_flight_max",
         "_inbox",
         "_is_put_off",
@@ -72,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_received_s",
         "_routes",
+        "_sender",
         "_targets",
         "_transport",
         "_turn",
@@ -137,8 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_s = 0.0
         self._received_s = 0.0  # when the last bytes came, or the first of those that were put off
         self._closed = False
-        self._client_id: str | None = None
-        self._learn_client(-1, b"")
+        self._sender = NOBODY
 
     # What the loop calls.
 
@@ -403,13 +396,14 @@ class Connection(asyncio.BufferedProtocol):
         return 4 + _read_size(inbox.view, inbox.start)[0] if known else 4
 
     def _handle_frame(self, frame: memoryview) -> None:
+        header, position, known_length, known, client_id = self._sender
         try:
-            key, version, correlation_id, length, client = self._header.unpack_from(frame)
+            key, version, correlation_id, length, client = header.unpack_from(frame)
         except StructError:
-            self._handle_new_client(frame)
+            self._handle_new_sender(frame)
             return
-        if length != self._client_length or client != self._client_raw:
-            self._handle_new_client(frame)
+        if length != known_length or client != known:
+            self._handle_new_sender(frame)
             return
         target = self._targets.get(key << 16 | version & 0xFFFF)  # target_key(), without the call
         if target is None:
@@ -417,7 +411,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         handler, tagged_request, tagged_response, tally = target
         tally.count = count = tally.count + 1
-        position = self._header_bytes
         if tagged_request:
             try:
                 first = frame[position]
@@ -425,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             except (WireError, IndexError) as error:
                 self.fail(f"bytes are not a request header: {error}")
                 return
-        request = RequestContext(self, key, version, correlation_id, self._client_id, tagged_response)
+        request = RequestContext(self, key, version, correlation_id, client_id, tagged_response)
         if count != tally.timed_at:
             self._call(handler, request, frame, position)
             return
@@ -469,22 +462,14 @@ class Connection(asyncio.BufferedProtocol):
         watch.subject = None
         self.resume_soon()
 
-    def _handle_new_client(self, frame: memoryview) -> None:
+    def _handle_new_sender(self, frame: memoryview) -> None:
         """The first request, or one whose client id is not that of the request before."""
         try:
-            *_, client_id, _ = read_request_header(frame, 0)
+            self._sender = sender_of(frame)
         except WireError as error:
             self.fail(str(error))
             return
-        self._client_id = client_id if client_id is None else intern(client_id)
-        *_, length = _HEADER.unpack_from(frame)
-        self._learn_client(length, bytes(frame[_HEADER.size : _HEADER.size + max(length, 0)]))
         self._handle_frame(frame)
-
-    def _learn_client(self, length: int, raw: bytes) -> None:
-        # The client id is the same in every request, so one unpack reads the whole header and compares it.
-        self._client_length = length
-        self._client_raw, self._header, self._header_bytes = _named(raw)
 
     def _handle_unsupported(self, key: int, version: int, correlation_id: int, frame: memoryview) -> None:
         fallback = self._routes.unsupported(key)
@@ -492,8 +477,9 @@ class Connection(asyncio.BufferedProtocol):
             name = APIS[key].name if key in APIS else "unknown"
             self.fail(f"API key {key} ({name}) version {version} is not supported here")
             return
-        request = RequestContext(self, key, version, correlation_id, self._client_id, False)
-        self._call(fallback, request, frame, self._header_bytes)
+        sender = self._sender
+        request = RequestContext(self, key, version, correlation_id, sender.client_id, False)
+        self._call(fallback, request, frame, sender.header_bytes)
 
     def _drop_requests(self) -> None:
         self._closed = True
@@ -509,11 +495,3 @@ def _give_up(request: RequestContext, error: Exception) -> None:
     else:
         logger.error("A handler failed, which is our mistake", exc_info=error)
         request.fail_connection("its request could not be handled")
-
-
-@lru_cache(maxsize=128)  # bounded: client ids come from the network
-def _named(raw: bytes) -> tuple[bytes, Struct, int]:
-    """A client id, how a header with it is read, and the header's length: the same objects for all connections of that name, for what each of a
-    thousand has for itself is not in the processor's cache when its turn comes."""
-    header = Struct(f">hhih{len(raw)}s")
-    return raw, header, header.size
