@@ -114,6 +114,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
     try:
         mark(disk, source.directory, copy.directory, target)
     except OSError as error:
+        _take_back(disk, move, target)  # it may have its name already: then the next start would take the copy
         raise source.root.failed(error) from error
     try:
         disk.rename(copy.directory, target)
@@ -140,6 +141,7 @@ def _take_back(disk: Disk, move: FutureLog, target: str) -> None:
     """The log stays what it was. Raises StorageError where that cannot be said: then nothing more may be appended to it, for the next start
     takes the copy."""
     source, copy = move.source, move.copy
+    source.names_changed()  # before a record is stable the mark's end is, should it find no descriptor for its sync now
     try:
         unmark(disk, source.directory)
     except OSError as error:
@@ -155,8 +157,10 @@ def mark(disk: Disk, source: str, copy: str, target: str) -> None:
 
 
 def unmark(disk: Disk, source: str) -> None:
-    disk.unlink(f"{source}/{MARK}")
-    disk.sync_directory(source)
+    """OSError passes through."""
+    if disk.exists(f"{source}/{MARK}"):
+        disk.unlink(f"{source}/{MARK}")
+        disk.sync_directory(source)
 
 
 def settle(disk: Disk, directories: Sequence[str]) -> dict[str, OSError]:

@@ -215,7 +215,7 @@ def test_the_power_may_go_in_any_operation_of_a_move(seed: int) -> None:
         assert content(manager_on(platter).logs[NAME]) == expected
 
 
-def attempt_to_move(manager: LogManager, log: Log) -> None:
+def attempt_to_move(manager: LogManager, log: Log, *, purge: bool = True) -> None:
     """As the broker does it."""
     move = None
     with suppress(StorageError):
@@ -226,16 +226,17 @@ def attempt_to_move(manager: LogManager, log: Log) -> None:
         move = None
     if move is not None:
         end_move(manager, move, NOW_MS)
-    manager.removals.purge(NOW_MS)
+    if purge:
+        manager.removals.purge(NOW_MS)
 
 
-def operations_of_a_move(error: int) -> int:
+def operations_of_a_move(error: int, *, purge: bool = True) -> int:
     """How many of them can fail so."""
     platter, operations = formatted(0), list[str]()
     manager = manager_on(platter)
     log = filled(manager)
     platter.on_attempt = lambda operation, path: operations.append(operation)
-    attempt_to_move(manager, log)
+    attempt_to_move(manager, log, purge=purge)
     assert manager.logs[NAME].root is manager.roots[1]
     return sum(not FAILS_WITH[error] or each in FAILS_WITH[error] for each in operations)
 
@@ -277,6 +278,51 @@ def test_any_operation_of_a_move_may_fail_and_the_log_is_in_one_place(error: int
         if expected:
             assert content(found) == expected, f"operation {number}"
         assert found.log_end_offset >= BATCHES, f"operation {number}"
+
+
+@pytest.mark.parametrize("end", ["kill", "power"])
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC], ids=errno.errorcode.__getitem__)
+def test_what_is_appended_after_a_move_that_failed_is_there_at_the_next_start(error: int, end: str) -> None:
+    """Though it comes before the copy is removed."""
+    for number in range(1, operations_of_a_move(error, purge=False) + 1):
+        platter = formatted(number)
+        manager = manager_on(platter)
+        log = filled(manager)
+        log.flush()
+        platter.fail_once(number, error, FAILS_WITH[error], written=number % 3 / 2)
+        attempt_to_move(manager, log, purge=False)
+        assert not platter.failure_is_due
+        manager.check_space()
+        check_what_is_appended_now(platter, manager, end, f"operation {number}")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_mark_whose_end_could_not_be_synced_does_not_come_back(seed: int) -> None:
+    platter = formatted(seed)
+    manager = manager_on(platter)
+    log = filled(manager)
+    append(log, epoch=3)  # the next one rolls no segment, whose name would be synced
+    log.flush()
+    platter.fail("/b/flights-0/", errno.EMFILE, ("open",))
+    platter.fail_once(2, errno.EMFILE, ("sync_directory",), "/a/flights-0")
+    attempt_to_move(manager, log, purge=False)
+    assert not platter.failure_is_due
+    assert manager.logs[NAME] is log
+    platter.repair()
+    check_what_is_appended_now(platter, manager, "power", "the next start")
+
+
+def check_what_is_appended_now(platter: Platter, manager: LogManager, end: str, when: str) -> None:
+    log = manager.logs[NAME]
+    append(log, epoch=3)
+    log.flush()
+    expected = content(log)
+    if end == "power":
+        platter.power_loss()
+    else:
+        platter.close_sessions()
+    found = manager_on(platter).get_or_create(NAME, CONFIG, TOPIC_ID, log.root.directory_id, now_ms=NOW_MS)
+    assert content(found) == expected, when
 
 
 def test_a_copy_that_could_neither_be_opened_nor_renamed_is_not_in_the_way_of_the_next(platter: Platter) -> None:
