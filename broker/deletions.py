@@ -28,6 +28,9 @@ class Deletions:
         self._turn_left = TURN_LOGS_MAX
         self._turn_planned = self._gathering = self._closed = False
 
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._waiting
+
     def add(self, partition: TopicPartition) -> None:
         """Deletes a log in this turn, if there were few; else in one of the next."""
         if self._turn_left > 0:

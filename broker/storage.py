@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ottla.broker.cleaning import Cleaning, StartWorker, cleaner_settings
@@ -108,11 +108,10 @@ class Storage:
         if settings is None:
             return None
         cleaner = self.cleaner = LogCleaner(self._host.disk, settings, self.manager.checkpoints.cleaned)
-        logs = self.manager.logs
         return Cleaning(
             cleaner,
             settings,
-            logs.values,
+            self._cleanable,
             self._timers,
             self._host.clock,
             start_cleaner,
@@ -234,6 +233,10 @@ class Storage:
         self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX)
 
     # Cleaning.
+
+    def _cleanable(self) -> Iterator[Log]:
+        """Not those that wait to be deleted: before a worker ends, another topic's log may lie where it works."""
+        return (log for partition, log in self.manager.logs.items() if partition not in self._deletions)
 
     def _cancel_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
