@@ -235,8 +235,10 @@ class Storage:
     # Cleaning.
 
     def _cleanable(self) -> Iterator[Log]:
-        """Not those that wait to be deleted: before a worker ends, another topic's log may lie where it works."""
-        return (log for partition, log in self.manager.logs.items() if partition not in self._deletions)
+        """Not those that wait to be deleted: before a worker ends, another topic's log may lie where it works. Nor those that move: their
+        copies would have values whose tombstones went before they came to them (Kafka's log manager pauses these too)."""
+        elsewhere = (self._deletions, self.moves.under_way)
+        return (log for name, log in self.manager.logs.items() if not any(name in each for each in elsewhere))
 
     def _cancel_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:

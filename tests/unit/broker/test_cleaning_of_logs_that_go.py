@@ -1,4 +1,4 @@
-"""Logs that are on their way out while cleanings are due: what becomes of them, and of those that take their place."""
+"""Logs that are on their way elsewhere, or out, while cleanings are due: what becomes of them, and of those that take their place."""
 
 import asyncio
 import threading
@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker import moves
+from ottla.broker.moves import PAUSE_MS
 from ottla.broker.storage import Storage
 from ottla.log.compaction.cleaner import CleaningJob, clean
 from ottla.log.compaction.worker import Outcome
@@ -19,7 +21,7 @@ from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.clock import SystemClock
-from ottla.runtime.errors import KafkaError
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import id_to_text
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -104,6 +106,7 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(WorkLater, "do", staticmethod(at_once))
+    monkeypatch.setattr(moves, "SLICE_BYTES", 400)
     return Bench()
 
 
@@ -127,5 +130,35 @@ def test_a_cleaning_never_touches_the_log_of_the_next_topic_of_that_name(bench: 
         bench.platter.close_sessions()
         again = Log.open(SimulatedDisk(bench.platter), log.directory, NAME, COMPACTED, now_ms=1_000)
         assert values(again) == [(offset, b"%d" % (offset + 5) * 100) for offset in range(4)]
+
+    asyncio.run(scenario())
+
+
+async def clean_thrice(bench: Bench, log: Log) -> None:
+    for number in range(3):
+        bench.write(log, b"other", b"%d" % number)
+        bench.close_segment(log)
+        await bench.clean()
+
+
+def test_what_was_deleted_of_a_compacted_log_does_not_come_back_with_a_move(bench: Bench) -> None:
+    async def scenario() -> None:
+        log = bench.log()
+        bench.write(log, b"key", b"deleted" * 40)
+        bench.write(log, b"other", b"first" * 40)
+        bench.write(log, b"key", None)
+        bench.close_segment(log)
+        assert bench.storage.moves.request(NAME, "/more") == ErrorCode.NONE
+        bench.fire(PAUSE_MS)  # the copy has the value, and not yet its tombstone
+        await clean_thrice(bench, log)
+        while bench.storage.moves.under_way:
+            bench.fire(PAUSE_MS)
+            await asyncio.sleep(0.001)  # a thread's syncs
+        moved = bench.storage.manager.logs[NAME]
+        assert moved.directory == "/more/a-0"
+        await clean_thrice(bench, moved)
+        assert not [value for _, value in values(moved) if value and value.startswith(b"deleted")]
+        assert moved.segments[0].size < 200  # it is cleaned again
+        await bench.storage.close(-1)
 
     asyncio.run(scenario())
