@@ -80,6 +80,12 @@ class DirectoryMoves:
         self._tick_soon()
         return ErrorCode.NONE
 
+    def give_up(self, partition: TopicPartition) -> None:
+        """Its log goes, or cannot be read any more. The next one of that name is another's, and moves when somebody asks for it."""
+        move = self.under_way.get(partition)
+        if move is not None:
+            self._end(move)
+
     def close(self) -> None:
         """What is not finished is given up: the next start removes it."""
         self._closed = True
@@ -150,8 +156,11 @@ class DirectoryMoves:
         self._on_moved(old, new)
 
     def _end(self, move: FutureLog) -> None:
-        self._forget(move)
-        end_move(self._manager, move, self._wall_ms())
+        if (
+            self.under_way.get(move.source.partition) is move
+        ):  # else it was ended by what failed in it, its log's directory
+            self._forget(move)
+            end_move(self._manager, move, self._wall_ms())
 
     def _forget(self, move: FutureLog) -> None:
         self._synced.pop(move, None)

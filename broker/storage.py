@@ -244,6 +244,11 @@ class Storage:
         if self._cleaning is not None:
             self._cleaning.cancel(partition)
 
+    def _leave(self, partition: TopicPartition) -> None:
+        """The partition's log goes: whoever works on it has to end."""
+        self._cancel_cleaning(partition)
+        self.moves.give_up(partition)
+
     def _before_exchange(self, partition: TopicPartition) -> None:
         self._cancel_cleaning(partition)
         self._deletions.gather()
@@ -260,7 +265,7 @@ class Storage:
 
     def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            self._cancel_cleaning(partition)
+            self._leave(partition)
         self._on_failed([root.directory_id], partitions)
 
     # What the replica manager asks.
@@ -278,7 +283,7 @@ class Storage:
         self._deletions.finish(partition)  # another replica of the same topic, or another topic of the same name
         known = self.manager.logs.get(partition)
         if known is not None and known.topic_id != topic_id:
-            self._cancel_cleaning(partition)  # it is of another topic, and set aside
+            self._leave(partition)  # it is of another topic, and set aside
             self._deletions.gather()
         log = self.manager.get_or_create(partition, config, topic_id, directory_id, now_ms=now_ms, is_new=is_new)
         if log is not known:
@@ -290,7 +295,7 @@ class Storage:
         return any(root.directory_id == directory_id and root.failure is None for root in self.manager.roots)
 
     def delete(self, partition: TopicPartition) -> None:
-        self._cancel_cleaning(partition)
+        self._leave(partition)
         self._deletions.add(partition)
 
     def checkpoint_high_watermarks(self) -> None:

@@ -5,7 +5,7 @@ that fails takes its partitions offline and no others. Nothing here waits or run
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
 
@@ -20,6 +20,7 @@ from ottla.log.directories.removals import Removals
 from ottla.log.directories.root_checkpoints import BeforeTruncation, RootCheckpoints
 from ottla.log.directories.roots import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectoryError
 from ottla.log.directories.space import has_changed
+from ottla.log.durable_log import DurableLog
 from ottla.log.errors import NOT_THE_DISK, StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
@@ -397,9 +398,13 @@ class LogManager:
 
     def due_flushes(self, now_ms: int) -> list[Log]:
         """Logs that ``flush.messages`` or ``flush.ms`` want synced now."""
-        flushed = [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.flushed]
+        flushed = [log for root in self.roots if root.failure is None for log in self._in_service(root.flushed)]
         return [log for log in flushed if log.flush_is_due(now_ms)]
 
     def rolled_logs(self) -> list[Log]:
         """Logs with closed segments that are not synced yet: sync `Log.unsynced`, until they are not here any more."""
-        return [self.logs[log.partition] for root in self.roots if root.failure is None for log in root.rolled]
+        return [log for root in self.roots if root.failure is None for log in self._in_service(root.rolled)]
+
+    def _in_service(self, logs: Iterable[DurableLog]) -> list[Log]:
+        """Not the copies of logs that move: a move syncs its own, and ends some time after its log was deleted."""
+        return [log for each in logs if (log := self.logs.get(each.partition)) is not None and log is each]
