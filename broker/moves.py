@@ -156,11 +156,10 @@ class DirectoryMoves:
         self._on_moved(old, new)
 
     def _end(self, move: FutureLog) -> None:
-        if (
-            self.under_way.get(move.source.partition) is move
-        ):  # else it was ended by what failed in it, its log's directory
-            self._forget(move)
-            end_move(self._manager, move, self._wall_ms())
+        if self.under_way.get(move.source.partition) is not move:
+            return  # what failed in it was its log's directory, and that has ended it
+        self._forget(move)
+        end_move(self._manager, move, self._wall_ms())
 
     def _forget(self, move: FutureLog) -> None:
         self._synced.pop(move, None)

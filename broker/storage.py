@@ -237,8 +237,8 @@ class Storage:
     def _cleanable(self) -> Iterator[Log]:
         """Not those that wait to be deleted: before a worker ends, another topic's log may lie where it works. Nor those that move: their
         copies would have values whose tombstones went before they came to them (Kafka's log manager pauses these too)."""
-        elsewhere = (self._deletions, self.moves.under_way)
-        return (log for name, log in self.manager.logs.items() if not any(name in each for each in elsewhere))
+        going, moving = self._deletions, self.moves.under_way
+        return (log for name, log in self.manager.logs.items() if name not in going and name not in moving)
 
     def _cancel_cleaning(self, partition: TopicPartition) -> None:
         if self._cleaning is not None:
