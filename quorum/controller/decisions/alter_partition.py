@@ -93,7 +93,7 @@ def _is_eligible(state: ControllerState, partition: PartitionView, member: rpc.A
     broker = state.image.brokers.get(member.broker_id)
     if broker is None or not broker.is_active:
         return False
-    may_join = member.broker_id not in state.going and state.has_replica_online(partition, broker)
+    may_join = state.is_staying(member.broker_id) and state.has_replica_online(partition, broker)
     if member.broker_id not in partition.isr and not may_join:
         return False  # it was in sync a moment ago, as its leader still believes; then it was taken out for good, or its directory was lost
     return member.broker_epoch in (-1, broker.epoch)

@@ -95,10 +95,10 @@ class ControllerState:
         brokers = self.image.brokers.values()
         self.leaving = dict.fromkeys(each.id for each in brokers if each.in_controlled_shutdown)
         self.returning = [active] if (active := tuple(each.id for each in brokers if each.is_active)) else []
-        self.half_out: set[int] = set()  # brokers in service of which `take_out` has begun, and not ended
+        self.half_out: set[int] = set()
+        """Brokers in service of which `take_out` has begun, and not ended. Who is heard from is spared."""
         self.going: set[int] = set()
-        """Brokers that are being taken out to be registered anew, or forgotten, though they may be heard from: nobody elects them between
-        two pieces. Else what elects and what takes out would undo each other for ever."""
+        """Brokers that are being taken out to be registered anew, or forgotten, though they may be heard from."""
         self.reconsiders_leaderless = False
         self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
@@ -167,8 +167,13 @@ class ControllerState:
     def can_lead(self, partition: PartitionView, broker_id: int) -> bool:
         """Whether it may lead that partition, apart from being in sync: active and to stay so, and the replica's directory is there."""
         broker = self.image.brokers.get(broker_id)
-        may = broker is not None and broker.is_active and broker_id not in self.going
+        may = broker is not None and broker.is_active and self.is_staying(broker_id)
         return broker is not None and may and self.has_replica_online(partition, broker)
+
+    def is_staying(self, broker_id: int) -> bool:
+        """Whether it is not being taken out. Who is, is elected by nobody between two pieces, and joins no ISR: what elects and what takes
+        out would undo each other for ever."""
+        return broker_id not in self.going and broker_id not in self.half_out
 
     def has_replica_online(self, partition: PartitionView, broker: BrokerView) -> bool:
         """Whether the directory of the broker's replica is readable; of a replica that is only being added, unknown: yes."""

@@ -10,6 +10,7 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import sweep
+from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.chores import has_chores, next_chore
 from ottla.quorum.controller.decisions.cluster import (
     broker_heartbeat,
@@ -22,6 +23,7 @@ from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance_leaders
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
+from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.controller.conftest import World, directory, new_topic
 
 MANY = 2 * sweep.CHANGES_MAX + 100  # three pieces
@@ -273,6 +275,44 @@ def test_nobody_elects_a_broker_between_the_pieces_in_which_it_goes(is_forgotten
         world.replay(next_chore(world.state).records if has_chores(world.state) else [])
     assert decision.is_last
     assert {each.leader for each in partitions(world).values()} == {NO_LEADER}
+
+
+def test_a_dead_broker_is_fenced_though_another_comes_back_in_the_middle_of_it() -> None:
+    """The dead one is the last in sync with partitions that both have. Whoever finds leaders for the other's sake must not take it, or each
+    piece of the fencing would be undone by the next of that, and no piece would be the last."""
+    world = World().brokers(1, 2)
+    many = [rpc.ReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(MANY)]
+    world.create(new_topic("many", -1, -1, assignments=many))
+    away = rpc.BrokerHeartbeatRequest(broker_id=2, broker_epoch=world.epoch(2), want_fence=True)
+    do_all(world, lambda: broker_heartbeat(world.state, away))
+    world.do_chores()
+    world.state.sessions.gone(1, world.epoch(1))
+    assert fence_some(world)
+    assert fence_some(world)
+    world.heartbeat(2)
+    pieces = 0
+    while fence_some(world):
+        pieces += 1
+        assert pieces < 10, "for ever"
+        world.replay(next_chore(world.state).records if has_chores(world.state) else [])
+    assert world.state.image.brokers[1].fenced
+    assert {each.leader for each in partitions(world).values()} == {NO_LEADER}
+
+
+def test_nobody_takes_a_dead_broker_into_an_isr_between_the_pieces_of_its_fencing(world: World) -> None:
+    """Its leader knows how far it was, and asks for that by itself."""
+    world.create(new_topic("many", MANY, 3))
+    world.state.sessions.gone(1, world.epoch(1))
+    assert fence_some(world)
+    index, now = next((index, each) for index, each in partitions(world).items() if 1 not in each.isr)
+    members = [rpc.AlterPartitionRequest.Member(broker_id=each, broker_epoch=-1) for each in now.replicas]
+    asked = rpc.AlterPartitionRequest.Partition(
+        partition_index=index, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch, new_isr=members
+    )
+    request = rpc.AlterPartitionRequest(broker_id=now.leader, broker_epoch=world.epoch(now.leader))
+    request.topics.add(topic_id=world.state.image.topics_by_name["many"].id, partitions=[asked])
+    decision = alter_partition(world.state, request)
+    assert decision.response.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_a_lost_directory_with_many_partitions_is_given_up_in_pieces(world: World) -> None:
