@@ -294,4 +294,7 @@ def _directories_lost(
     body = pb.BrokerRegistrationChange(broker_id=broker.id, broker_epoch=broker.epoch)
     body.directories.SetInParent()
     body.directories.ids.extend(each for each in broker.directories if each not in lost)
-    return _decision(response, lose_directories(state, broker.id, lost), Record(broker_registration_change=body))
+    step = lose_directories(state, broker.id, lost)
+    if not step.is_last:
+        state.failing[broker.id] = lost
+    return _decision(response, step, Record(broker_registration_change=body))

@@ -99,6 +99,8 @@ class ControllerState:
         """Brokers in service of which `take_out` has begun, and not ended. Who is heard from is spared."""
         self.going: set[int] = set()
         """Brokers that are being taken out to be registered anew, or forgotten, though they may be heard from."""
+        self.failing: dict[int, tuple[bytes, ...]] = {}
+        """Directories that a broker lost, which its registration still names: their last piece is yet to come."""
         self.reconsiders_leaderless = False
         self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
@@ -110,6 +112,7 @@ class ControllerState:
         self.names.update(delta)
         for broker_id, before in delta.brokers.items():
             now = self.image.brokers.get(broker_id)
+            self.failing.pop(broker_id, None)  # the next piece says so again, if there is one
             if now is None or now.fenced:
                 self.half_out.discard(broker_id)
                 self.going.discard(broker_id)
@@ -177,7 +180,10 @@ class ControllerState:
 
     def has_replica_online(self, partition: PartitionView, broker: BrokerView) -> bool:
         """Whether the directory of the broker's replica is readable; of a replica that is only being added, unknown: yes."""
-        return broker.id not in partition.replicas or broker.has_directory(partition.directory_of(broker.id))
+        if broker.id not in partition.replicas:
+            return True
+        directory = partition.directory_of(broker.id)
+        return broker.has_directory(directory) and directory not in self.failing.get(broker.id, ())
 
     def directory_for_new_replica(self, broker_id: int) -> bytes:
         """The broker's only directory; a broker with several decides and tells."""

@@ -21,6 +21,7 @@ from ottla.quorum.controller.decisions.cluster import (
 )
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance_leaders
+from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.runtime.errors import ErrorCode
@@ -321,6 +322,32 @@ def test_a_lost_directory_with_many_partitions_is_given_up_in_pieces(world: Worl
     sizes = do_all(world, lambda: broker_heartbeat(world.state, request))
     assert sizes == [sweep.CHANGES_MAX, sweep.CHANGES_MAX, 101]
     assert (has_part(world, 1), world.state.image.brokers[1].directories) == ([], ())
+
+
+@pytest.mark.parametrize("level", [0, 1], ids=["without eligible leaders", "with eligible leaders"])
+def test_a_lost_directory_is_given_up_though_leaders_are_looked_for_meanwhile(level: int) -> None:
+    """The broker lives, and of these partitions it is the only replica. Who finds leaders must not take it between two pieces, or none
+    would be the last, and a broker that is not answered ends."""
+    world = World()
+    lost, kept = directory(1), directory(9)
+    world.register(1, directories=[lost, kept])
+    world.heartbeat(1)
+    if level:
+        world.replay([pb.MetadataRecord(feature_level=pb.FeatureLevel(name=ELR_VERSION, level=level))])
+    world.create(new_topic("many", MANY, 1))
+    for index in range(MANY):
+        assign(world, index, 1)  # to the first of its directories
+    another_controller(world)  # which looks for the leaderless, as after each change of controllers
+    request = rpc.BrokerHeartbeatRequest(broker_id=1, broker_epoch=world.epoch(1), offline_directories=[lost])
+    for _ in range(4):
+        decision = broker_heartbeat(world.state, request)
+        world.do(decision)
+        if decision.is_last:
+            break
+        world.replay(next_chore(world.state).records if has_chores(world.state) else [])
+    assert decision.is_last
+    assert world.state.image.brokers[1].directories == (kept,)
+    assert {each.leader for each in partitions(world).values()} == {NO_LEADER}
 
 
 def test_leaders_return_to_the_first_replicas_in_pieces(world: World) -> None:
