@@ -117,7 +117,8 @@ def _given_up(partition: PartitionView, target: tuple[int, ...]) -> tuple[int, .
 def _cancel(state: ControllerState, key: PartitionKey, partition: PartitionView) -> Record | None:
     if not partition.adding and not partition.removing:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is under way")
-    isr = tuple(each for each in partition.isr if each not in partition.adding)
+    staying = tuple(each for each in partition.replicas if each not in partition.adding)
+    isr = tuple(each for each in partition.isr if each in staying)
     election = None
     if not isr:
         if not state.allows_unclean_election(key[0]):
@@ -126,7 +127,8 @@ def _cancel(state: ControllerState, key: PartitionKey, partition: PartitionView)
                 "none of the old replicas is in sync: giving up would lose records",
             )
         election = Election.UNCLEAN
+        if not any(state.can_lead(partition, each) or each in partition.elr for each in staying):
+            isr = staying[:1]  # as in Kafka: whoever is named leads when it is back, and a replica that goes is not
     builder = change_builder(state, key, partition, election=election)
-    builder.replicas = tuple(each for each in partition.replicas if each not in partition.adding)
-    builder.isr, builder.adding, builder.removing = isr, (), ()
+    builder.replicas, builder.isr, builder.adding, builder.removing = staying, isr, (), ()
     return builder.build()

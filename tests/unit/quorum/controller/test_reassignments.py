@@ -5,9 +5,11 @@ from random import Random
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.alter_partition import alter_partition
 from ottla.quorum.controller.decisions.cluster import unregister_broker
 from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.pieces import LOOKS_MAX
 from ottla.quorum.controller.decisions.reassignments import (
     alter_partition_reassignments,
@@ -17,7 +19,7 @@ from ottla.quorum.controller.decisions.topics import create_partitions, delete_t
 from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import random_id
-from tests.unit.quorum.controller.conftest import TOPIC_ID, World
+from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory
 
 
 def move(world: World, *replicas: int, cancel: bool = False) -> int:
@@ -57,6 +59,16 @@ def moving(world: World) -> World:
     world.partition_of([1, 2, 3])
     assert move(world, 3, 4, 5) == ErrorCode.NONE
     return world
+
+
+def create_partitions_on(world: World, broker_id: int) -> int:
+    """A second partition of the topic, with that broker among its replicas."""
+    replicas = [broker_id, *(each for each in (1, 2, 3) if each != broker_id)][:3]
+    assignment = rpc.CreatePartitionsRequest.Assignment(broker_ids=replicas)
+    topic = rpc.CreatePartitionsRequest.Topic(name="t", count=2, assignments=[assignment], has_assignments=True)
+    request = rpc.CreatePartitionsRequest(topics=[topic])
+    code: int = world.do(create_partitions(world.state, request)).topics[0].error_code
+    return code
 
 
 def lists(world: World) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -157,6 +169,32 @@ def test_giving_up_without_anybody_in_sync_needs_unclean_elections(moving: World
     moving.configure("unclean.leader.election.enable", "true")
     assert move(moving, cancel=True) == ErrorCode.NONE
     assert (moving.partition.leader, moving.partition.isr, moving.partition.leader_recovery_state) == (2, (2,), 1)
+
+
+@pytest.mark.parametrize("level", [0, 1], ids=["without eligible leaders", "with eligible leaders"])
+def test_giving_up_while_all_the_old_are_away_leaves_one_of_them_in_sync(moving: World, level: int) -> None:
+    """Not the new one, which is no replica any more: it would be in nobody's place, and nobody would lead when the old come back."""
+    if level:
+        moving.replay([pb.MetadataRecord(feature_level=pb.FeatureLevel(name=ELR_VERSION, level=level))])
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    moving.configure("unclean.leader.election.enable", "true")
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    assert (moving.partition.leader, moving.partition.isr, lists(moving)) == (-1, (3,), ((3, 1, 2), (), ()))
+    moving.configure("unclean.leader.election.enable", "false")
+    moving.heartbeat(3)
+    assert (moving.partition.leader, moving.partition.isr) == (3, (3,))
+
+
+def test_who_was_given_up_may_lose_the_directory_of_what_else_it_has(moving: World) -> None:
+    """Its heartbeat failed with an exception, each time, and it ended."""
+    assert create_partitions_on(moving, 4) == ErrorCode.NONE
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    moving.configure("unclean.leader.election.enable", "true")
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    moving.heartbeat(4, offline_directories=[directory(4)])
+    assert moving.state.image.brokers[4].directories == ()
 
 
 def test_a_fenced_new_replica_is_waited_for(moving: World) -> None:
