@@ -42,14 +42,14 @@ def register_broker(
         )
     known = state.image.brokers.get(request.broker_id)
     is_new = known is None or known.incarnation_id != request.incarnation_id
-    may_live = known is not None and is_new and state.sessions.is_alive(known.id, known.epoch, now_ms)
-    if known is not None and may_live and not _holds_directories_of(request, known):
-        raise KafkaError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"another broker with the id {request.broker_id} is running: give each node an id of its own",
-        )
-    _check_directories(state, request)
-    check_ranges(state, request.features, f"broker {request.broker_id}")
+    try:
+        if known is not None and is_new:
+            _check_place_is_free(state, request, known, now_ms)
+        _check_directories(state, request)
+        check_ranges(state, request.features, f"broker {request.broker_id}")
+    except KafkaError:
+        state.stay(request.broker_id)  # some pieces may have been done: then the one before was heard from in between
+        raise
     records: list[Record] = []
     if known is not None and is_new:
         records, is_last = (take_out if _stopped_in_order(request, known) else write_off)(state, known.id)
@@ -60,6 +60,18 @@ def register_broker(
     epoch = next_offset + len(records) if known is None or is_new else known.epoch
     records.append(_registration(request, epoch, None if is_new else known))
     return Decision(rpc.RegisterBrokerResponse(broker_epoch=epoch), records, atomic=False)
+
+
+def _check_place_is_free(
+    state: ControllerState, request: rpc.RegisterBrokerRequest, known: BrokerView, now_ms: int
+) -> None:
+    """Raises KafkaError (DUPLICATE_BROKER_REGISTRATION) while the incarnation before may live."""
+    may_live = state.sessions.is_alive(known.id, known.epoch, now_ms)
+    if may_live and not _holds_directories_of(request, known):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another broker with the id {request.broker_id} is running: give each node an id of its own",
+        )
 
 
 def _stopped_in_order(request: rpc.RegisterBrokerRequest, known: BrokerView) -> bool:

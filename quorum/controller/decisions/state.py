@@ -138,6 +138,13 @@ class ControllerState:
             self.half_out.discard(broker.id)
             self._returns(broker.id)
 
+    def stay(self, broker_id: int) -> None:
+        """Nobody takes its place. If it was going for that, what has lost its leader may only have this one."""
+        if broker_id in self.going:
+            self.going.discard(broker_id)
+            if self.is_active(broker_id):
+                self._returns(broker_id)
+
     def _returns(self, broker_id: int) -> None:
         if len(self.returning) < 2:
             self.returning.append((broker_id,))

@@ -24,7 +24,7 @@ from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World, directory, new_topic
 
 MANY = 2 * sweep.CHANGES_MAX + 100  # three pieces
@@ -276,6 +276,32 @@ def test_nobody_elects_a_broker_between_the_pieces_in_which_it_goes(is_forgotten
         world.replay(next_chore(world.state).records if has_chores(world.state) else [])
     assert decision.is_last
     assert {each.leader for each in partitions(world).values()} == {NO_LEADER}
+
+
+@pytest.mark.parametrize("is_noted_first", [False, True], ids=["before it is noted that it lives", "and after"])
+def test_a_broker_whose_place_somebody_else_nearly_took_leads_again(is_noted_first: bool) -> None:
+    """Another process has its id, by mistake, and registers when its session is over. In the middle of that it is heard from, and the other
+    is refused: what was taken from it is given back, and it may be elected from then on."""
+    world = World().brokers(1, 2)
+    world.create(new_topic("many", MANY, 1))
+    world.do_chores()
+    led = {index for index, each in partitions(world).items() if each.leader == 1}
+    assert len(led) > sweep.CHANGES_MAX
+    world.state.sessions.gone(1, world.epoch(1))
+    other = world.registration(1, incarnation=2, directories=[directory(9)])
+    first = register_broker(world.state, other, world.next_offset, world.now_ms)
+    assert not first.is_last
+    world.do(first)
+    world.heartbeat(1)
+    if is_noted_first:
+        assert fence_first_expired(world.state, world.now_ms) is None
+        world.do_chores()
+    with pytest.raises(KafkaError) as refused:
+        register_broker(world.state, other, world.next_offset, world.now_ms)
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert fence_first_expired(world.state, world.now_ms) is None
+    world.do_chores()
+    assert {index for index, each in partitions(world).items() if each.leader == 1} == led
 
 
 def test_a_dead_broker_is_fenced_though_another_comes_back_in_the_middle_of_it() -> None:
