@@ -124,7 +124,9 @@ def read(
     if reader.is_follower:
         served(partition, reader.replica_id, offset)
     if aborted is not None:
-        aborted = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, limit)]
+        # Of these records only: with all up to the limit each answer of a consumer that is far behind would repeat the whole index.
+        overlapping = log.aborted_transactions(offset, found.next_offset)
+        aborted = [(each.producer_id, each.first_offset) for each in overlapping]
     return (index, 0, watermark, stable, start, aborted, -1, data, None, None, None), found.next_offset < limit
 
 
