@@ -294,6 +294,17 @@ def test_moves_that_cannot_be_are_refused() -> None:
     play(scenario, directories=TWO)
 
 
+def test_who_gives_a_replica_its_directory_before_it_came_is_told_to_wait() -> None:
+    """kafka-reassign-partitions does, of replicas that are about to come, and asks again after this error only."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.place(TOPIC, [1, 2])
+        answers = await move(rig, 3, SECOND, 0, 99)
+        assert answers == [ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    play(scenario, directories=TWO)
+
+
 def test_a_move_is_seen_and_may_be_taken_back() -> None:
     async def scenario(rig: Rig) -> None:
         await lead_from(rig, 1)
