@@ -34,7 +34,8 @@ def retry_joins(partition: "Partition", now_ms: int) -> None:
         return
     partition.advance(leader, now_ms)
     for replica in partition.replicas:
-        consider_expand(partition, replica)
+        if leader.hears_of(replica, now_ms):
+            consider_expand(partition, replica)
 
 
 def note_isr(partition: "Partition") -> None:

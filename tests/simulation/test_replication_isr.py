@@ -53,6 +53,26 @@ def test_a_member_that_never_fetches_leaves_the_isr_of_an_idle_partition() -> No
     run(scenario, replica_lag_time_max_ms="5000")
 
 
+def test_who_left_the_isr_for_its_silence_stays_out_though_it_has_all_that_is_committed() -> None:
+    """With fewer in sync than `min.insync.replicas` nothing more is committed, so who is silent lacks nothing of that."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(min_insync_replicas="2")
+        client = await cluster.client()
+        await client.produce(b"committed")
+        for silent in (2, 3):
+            cluster.brokers[silent].kill()  # whoever runs and cannot reach the leader: the controller hears of it
+        await client.produce(b"not", acks=1)
+        await cluster.until(lambda: cluster.isr() == (1,))
+        await asyncio.sleep(30)
+        assert cluster.alterations == [(1,)]
+        assert (await client.produce(b"nor this")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        await cluster.brokers[2].restart()
+        await cluster.until(lambda: cluster.isr() == (1, 2), 1)
+
+    run(scenario, replica_lag_time_max_ms="5000")
+
+
 def test_a_follower_that_cannot_begin_its_next_segment_leaves_the_isr_until_it_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -136,6 +136,11 @@ class PartitionLeader:
             replica.last_fetch_ms == 0 for member in self.isr.committed if (replica := self.replicas.get(member))
         )
 
+    def hears_of(self, broker_id: int, now_ms: int) -> bool:
+        """Whether the follower still fetches. What one that does not once had lets it into no ISR: everybody would wait for it again."""
+        replica = self.replicas.get(broker_id)
+        return replica is not None and replica.is_heard_of(now_ms, self.lag_time_max_ms)
+
     def has_committed_own_epoch(self) -> bool:
         """Whether all from earlier epochs is committed; before that the end offset clients would see may still go down."""
         return self.high_watermark >= self.epoch_start_offset
