@@ -36,10 +36,12 @@ class CompactedLog(DurableLog):
         return infos
 
     def ensure_aborted(self) -> None:
-        """Makes transaction indexes anew that cannot be right: a worker reads their files. Raises StorageError."""
+        """Makes transaction indexes anew that cannot be right, and writes what waits for room: a worker reads their files. Raises
+        StorageError."""
         try:
             for segment in self.segments:
                 aborted.ensure(self, segment)
+                segment.transactions().write()
         except OSError as error:
             raise self.root.failed(error) from error
 

@@ -1,5 +1,6 @@
 """The indexes of aborted transactions: right after a crash, and made anew when they cannot be right."""
 
+import errno
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
 from ottla.log.segments.transactions import ENTRY_BYTES, AbortedTransaction, decode
 from ottla.runtime.simulation.disk import SimulatedDisk
-from ottla.runtime.simulation.platter import Platter
+from ottla.runtime.simulation.platter import FAILS_WITH, Platter
 
 PARTITION = TopicPartition("flights", 0)
 DIRECTORY = "/data/flights-0"
@@ -114,3 +115,22 @@ def test_a_cleaning_finds_sound_indexes() -> None:
     open_log(disk, clean=True).ensure_aborted()
     found = [entry for name in indexes for entry in decode(disk.read_bytes(f"{DIRECTORY}/{name}"))]
     assert found == EXPECTED
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+def test_a_cleaning_finds_what_could_not_be_written_when_it_was_aborted(number: int) -> None:
+    """It would take the records of an aborted transaction for committed ones, and from then on everybody would."""
+    platter = Platter.seeded(1)
+    disk = SimulatedDisk(platter)
+
+    def fail(operation: str, path: str) -> None:
+        if path.endswith(".txnindex") and operation in FAILS_WITH[number]:
+            raise OSError(number, "planted", path)
+
+    platter.on_attempt = fail
+    log = written(disk)
+    platter.on_attempt = None
+    log.ensure_aborted()
+    names = disk.list_directory(DIRECTORY)
+    found = [decode(disk.read_bytes(f"{DIRECTORY}/{name}")) for name in names if name.endswith(".txnindex")]
+    assert [entry for entries in found for entry in entries] == EXPECTED
