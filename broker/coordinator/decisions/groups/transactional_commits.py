@@ -85,15 +85,19 @@ class TransactionalCommits:
         return ErrorCode.NONE
 
     def _error_of(self, asker: Asker, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Older clients say neither who they are nor in which generation: in a classic group the transaction's own fencing has to do
-        then. Nor does a rebalance that waits for assignments hold a transaction up. Of stale epochs these requests know nothing."""
+        """Older clients say neither who they are nor in which generation, nor do newer ones that only name the group: the transaction's own
+        fencing has to do then, whatever kind of group it is. Nor does a rebalance that waits for assignments hold a transaction up. Of
+        stale epochs these requests know nothing."""
         generation = request.generation_id
+        says_nothing = generation < 0 and not request.member_id and request.group_instance_id is None
         if not fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
         if request.producer_id < 0 or request.producer_epoch < 0:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING  # its records would be of no transaction, and count at once
         consumers = self._consumers.find(request.group_id)
         if consumers is not None:
+            if says_nothing:
+                return ErrorCode.NONE
             partitions = (
                 (self._topics.id_of(topic.name), each.partition_index)
                 for topic in request.topics
@@ -106,9 +110,7 @@ class TransactionalCommits:
         group = self._find(request.group_id, generation < 0)
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION
-        if generation < 0 and group.is_in(GroupState.EMPTY):
-            return ErrorCode.NONE
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
+        if says_nothing or (generation < 0 and group.is_in(GroupState.EMPTY)):
             return ErrorCode.NONE
         error = group.error_of(request.member_id, request.group_instance_id)
         if error:

@@ -155,11 +155,20 @@ def test_a_member_of_the_consumer_protocol_says_its_epoch_as_a_generation() -> N
         ({"generation": member.epoch + 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation": member.epoch - 1, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation": member.epoch, "member_id": "other"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     assert [code(commit_in_transaction(bench, 5, **given)) for given, _ in tries] == [each for _, each in tries]
     member.leave()
     assert code(commit_in_transaction(bench, 6)) is ErrorCode.NONE
+
+
+def test_who_only_names_a_group_of_the_consumer_protocol_is_fenced_by_the_transaction_alone() -> None:
+    """As in a classic group: clients below version 3 can say no more, and `new ConsumerGroupMetadata("g")` says no more (KAFKA-18060)."""
+    bench = Bench()
+    Member(bench, "m").join()
+    assert code(commit_in_transaction(bench, 5)) is ErrorCode.NONE
+    bench.end_transaction(PRODUCER, is_commit=True)
+    assert offset(bench) == (5, 0)
 
 
 def test_a_group_that_nobody_knows_has_no_generation() -> None:
