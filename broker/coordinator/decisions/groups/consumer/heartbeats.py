@@ -21,9 +21,9 @@ from ottla.broker.wire.messages.consumer_group_heartbeat_response import (
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-MakeWay = Callable[[str], Sequence[Record]]
-"""What to write first so that the group of that id can be a consumer group: it may be one already when this returns. Raises KafkaError
-where it cannot."""
+MakeWay = Callable[[ConsumerGroupHeartbeatRequest], Sequence[Record]]
+"""What to write first so that the group that a member joins can be a consumer group: it may be one already when this returns. Raises
+KafkaError where it cannot."""
 
 MEMBERS_A_TURN = 1_000
 """So many are watched at once when a shard begins, or not any more when it ends."""
@@ -82,7 +82,7 @@ class Heartbeats:
         first: Sequence[Record] = ()
         group = self._groups.find(request.group_id)
         if group is None and request.member_epoch == JOINING_EPOCH:
-            first = self._make_way(request.group_id)
+            first = self._make_way(request)
             group = self._groups.find(request.group_id)
         member_id, owned = request.member_id or self._effects.new_id(), requests.owned_of(request)
         identity = identified(group, member_id, request, owned)

@@ -20,10 +20,11 @@ from ottla.broker.coordinator.decisions.groups.migration.downgrading import (
     downgrade_records,
     downgraded,
 )
-from ottla.broker.coordinator.decisions.groups.migration.upgrading import upgraded
+from ottla.broker.coordinator.decisions.groups.migration.upgrading import check_room, upgraded
 from ottla.broker.coordinator.decisions.groups.rebalance import Rebalance
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
+from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 GROUPS_A_TURN = 1_000
@@ -76,19 +77,22 @@ class Migrations:
 
     # --- to the consumer protocol -------------------------------------------------------------------------------------
 
-    def make_way(self, group_id: str) -> Sequence[Record]:
+    def make_way(self, request: ConsumerGroupHeartbeatRequest) -> Sequence[Record]:
         """A member of the consumer protocol joins a group that is none: what it has to write first. A classic group with members
-        becomes a consumer group here. Raises KafkaError: GROUP_ID_NOT_FOUND, or why that could not be written."""
+        becomes a consumer group here. Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, or why that could not be
+        written."""
+        group_id = request.group_id
         group = self._classic.find(group_id)
         if group is not None and not has_ended(group):
-            self._upgrade(group)
+            self._upgrade(group, request)
             return ()
         return [group_tombstone(group_id)] if self._classic.is_written(group_id) else ()
 
-    def _upgrade(self, group: ClassicGroup) -> None:
+    def _upgrade(self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> None:
         if not self._settings.migration_policy.may_upgrade:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.id} is not a consumer group.")
         records = upgraded(group, self._topics, self._settings.consumer_max_size)
+        check_room(group, request.member_id, request.instance_id, self._settings.consumer_max_size)
         refused = ErrorCode.NONE
 
         def written(error: ErrorCode) -> None:

@@ -74,6 +74,15 @@ def upgraded(group: ClassicGroup, topics: GroupTopics, size_max: int) -> list[Re
     ]
 
 
+def check_room(group: ClassicGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
+    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) where the one that joins would find the consumer group full: a group does not change
+    for a member that is then refused."""
+    has_place = member_id in group.members or (instance_id is not None and instance_id in group.static)
+    if not has_place and len(group.members) >= size_max:
+        message = f"The consumer group has reached its maximum capacity of {size_max} members."
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
 def _known(group: ClassicGroup, member: Member) -> _Known:
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     try:

@@ -107,6 +107,20 @@ def test_a_group_stays_classic_where_it_may_not_be_upgraded(policy: MigrationPol
     assert a.beat() is ErrorCode.NONE
 
 
+def test_a_group_stays_classic_when_it_has_no_room_for_who_joins() -> None:
+    """Nobody would be in it but classic members, without their leader and its assignor, and nothing would make it classic again."""
+    bench = MigrationBench(consumer_max_size=2)
+    a, b = Classic(bench), Classic(bench, instance="i")
+    bench.stable_classic(a, b)
+    count = len(bench.log)
+    assert Modern(bench, "new").ask().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert len(bench.log) == count
+    assert bench.classic().is_in(GroupState.STABLE)
+    assert (a.beat(), b.beat()) == (ErrorCode.NONE, ErrorCode.NONE)
+    Modern(bench, "takes a place", instance="i").go_on()
+    assert len(bench.consumers().members) == 2
+
+
 def test_a_group_stays_classic_when_the_change_is_refused() -> None:
     bench = MigrationBench()
     a = Classic(bench)
