@@ -128,7 +128,7 @@ def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsReques
 
 def _described(broker: BrokerContext, group_id: str, version: int) -> DescribedGroup:
     try:
-        shard = broker.groups.shard_of(valid(group_id))
+        shard = broker.groups.shard_of(group_id)  # of no name: offsets may have none
     except KafkaError as error:
         return DescribedGroup(error.code, None, group_id)
     is_newer = shard.consumers.find(group_id) is not None
@@ -145,7 +145,8 @@ class Deletion:
         by_shard: dict[GroupShard, list[str]] = {}
         for group_id in group_ids:
             try:
-                by_shard.setdefault(broker.groups.shard_of(valid(group_id)), []).append(group_id)
+                shard = broker.groups.shard_of(group_id)  # of no name: offsets may have none
+                by_shard.setdefault(shard, []).append(group_id)
             except KafkaError as error:
                 self._told[group_id] = error.code
         for shard, mine in by_shard.items():

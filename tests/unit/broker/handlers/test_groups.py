@@ -287,6 +287,18 @@ def test_groups_are_deleted(site: Site, bench: Bench, version: int) -> None:
     assert bench.group is None
 
 
+def test_a_group_of_no_name_is_described_and_deleted_as_its_offsets_are_committed(site: Site, bench: Bench) -> None:
+    """Members it cannot have, but clients that assign their partitions themselves need not name a group."""
+    topic = commit.OffsetCommitRequestTopic("t", partitions=[commit.OffsetCommitRequestPartition(3, 55)])
+    site.ask(commit.OffsetCommitRequest("", topics=[topic]), 9)
+    assert [each.group_id for each in site.ask(ListGroupsRequest(), 5).groups] == [""]
+    [described] = site.ask(DescribeGroupsRequest([""]), 6).groups
+    assert (described.error_code, described.group_state) == (ErrorCode.NONE, "Empty")
+    [deleted] = site.ask(DeleteGroupsRequest([""]), 2).results
+    assert (deleted.group_id, deleted.error_code) == ("", ErrorCode.NONE)
+    assert site.ask(ListGroupsRequest(), 5).groups == []
+
+
 # --- what only the coordinator knows ----------------------------------------------------------------------------------
 
 
