@@ -56,9 +56,14 @@ class Memberships:
 
     def _tell_again(self, asker: Asker, request: SyncGroupRequest, answer: SyncGroupResponse) -> None:
         """At once, unless this coordinator found the generation in its log and it is not committed yet: another leader may not have it,
-        and may begin a generation of that number with an assignment of its own. (Kafka does not wait.)"""
+        and may begin a generation of that number with an assignment of its own. (Kafka does not wait.) A group that has become a
+        consumer group meanwhile knows its members still."""
 
         def committed(error: ErrorCode) -> None:
+            consumers = self._emulation.find(request.group_id)
+            if consumers is not None and not error:
+                self._emulation.sync(consumers, asker, request)
+                return
             error = error or _sync_error(self._find(request.group_id), request)
             asker.answer(SyncGroupResponse(error_code=error) if error else answer)
 

@@ -69,6 +69,22 @@ def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
     assert bench.consumers().members[a.id].classic is not None
 
 
+@pytest.mark.parametrize("is_new_target_due", [False, True])
+def test_who_asks_for_an_assignment_while_the_group_changes_stays_a_member(is_new_target_due: bool) -> None:
+    """As a new one it would wait for what its old self holds, which nobody reads until the session of that ends."""
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench, instance="i")
+    bench.stable_classic(a, b)
+    bench.commits = False
+    b.beat()
+    asked = a.ask_for_assignment()
+    assert asked.waits, "the generation may not be committed yet"
+    Modern(bench, "new", instance=None if is_new_target_due else "i").ask()
+    bench.commit()
+    assert asked.error is (ErrorCode.REBALANCE_IN_PROGRESS if is_new_target_due else ErrorCode.NONE)
+    assert a.id in bench.consumers().members
+
+
 def test_an_assignment_that_is_being_written_does_not_come_back() -> None:
     bench = MigrationBench()
     a = Classic(bench)
