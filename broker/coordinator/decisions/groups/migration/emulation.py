@@ -84,6 +84,8 @@ class Emulation:
 
     def _joined(self, group_id: str, joining: Joining, error: ErrorCode, moved: Moved) -> None:
         member = moved.after
+        if error is ErrorCode.UNKNOWN_MEMBER_ID and self._groups.find(group_id) is None:
+            error = ErrorCode.REBALANCE_IN_PROGRESS  # a classic group by now, which may know it
         if error:
             joining.refuse(error)
             return

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.coordinator.decisions.groups.assignors import pieces
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
 from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
 from ottla.runtime.errors import ErrorCode
@@ -298,6 +299,25 @@ def test_what_a_rebalance_was_to_give_somebody_the_consumer_group_gives_instead(
     back.go_on()
     bench.settle(a, back)
     assert sorted([*a.owned, *back.owned]) == [0, 1, 2, 3]
+
+
+def test_who_waits_for_a_target_while_the_group_becomes_classic_stays_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new one it would leave its old self behind, for which the whole group waits."""
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    modern = upgraded(bench, a, b)
+    bench.settle(a, b, modern)
+    monkeypatch.setattr(pieces, "PIECE_STEPS", 0.1)
+    bench.wait(2_000)
+    bench.partitions[bench.topic_ids["t"]] = 5
+    bench.shard.consumers.refresh({"t"})
+    asked = a.ask_to_join()
+    assert asked.waits, "its target comes in pieces"
+    modern.leave()
+    bench.wait(1_000)
+    assert asked.error is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.rejoin_classic(a, b)
+    assert bench.classic().members.keys() == {a.id, b.id}
 
 
 def test_a_group_becomes_classic_when_the_last_member_falls_silent_that_is_not() -> None:
