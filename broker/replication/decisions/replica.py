@@ -86,10 +86,13 @@ class ReplicaState:
             self.mark_offset, self.mark_ms = previous_end, max(self.mark_ms, heard_ms)
 
     def is_heard_of(self, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it fetched of late in this epoch, or its session did, which covers this partition. Half the time after which who is silent
-        leaves the ISR, so that nobody who just did is."""
+        """Whether it fetched of late in this epoch, or its session did, which covers this partition.
+
+        The time is that after which who is silent leaves the ISR: whoever left for it is not heard of, and an idle session, which
+        fetches once in `replica.fetch.wait.max.ms`, is, wherever that time is the longer one.
+        """
         heard_ms = max(self.last_fetch_ms, self.contact.last_fetch_ms if self.contact is not None else 0)
-        return heard_ms > 0 and 2 * (now_ms - heard_ms) <= lag_time_max_ms
+        return heard_ms > 0 and now_ms - heard_ms <= lag_time_max_ms
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
