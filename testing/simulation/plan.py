@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.decisions.isr import PendingShrink
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate
 from ottla.testing.simulation.cluster import SimulatedCluster
 
@@ -178,13 +179,15 @@ class Faults:
         return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
-        """Of each partition somebody else is in sync, runs, hears the others and is on its way out of no ISR."""
+        """Of each partition somebody else is in sync, runs, hears the others and is on its way out of no ISR; nor did a leader that is
+        gone ask for that: a controller that was paused may take it yet."""
         image = self._metadata()
         if node not in image.brokers or any(map(self._is_shrinking_isrs, self._cluster.nodes)):
             return False
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return all(
             any(each != node and self._is_well(each) and not self._parted[f"node-{each}"] for each in view.isr)
+            and (view.leader == NO_LEADER or self._is_well(view.leader))
             for view in views
             if node in view.replicas
         )

@@ -15,8 +15,10 @@ from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirTopic,
 )
 from ottla.broker.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
+from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.quorum.controller.decisions import features
-from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED
+from ottla.quorum.metadata.views import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, PartitionView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.simulation.faults import Fault, repair
 from ottla.runtime.simulation.loop import SimulationLoop
@@ -31,6 +33,7 @@ from ottla.testing.simulation.roles import follower_of, leader_of, other_followe
 
 MORE = "/more"
 FAILS, IS_NEW = "directory-fails", "directory-is-new"
+UNCLEAN = 1
 OFFICES = (leader_of, leader_of, follower_of, other_follower_of)
 
 
@@ -94,7 +97,23 @@ class Jbod(Dimension):
         return end
 
     def users(self) -> Iterable[Coroutine[Any, Any, None]]:
-        return [self._move()] if self._moves else []
+        return [self._decide(), *([self._move()] if self._moves else [])]
+
+    async def _decide(self) -> None:
+        """A person: of a replica that was made when its broker had lost a directory, and that it had not told when it was stopped, it
+        can only say that it may lie there. Nothing was written to it: whoever is elected lacks nothing."""
+        client, invariants = self.run.client(), self.run.invariants
+        while True:
+            await asyncio.sleep(0.5)
+            views = [
+                TopicPartitions(topic.name, [index])
+                for topic in invariants.metadata.topics_by_id.values()
+                for index, view in topic.partitions.items()
+                if _waits_for_lost(view)
+            ]
+            if views:
+                with contextlib.suppress(Unreachable):
+                    await client.ask_any(ElectLeadersRequest(UNCLEAN, views, timeout_ms=1_000), ElectLeadersResponse)
 
     async def _move(self) -> None:
         client, rng = self.run.client(), self.rng
@@ -114,6 +133,11 @@ class Jbod(Dimension):
             "of them replaced": self.new,
             "moves between directories": self.moved,
         }
+
+
+def _waits_for_lost(view: PartitionView) -> bool:
+    last = view.isr or view.elr
+    return view.leader == NO_LEADER and bool(last) and all(view.directory_of(each) == DIRECTORY_LOST for each in last)
 
 
 DIMENSION = Jbod
