@@ -135,9 +135,9 @@ MEMBERSHIP = (
         "Sweep.changed: a partition that changes behind the sweep is looked at again",
         ((Sweep, "changed", _forgets_changes),),
         1,
-        cut_between(500, 2, 3, 4000),
+        tuple(Fault(400 + 1900 * number, "kill", (f"node-{1 + number % 3}",), 1300) for number in range(3)),
         ("who is fenced is in nobody's way",),
-        ("sweeps",),
+        ("sweeps", "topics", "names"),
     ),
     PlantedBug(
         "shrink the ISR before the controller agrees",
