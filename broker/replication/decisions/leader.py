@@ -19,7 +19,13 @@ from ottla.broker.replication.decisions.isr import (
     out_of_sync,
     outcome_of,
 )
-from ottla.broker.replication.decisions.replica import UNKNOWN_OFFSET, BrokerStanding, FollowerContact, ReplicaState
+from ottla.broker.replication.decisions.replica import (
+    NEVER_MS,
+    UNKNOWN_OFFSET,
+    BrokerStanding,
+    FollowerContact,
+    ReplicaState,
+)
 
 _ALONE: dict[int, "ReplicaState"] = {}
 """Stays empty: the followers of each partition that has no other replica."""
@@ -102,12 +108,12 @@ class PartitionLeader:
     def _start_epoch(self, isr: tuple[int, ...], now_ms: int) -> None:
         for follower, replica in self.replicas.items():
             # A member gets the whole lag time to show itself; what it holds is known only if we led before.
-            replica.last_caught_up_ms = now_ms if follower in isr else 0
+            replica.last_caught_up_ms = now_ms if follower in isr else NEVER_MS
             if follower not in isr:
                 # It may have cut its log before it follows this epoch (`healing.may_cut`): only what it says in it counts.
                 replica.log_end_offset = UNKNOWN_OFFSET
-            replica.last_fetch_ms = 0
-            replica.mark_offset, replica.mark_ms = UNKNOWN_OFFSET, 0
+            replica.last_fetch_ms = NEVER_MS
+            replica.mark_offset, replica.mark_ms = UNKNOWN_OFFSET, NEVER_MS
             replica.contact = None
             replica.log_start_offset = UNKNOWN_OFFSET
 
@@ -132,9 +138,7 @@ class PartitionLeader:
 
     def has_silent_member(self) -> bool:
         """Whether a member of the ISR has not fetched in this epoch: it may never have been there."""
-        return any(
-            replica.last_fetch_ms == 0 for member in self.isr.committed if (replica := self.replicas.get(member))
-        )
+        return any(not replica.has_fetched for member in self.isr.committed if (replica := self.replicas.get(member)))
 
     def hears_of(self, broker_id: int, now_ms: int) -> bool:
         """Whether the follower still fetches. What one that does not once had lets it into no ISR: everybody would wait for it again."""
@@ -195,7 +199,7 @@ class PartitionLeader:
         replica = self.replicas.get(broker_id)
         return (
             replica is not None
-            and replica.last_fetch_ms > 0
+            and replica.has_fetched
             and replica.broker_epoch == broker_epoch
             and offset <= replica.log_end_offset
         )

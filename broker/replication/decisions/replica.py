@@ -3,6 +3,8 @@
 import msgspec
 
 UNKNOWN_OFFSET = -1
+NEVER_MS = -(2**62)
+"""Before anything was heard. Long ago on any clock: a machine's begins at 0 when it starts, and 0 is a moment ago for a while then."""
 
 
 class BrokerStanding(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class FollowerContact:
 
 
 class ReplicaState:
-    """Offsets and times of a follower, on its leader. Times are monotonic milliseconds, 0 before anything was heard."""
+    """Offsets and times of a follower, on its leader. Times are monotonic milliseconds."""
 
     __slots__ = (
         "broker_epoch",
@@ -41,13 +43,13 @@ class ReplicaState:
         "served_offset",
     )
 
-    def __init__(self, last_caught_up_ms: int = 0) -> None:
+    def __init__(self, last_caught_up_ms: int = NEVER_MS) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = last_caught_up_ms
-        self.last_fetch_ms = 0
+        self.last_fetch_ms = NEVER_MS
         self.mark_offset = UNKNOWN_OFFSET  # the leader's end at `mark_ms`, which the follower is on its way to
-        self.mark_ms = 0
+        self.mark_ms = NEVER_MS
         self.broker_epoch = -1
         self.contact: FollowerContact | None = None
         self.served_offset = UNKNOWN_OFFSET  # from where it was last given records
@@ -85,14 +87,19 @@ class ReplicaState:
             self.last_fetch_ms = max(self.last_fetch_ms, heard_ms)
             self.mark_offset, self.mark_ms = previous_end, max(self.mark_ms, heard_ms)
 
+    @property
+    def has_fetched(self) -> bool:
+        """Whether it fetched in this epoch, and named the partition."""
+        return self.last_fetch_ms != NEVER_MS
+
     def is_heard_of(self, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it fetched of late in this epoch, or its session did, which covers this partition.
 
         The time is that after which who is silent leaves the ISR: whoever left for it is not heard of, and an idle session, which
         fetches once in `replica.fetch.wait.max.ms`, is, wherever that time is the longer one.
         """
-        heard_ms = max(self.last_fetch_ms, self.contact.last_fetch_ms if self.contact is not None else 0)
-        return heard_ms > 0 and now_ms - heard_ms <= lag_time_max_ms
+        heard_ms = max(self.last_fetch_ms, self.contact.last_fetch_ms if self.contact is not None else NEVER_MS)
+        return now_ms - heard_ms <= lag_time_max_ms
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms

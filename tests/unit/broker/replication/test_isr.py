@@ -11,7 +11,7 @@ from ottla.broker.replication.decisions.isr import (
     out_of_sync,
     outcome_of,
 )
-from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact, ReplicaState
+from ottla.broker.replication.decisions.replica import NEVER_MS, BrokerStanding, FollowerContact, ReplicaState
 from ottla.runtime.errors import ErrorCode
 
 ALIVE = BrokerStanding(epoch=7, fenced=False, shutting_down=False)
@@ -118,7 +118,7 @@ def test_a_follower_that_gets_ever_further_behind_is_caught_up_ever_longer_ago()
 def test_the_mark_of_an_earlier_epoch_says_nothing() -> None:
     state = replica(0)
     state.fetched(50, leader_end_offset=100, now_ms=5_000)
-    state.mark_offset, state.mark_ms = -1, 0  # a new epoch began
+    state.mark_offset, state.mark_ms = -1, NEVER_MS  # a new epoch began
     state.fetched(100, leader_end_offset=200, now_ms=6_000)
     assert state.last_caught_up_ms == 0
 

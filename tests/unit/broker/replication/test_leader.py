@@ -2,7 +2,7 @@
 
 from ottla.broker.replication.decisions.isr import Answer, Committed, Outcome, PendingExpand, PendingShrink, Proposal
 from ottla.broker.replication.decisions.leader import PartitionLeader
-from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
+from ottla.broker.replication.decisions.replica import NEVER_MS, BrokerStanding, FollowerContact
 from ottla.runtime.errors import ErrorCode
 
 LAG_MS = 30_000
@@ -72,7 +72,7 @@ def test_a_new_leader_knows_nothing_of_its_followers() -> None:
 def test_in_sync_followers_get_the_whole_lag_time_to_show_themselves() -> None:
     leader = make_leader(isr=(1, 2), now_ms=1_000)
     assert leader.replicas[2].last_caught_up_ms == 1_000
-    assert leader.replicas[3].last_caught_up_ms == 0
+    assert leader.replicas[3].last_caught_up_ms == NEVER_MS
 
 
 def test_a_leader_elected_again_keeps_what_it_knew() -> None:
@@ -119,6 +119,19 @@ def test_an_append_with_followers_commits_nothing() -> None:
 def test_an_append_by_a_leader_whose_followers_all_left_the_isr_commits() -> None:
     leader = make_leader(isr=(1,), now_ms=10**6)
     assert leader.appended(101, 10**6)
+    assert leader.high_watermark == 101
+
+
+def test_right_after_the_machine_started_who_was_never_there_is_waited_for_by_nobody() -> None:
+    leader = make_leader(isr=(1,), now_ms=1_000)
+    assert leader.appended(101, 1_000)
+    assert leader.high_watermark == 101
+
+
+def test_right_after_the_machine_started_one_fetch_far_behind_is_not_caught_up() -> None:
+    leader = make_leader(isr=(1,), now_ms=1_000)
+    fetch(leader, 2, 10, now_ms=1_500)
+    leader.appended(101, 2_000)
     assert leader.high_watermark == 101
 
 
