@@ -53,6 +53,7 @@ def decide(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "this controller does not know the request: it is an older version"
         )
+    state.request_id = request.request_id
     return decider(state, getattr(request, name))
 
 

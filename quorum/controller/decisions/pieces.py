@@ -48,8 +48,11 @@ def next_piece(
     begin: Callable[[], Progress[A, R]],
     decide: Callable[[Progress[A, R], A], Record | None],
 ) -> Decision[R]:
-    """The next piece of what was asked, the first with ``begin``. ``decide`` notes the result of one partition."""
-    key = (request.DESCRIPTOR.name, request.SerializeToString())
+    """The next piece of what was asked, the first with ``begin``. ``decide`` notes the result of one partition.
+
+    Another who asks the same begins anew: what was looked at for the first one may have changed before he asked.
+    """
+    key = (state.request_id, request.DESCRIPTOR.name, request.SerializeToString())
     progress = state.under_way.pop(key, None) or begin()
     records: list[Record] = []
     for looks, asked in enumerate(progress.ahead, 1):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.controller.decisions import sweep
+from ottla.quorum.controller.decisions import pieces, sweep
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.controller_bench import Bench, create
 
@@ -144,3 +144,24 @@ def test_moving_very_many_partitions_takes_pieces_and_tells_of_each() -> None:
     codes = [each.error_code for each in topic.partitions]
     assert codes == [0] * MANY + [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert has_part(bench, 2) == 0
+
+
+def test_who_asks_the_same_as_another_in_between_is_told_what_there_was_when_he_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pieces, "LOOKS_MAX", 2)
+    bench = large(partitions=1)
+    bench.ask(**create("second"))
+    bench.ask(**create("third"))
+    listing = {"list_partition_reassignments": rpc.ListPartitionReassignmentsRequest(all_partitions=True)}
+    early = bench.ask(request_id=b"early", **listing)
+    asked = rpc.AlterPartitionReassignmentsRequest
+    topic = asked.Topic(name="many", partitions=[asked.Partition(partition_index=0, replicas=[2, 3])])
+    bench.broker(3)
+    begun = bench.ask(alter_partition_reassignments=asked(topics=[topic]))
+    bench.commit()
+    assert begun[0].alter_partition_reassignments.topics[0].partitions[0].error_code == ErrorCode.NONE
+    late = bench.ask(request_id=b"late", **listing)
+    bench.loop.advance(10)
+    assert [each.name for each in late[0].list_partition_reassignments.topics] == ["many"]
+    assert len(early) == 1
