@@ -102,10 +102,13 @@ class PartitionChangeBuilder:
 
     def _uncertain(self) -> tuple[int, ...]:
         """Who may lead though records may be lost: any replica where that is allowed; and who led last, if nobody is left who has
-        all for sure. It has as much as anybody, and else the partition would wait for ever for a broker that lost power."""
+        all for sure. It has as much as anybody, and else the partition would wait for ever for a broker that lost power. Who is being added
+        comes last: it may have nothing yet (Kafka goes by the order of the replicas, in which it comes first)."""
         nobody_is_trusted = self._min_in_sync is not None and not self.isr and not self.elr
         led_last = tuple(each for each in self._known_leaders() if each in self.replicas) if nobody_is_trusted else ()
-        return (*led_last, *self.replicas) if self._election is Election.UNCLEAN else led_last
+        if self._election is not Election.UNCLEAN:
+            return led_last
+        return (*led_last, *sorted(self.replicas, key=lambda each: each in self.adding))
 
     def _candidates(self) -> tuple[int, ...]:
         if self._election is Election.PREFERRED:

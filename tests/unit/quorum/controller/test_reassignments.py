@@ -171,6 +171,19 @@ def test_giving_up_without_anybody_in_sync_needs_unclean_elections(moving: World
     assert (moving.partition.leader, moving.partition.isr, moving.partition.leader_recovery_state) == (2, (2,), 1)
 
 
+def test_where_anybody_may_lead_a_new_replica_comes_after_those_that_have_something(moving: World) -> None:
+    in_sync(moving, 1)
+    moving.fenced(1)
+    moving.configure("unclean.leader.election.enable", "true")
+    moving.do_chores()
+    assert (moving.partition.leader, moving.partition.replicas) == (3, (3, 4, 5, 1, 2))
+    in_sync(moving, 3)
+    moving.fenced(3)
+    assert (moving.partition.leader, moving.partition.isr) == (2, (2,)), "4 and 5 may be empty"
+    moving.fenced(2)
+    assert (moving.partition.leader, moving.partition.isr) == (4, (4,)), "better than nobody"
+
+
 @pytest.mark.parametrize("level", [0, 1], ids=["without eligible leaders", "with eligible leaders"])
 def test_giving_up_while_all_the_old_are_away_leaves_one_of_them_in_sync(moving: World, level: int) -> None:
     """Not the new one, which is no replica any more: it would be in nobody's place, and nobody would lead when the old come back."""
