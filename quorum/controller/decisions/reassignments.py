@@ -97,7 +97,8 @@ def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: 
 def _begin(
     state: ControllerState, key: PartitionKey, partition: PartitionView, target: tuple[int, ...]
 ) -> Record | None:
-    builder = change_builder(state, key, partition)
+    """Nobody is elected uncleanly for that, as in Kafka: all of the old may be back in a moment, and a new one has nothing yet."""
+    builder = change_builder(state, key, partition, election=Election.ONLINE)
     given_up = _given_up(partition, target)
     builder.isr = tuple(each for each in partition.isr if each not in given_up)
     removing = tuple(sorted(each for each in partition.replicas if each not in (*target, *given_up)))

@@ -184,6 +184,17 @@ def test_where_anybody_may_lead_a_new_replica_comes_after_those_that_have_someth
     assert (moving.partition.leader, moving.partition.isr) == (4, (4,)), "better than nobody"
 
 
+def test_a_move_that_begins_while_nobody_leads_elects_no_new_replica(world: World) -> None:
+    """All of the old may be back in a moment, and the new one has nothing."""
+    world.brokers(4)
+    world.partition_of([1, 2]).configure("unclean.leader.election.enable", "true")
+    world.fenced(1, 2)
+    assert move(world, 4, 2) == ErrorCode.NONE
+    assert (world.partition.leader, world.partition.adding) == (-1, (4,))
+    world.heartbeat(2)
+    assert (world.partition.leader, lists(world)) == (2, ((4, 2, 1), (4,), (1,)))
+
+
 @pytest.mark.parametrize("level", [0, 1], ids=["without eligible leaders", "with eligible leaders"])
 def test_giving_up_while_all_the_old_are_away_leaves_one_of_them_in_sync(moving: World, level: int) -> None:
     """Not the new one, which is no replica any more: it would be in nobody's place, and nobody would lead when the old come back."""
