@@ -1,6 +1,6 @@
 """Brokers register, keep their sessions, are fenced and unfenced, and leave (kraft.md 2.4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -220,10 +220,14 @@ def broker_heartbeat(
         is_fenced=after in (BrokerLife.FENCED, BrokerLife.SHUTDOWN_NOW),
         should_shut_down=after is BrokerLife.SHUTDOWN_NOW,
     )
-    if after is not life:
-        return _transition(state, broker, life, after, response)
-    # With a transition, lost directories wait for the next heartbeat, which names them again.
-    return _directories_lost(state, broker, tuple(request.offline_directories), response)
+    lost = tuple(each for each in request.offline_directories if each in broker.directories)
+    if after is life:
+        return _directories_lost(state, broker, lost, response)
+    if after is BrokerLife.UNFENCED and lost:
+        # First what it lost: it would be elected in it. Then the request is decided on again.
+        return replace(_directories_lost(state, broker, lost, response), is_last=False)
+    # With any other transition they wait for the next heartbeat, which names them again.
+    return _transition(state, broker, life, after, response)
 
 
 def _life(broker: BrokerView) -> BrokerLife:
@@ -298,9 +302,8 @@ def fence_first_expired(state: ControllerState, now_ms: int, changes_max: int = 
 
 
 def _directories_lost(
-    state: ControllerState, broker: BrokerView, offline: tuple[bytes, ...], response: _Beat
+    state: ControllerState, broker: BrokerView, lost: tuple[bytes, ...], response: _Beat
 ) -> Decision[_Beat]:
-    lost = tuple(each for each in offline if each in broker.directories)
     if not lost:
         return Decision(response, atomic=False)
     body = pb.BrokerRegistrationChange(broker_id=broker.id, broker_epoch=broker.epoch)

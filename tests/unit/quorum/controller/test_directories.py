@@ -131,6 +131,18 @@ def test_the_last_in_sync_replica_stays_so_when_its_directory_is_lost(two: World
     assert not two.state.can_lead(two.partition, 1)
 
 
+def test_who_is_back_in_service_without_a_directory_leads_nothing_in_it(two: World) -> None:
+    """A disk that hung: the session was over first, and with the first heartbeat since the broker says what it lost."""
+    two.partition_of([1, 2, 3], isr=[1], places={1: SECOND})
+    two.fenced(1)
+    leader_epoch = two.partition.leader_epoch
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert two.state.image.brokers[1].fenced, "first what it lost"
+    two.heartbeat(1, offline_directories=[SECOND])
+    assert two.state.image.brokers[1].is_active
+    assert (two.partition.leader, two.partition.leader_epoch) == (NO_LEADER, leader_epoch)
+
+
 def test_a_replica_that_is_in_a_sound_directory_now_may_lead_at_once(two: World) -> None:
     two.partition_of([1], leader=NO_LEADER)
     assert assign(two, SECOND) == 0
