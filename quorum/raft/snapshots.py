@@ -1,6 +1,6 @@
 """Snapshots: who is too far behind for the log fetches a file instead (KIP-630; kraft.md 1.10)."""
 
-from ottla.quorum.raft import commitment, elections, fetching, rules, serving
+from ottla.quorum.raft import commitment, elections, fetching, rules, serving, voter_tracking
 from ottla.quorum.raft.events import RequestReceived, ResponseReceived, SnapshotInstalled, SnapshotTaken
 from ottla.quorum.raft.instructions import InstallSnapshot, ReadSnapshotAndRespond, StoreSnapshotChunk
 from ottla.quorum.raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
@@ -104,6 +104,7 @@ def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:
     state.voters.replace(event.snapshot.offset, event.voters)
     elections.leave_campaign(state)
     commitment.raise_high_watermark(state, event.snapshot.offset)
+    voter_tracking.voters_changed(state)
 
 
 def _wait_longer(state: RaftState, role: Follower, source: int) -> None:

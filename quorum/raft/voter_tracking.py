@@ -4,6 +4,7 @@ from ottla.quorum.raft import becoming, rules, serving
 from ottla.quorum.raft.messages import VoterChangeResponse
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader, Progress
+from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.transitions import Cause
@@ -11,12 +12,14 @@ from ottla.quorum.raft.voters import ReplicaKey
 
 
 def voters_changed(state: RaftState) -> None:
-    """The leader counts other replicas now; a follower may have become a voter, or none."""
+    """The leader counts other replicas now; who follows, or has nobody to follow, may have become a voter, or none."""
     role = state.role
     if isinstance(role, Leader):
         _follow_voters(state, role)
     elif isinstance(role, Follower) and state.may_campaign and Timer.FETCH not in state.timers:
         state.arm(Timer.FETCH, state.settings.fetch_timeout_ms)  # it expired while there was no vote to campaign with
+    elif isinstance(role, Unattached) and state.may_campaign and Timer.ELECTION not in state.timers:
+        state.arm(Timer.ELECTION, state.election_timeout_ms())
 
 
 def _follow_voters(state: RaftState, role: Leader) -> None:

@@ -23,7 +23,7 @@ from ottla.quorum.raft.messages import (
 from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.raft_core import OneCore, voter_set
-from tests.unit.quorum.raft_messages import follower, leader, snapshot_request
+from tests.unit.quorum.raft_messages import begin, follower, leader, snapshot_request, vote
 
 
 def piece(position: int, data: bytes, *, checksum: int = 7, epoch: int = 1) -> FetchSnapshotResponse:
@@ -167,3 +167,27 @@ def test_a_piece_of_a_snapshot_shows_that_the_leader_lives() -> None:  # KIP-630
     core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
 
     assert core.state.timers[Timer.FETCH] == 1500 + core.state.settings.fetch_timeout_ms
+
+
+def test_who_is_a_voter_by_a_snapshot_minds_a_leader_that_fell_silent_meanwhile() -> None:
+    core = OneCore(2, 3)
+    core.ask(begin(2, 1))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    core.expire(Timer.FETCH)
+    assert core.role == "Follower", "it has no vote to campaign with"
+    core.tell(SnapshotInstalled(OffsetAndEpoch(5, 1), voter_set(1, 2, 3)))
+
+    core.expire(Timer.FETCH)
+    assert core.role == "Prospective"
+
+
+def test_who_is_a_voter_by_a_snapshot_campaigns_where_nobody_leads_any_more() -> None:
+    core = OneCore(2, 3)
+    core.ask(begin(2, 1))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    core.ask(vote(3, 2))
+    assert core.role == "Unattached"
+    core.tell(SnapshotInstalled(OffsetAndEpoch(5, 1), voter_set(1, 2, 3)))
+
+    core.expire(Timer.ELECTION)
+    assert core.role == "Prospective"
