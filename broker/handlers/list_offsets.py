@@ -28,7 +28,14 @@ from ottla.log.times import Look, Search
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
-FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 NOTHING = (-1, -1, -1)
 
@@ -137,6 +144,9 @@ class ListOffsets:
                 self._refuse(entry, partition, error)
 
     def _answer(self, key: tuple[str, int], asked: ListOffsetsPartition, entry: ListOffsetsPartitionResponse) -> None:
+        if not is_known(asked.timestamp, self._version):
+            entry.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return
         partition = self._replicas.partitions.get(key)
         if partition is None:
             entry.error_code = self._replicas.missing_error(*key)
@@ -145,8 +155,6 @@ class ListOffsets:
             partition.require_epoch(asked.current_leader_epoch)
             if partition.leader is None:
                 entry.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif self._version < FIRST_VERSION.get(asked.timestamp, 0):
-                entry.error_code = ErrorCode.UNSUPPORTED_VERSION
             elif asked.timestamp == LATEST:
                 self._tell(
                     entry, partition, (self._limit(partition), -1, partition.log.epochs.latest_epoch), latest=True
@@ -203,6 +211,11 @@ class ListOffsets:
         if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         entry.error_code = code
+
+
+def is_known(timestamp: int, version: int) -> bool:
+    """Whether it is a time, or a word for one that this version has."""
+    return timestamp >= 0 or (timestamp in FIRST_VERSION and version >= FIRST_VERSION[timestamp])
 
 
 def _found(found: TimestampAndOffset | None) -> Found:

@@ -59,6 +59,15 @@ def test_a_timestamp_newer_than_the_request_version_is_refused() -> None:
         client = await cluster.client()
         assert (await client.list_offset(-3, version=6))[0] == ErrorCode.UNSUPPORTED_VERSION
         assert (await client.list_offset(-4, version=7))[0] == ErrorCode.UNSUPPORTED_VERSION
+        await client.produce(b"value", acks=1)
+        for unknown in (-7, -(2**63)):
+            assert await client.list_offset(unknown, version=11) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+        wrong = [ListOffsetsPartition(9, -1, -7)]
+        client.send("ListOffsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, wrong)]))
+        response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION, (
+            "which partition is no matter"
+        )
 
     run(scenario)
 
