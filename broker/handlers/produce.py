@@ -38,6 +38,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 ADMIN_CLIENT = "__admin_client"
 ATTRIBUTES_AT = 22  # low byte of a batch's attributes
 ZSTD = 4
+FIRST_WITH_STORAGE_ERROR = 4
 FIRST_WITH_ZSTD = 7
 NO_RECORDS = memoryview(b"")
 
@@ -178,6 +179,8 @@ class ProduceHandler:
             told = [ack[ACK_LEADER] for _, acks_of_topic in answer for ack in acks_of_topic]
             leaders = [leader[0] for leader in told if leader is not None]
             endpoints = node_endpoints(self._image, leaders, request.connection.listener_name) if leaders else ()
+            if request.version < FIRST_WITH_STORAGE_ERROR:
+                answer = [(topic, [_without_storage_error(ack) for ack in acks_of]) for topic, acks_of in answer]
             request.respond([encode_produce_response(request.version, answer, 0, endpoints)])
             return
         failed = [ack[ACK_ERROR] for _, acks_of_topic in answer for ack in acks_of_topic if ack[ACK_ERROR]]
@@ -185,3 +188,10 @@ class ProduceHandler:
             request.fail_connection(f"a Produce with acks=0 failed: {ErrorCode(failed[0]).name}")
         else:
             request.no_response()
+
+
+def _without_storage_error(ack: PartitionAck) -> PartitionAck:
+    """For a client that does not know it, and would take it for the end: it looks for the leader."""
+    if ack[ACK_ERROR] != ErrorCode.KAFKA_STORAGE_ERROR:
+        return ack
+    return (ack[0], ErrorCode.NOT_LEADER_OR_FOLLOWER, *ack[2:])

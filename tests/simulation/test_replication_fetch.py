@@ -11,6 +11,7 @@ from ottla.broker.handlers.fetching.pending_fetch import PendingFetch
 from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.log.batch import read_header
+from ottla.log.names import TopicPartition
 from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC, TOPIC_ID
@@ -129,6 +130,22 @@ def test_an_offset_out_of_range_is_an_error() -> None:
         await cluster.start(1, isr=(1,))
         client = await cluster.client()
         assert (await client.fetch(5, max_wait_ms=1_000)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario)
+
+
+def test_clients_too_old_to_know_of_failed_disks_are_told_to_look_for_the_leader() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        broker = cluster.brokers[1]
+        manager = broker.manager
+        assert manager is not None
+        broker.run(lambda: manager.directory_failed([TopicPartition(TOPIC, 0)]))
+        for version, error in ((5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)):
+            assert (await client.fetch(0, version=version)).error_code == error
+        for version, error in ((3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (4, ErrorCode.KAFKA_STORAGE_ERROR)):
+            assert (await client.produce(b"value", acks=1, version=version)).error_code == error
 
     run(scenario)
 

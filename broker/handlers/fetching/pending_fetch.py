@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.fetching.fetch import FetchHandler
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+FIRST_WITH_STORAGE_ERROR = 6
 
 Answers = list[tuple[SessionPartition, FetchedPartition, bool]]
 """With each answer, whether there are records that had no room in it."""
@@ -296,6 +297,8 @@ class PendingFetch:
     def _refused(self, entry: SessionPartition, error: int) -> FetchedPartition:
         self._manager.traffic.failed_fetches += 1
         leader = self._manager.leader_of(entry.topic, entry.index) if error in MOVED else None
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and self.reader.version < FIRST_WITH_STORAGE_ERROR:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what the client does not know it takes for the end
         return fetch_read.refused(entry.index, error, leader)
 
     # Answering.
