@@ -113,7 +113,7 @@ class Partition:
             replicas=replicas,
             min_insync_replicas=log.config.min_insync_replicas,
             log_end_offset=log.log_end_offset,
-            stable_end_offset=log.recovery_point if log.config.flush_before_ack else log.log_end_offset,
+            stable_end_offset=log.recovery_point if log.must_sync else log.log_end_offset,
             high_watermark=log.high_watermark,
             now_ms=now_ms,
         )

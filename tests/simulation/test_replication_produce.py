@@ -310,6 +310,24 @@ def test_a_new_logs_first_acknowledgement_waits_until_the_log_is_durable() -> No
     run(scenario)
 
 
+def test_what_is_in_a_log_that_is_not_durable_yet_does_not_count_by_an_election() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        log = cluster.brokers[1].log()
+        log.distrust_names()  # as of a log that was created a moment ago
+        cluster.brokers[1].node.slowness = 1_000
+        client.send_produce(b"value", acks=-1)
+        await cluster.until(lambda: log.log_end_offset == 1)
+        cluster.elect(1, (1,))
+        assert log.must_sync
+        assert log.high_watermark == 0
+        assert (await client.receive("Produce", 9, ProduceResponse)).responses[0].partition_responses[0].error_code == 0
+        assert not log.must_sync
+
+    run(scenario)
+
+
 def test_a_follower_that_syncs_is_not_kept_waiting_by_a_leader_without_room_for_its_session() -> None:
     """What it has synced it can tell with its next request alone, and that one follows the one that waits for other partitions."""
 
