@@ -1,5 +1,6 @@
 """A Produce of any shape: several partitions, batches that a thread prepares before they are written, or that begin a transaction."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,8 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.produce import ProduceHandler
+
+logger = logging.getLogger(__name__)
 
 _UNKNOWN: PartitionAck = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, (), None, None)
 
@@ -113,6 +116,9 @@ class ProduceMany:
             self._verify(part, partition, batch, error.header, prepared=True)
         except KafkaError as error:
             self._refused(part, error)
+        except Exception as error:  # noqa: BLE001 - `_give_up` tells of it
+            self._give_up(error)
+            return
         self._written()
 
     # A batch that may begin a transaction in its partition waits for the transaction's coordinator.
@@ -146,7 +152,15 @@ class ProduceMany:
             self._appended(part, partition, info)
         except KafkaError as failure:
             self._refused(part, failure)
+        except Exception as error:  # noqa: BLE001 - `_give_up` tells of it
+            self._give_up(error)
+            return
         self._written()
+
+    def _give_up(self, error: Exception) -> None:
+        """Ends the connection, as a mistake does before anything waits: what called back serves others as well."""
+        logger.error("A batch that had waited could not be written, which is our mistake", exc_info=error)
+        self._request.fail_connection("its request could not be handled")
 
     def _refused(self, part: _Part, error: KafkaError) -> None:
         part.acknowledged[part.place] = self._handler.refusal(part.topic, part.partition_index, error)

@@ -1,6 +1,7 @@
 """Topics with a ``compression.type`` of their own: large batches go through a thread, and nothing is overtaken."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from ottla.log.batch import BatchHeader, headers
 from ottla.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.log.log import Log
 from ottla.log.records import decode_records
+from ottla.log.results import AppendInfo
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
 from ottla.testing.replication.client import Client, batch
@@ -211,5 +213,30 @@ def test_a_changed_setting_does_not_let_batches_pass_each_other() -> None:
         client.send_produce(b"small")
         assert await answers(client, 2) == [(0, 0), (0, 1)]
         assert [header.compression for header, _ in stored(log)] == [GZIP, NONE]
+
+    run(scenario)
+
+
+def test_a_mistake_of_ours_ends_one_connection_and_nobody_else_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Log.append_prepared
+    failures = iter([RuntimeError("a mistake")])
+
+    def fail_once(*args: Any, **kwargs: Any) -> AppendInfo:
+        for failure in failures:
+            raise failure
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(Log, "append_prepared", fail_once)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,), compression_type="gzip")
+        unlucky, waiting, later = await cluster.client(), await cluster.client(), await cluster.client()
+        unlucky.send_produce(LARGE, acks=1)
+        await asyncio.sleep(0.0005)
+        waiting.send_produce(b"behind", acks=1)
+        assert await asyncio.wait_for(answers(waiting, 1), 5) == [(0, 0)]
+        with pytest.raises(asyncio.IncompleteReadError):
+            await asyncio.wait_for(answers(unlucky, 1), 5)
+        assert (await later.produce(b"later", acks=1)).base_offset == 1
 
     run(scenario)
