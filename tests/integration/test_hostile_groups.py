@@ -138,7 +138,7 @@ def requests(group: str) -> list[tuple[msgspec.Struct, int]]:
     """One of each, in a version whose strings may be of any length."""
     return [
         (join(group), 9),
-        (SyncGroupRequest(group, 1, "m"), 5),
+        (SyncGroupRequest(group, 1, "m", None, "consumer", "range"), 5),
         (HeartbeatRequest(group, 1, "m"), 4),
         (LeaveGroupRequest(group, "", [MemberIdentity("m")]), 5),
         (commit(group), 9),

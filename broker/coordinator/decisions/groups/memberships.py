@@ -17,6 +17,8 @@ from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode
 
+_PROTOCOL_REQUIRED_FROM = 5
+
 Find = Callable[[str], ClassicGroup | None]
 
 
@@ -33,6 +35,9 @@ class Memberships:
 
     def sync(self, asker: Asker, request: SyncGroupRequest) -> None:
         """Waits for the leader's assignment, which it may bring itself."""
+        if asker.version >= _PROTOCOL_REQUIRED_FROM and None in (request.protocol_type, request.protocol_name):
+            asker.answer(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
         consumers = self._emulation.find(request.group_id)
         if consumers is not None:
             self._emulation.sync(consumers, asker, request)

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_bench import Asked, Bench
 
@@ -120,6 +121,18 @@ def test_only_members_of_the_generation_are_heard(member_id: str, generation: in
     bench.stable()
     assert bench.sync(member_id, generation).error is error
     assert bench.heartbeat(member_id, generation) is error
+
+
+@pytest.mark.parametrize(("version", "error"), [(4, ErrorCode.NONE), (5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)])
+@pytest.mark.parametrize("names", [(None, None), ("consumer", None), (None, "range")])
+def test_who_can_say_which_protocol_it_means_has_to(
+    version: int, error: ErrorCode, names: tuple[str | None, str | None]
+) -> None:
+    bench = Bench()
+    member_id = bench.stable()[0]
+    asked = Asked(version)
+    bench.shard.members.sync(asked, SyncGroupRequest("g", 1, member_id, None, *names))
+    assert asked.error is error
 
 
 def test_members_that_do_not_ask_for_their_assignment_are_expelled() -> None:
