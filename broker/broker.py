@@ -77,6 +77,7 @@ class Broker:
             self._directories_failed,
             lambda old, new: self.replicas.log_moved(old, new),
             lambda partition: self._scrubbing.look_at(partition),
+            lambda log: self.replicas.log_shortened(log),
             start_cleaner,
         )
         wakes = WakeQueue(asyncio.get_running_loop())

@@ -42,6 +42,7 @@ EXPIRY_PAUSE_MS = 5
 OnDirectoriesFailed = Callable[[list[bytes], list[TopicPartition]], None]
 OnMoved = Callable[[Log, Log], None]
 OnDamage = Callable[[TopicPartition], None]
+OnShortened = Callable[[Log], None]
 
 
 class Storage:
@@ -57,11 +58,13 @@ class Storage:
         on_failed: OnDirectoriesFailed,
         on_moved: OnMoved,
         on_damage: OnDamage,
+        on_shortened: OnShortened,
         start_cleaner: StartWorker = CleanerProcess,
     ) -> None:
         """Opens and recovers every log. Raises LogDirectoryError with one line that says what to do.
 
-        ``on_moved`` is told the log that was and the one that took its place, ``on_damage`` in which log a cleaning met damage.
+        ``on_moved`` is told the log that was and the one that took its place, ``on_damage`` in which log a cleaning met damage,
+        ``on_shortened`` of which log retention took segments.
         """
         self._config = config
         self._configs = LogConfigs(config)
@@ -69,6 +72,7 @@ class Storage:
         self._timers = timers
         self._image = image
         self._on_failed = on_failed
+        self._on_shortened = on_shortened
         self._repeated = Repeated(timers)
         self._flush_timer: Timer | None = None
         self._syncing: dict[Log, None] = {}
@@ -230,7 +234,8 @@ class Storage:
         self._retaining -= RETENTION_LOGS_MAX
         if self._retaining > 0:  # first, for what is raised below must not be the end of it
             self._timers.call_later_ms(EXPIRY_PAUSE_MS, self._delete_some)
-        self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX)
+        for log in self.manager.delete_old_segments(self._host.clock.wall_ms(), RETENTION_LOGS_MAX):
+            self._on_shortened(log)
 
     # Cleaning.
 

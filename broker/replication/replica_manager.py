@@ -386,6 +386,13 @@ class ReplicaManager:
             if view is not None:
                 self._tell_directory(partition, view)
 
+    def log_shortened(self, log: Log) -> None:
+        """Retention took segments of it: followers hear with their next answers where it begins, though nobody writes to it."""
+        name = log.partition
+        partition = self.partitions.get((name.topic, name.partition))
+        if partition is not None and partition.log is log:
+            partition.watches.touch_all()
+
     def _epoch(self) -> int:
         return self.broker_epoch
 

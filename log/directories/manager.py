@@ -377,19 +377,20 @@ class LogManager:
 
     # What a shell calls on its timers
 
-    def delete_old_segments(self, now_ms: int, count_max: int | None = None) -> int:
-        """Retention for all logs, or for the next ``count_max`` in turn; returns how many segments were condemned."""
+    def delete_old_segments(self, now_ms: int, count_max: int | None = None) -> list[Log]:
+        """Retention for all logs, or for the next ``count_max`` in turn; returns those of which segments were condemned."""
         if not self._retention_queue:
             self._retention_queue = list(reversed(self.logs))
-        deleted = 0
+        shortened: list[Log] = []
         for _ in range(len(self._retention_queue) if count_max is None else min(count_max, len(self._retention_queue))):
             log = self.logs.get(self._retention_queue.pop())
             if log is not None:
                 try:
-                    deleted += len(log.delete_old_segments(now_ms))
+                    if log.delete_old_segments(now_ms):
+                        shortened.append(log)
                 except KafkaError as error:  # of this log alone, or of a directory that is offline by now
                     _logger.warning("%s: retention: %s", log.partition, error)
-        return deleted
+        return shortened
 
     def check_space(self) -> list[DirectoryState]:
         """Looks whether each directory is there and at its free space; returns those that are full, or take data again."""

@@ -271,6 +271,28 @@ def test_a_follower_learns_of_a_commit_that_came_after_its_last_answer() -> None
     run(scenario)
 
 
+def test_followers_of_an_idle_partition_learn_what_retention_took() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(2, isr=(1, 2))
+        client = await cluster.client()
+        await client.produce(b"value", b"value", b"value")
+        await asyncio.sleep(2)
+        leader, log = cluster.brokers[1], cluster.brokers[1].log()
+        manager = leader.manager
+        assert manager is not None
+
+        def shorten() -> None:
+            assert log.delete_old_segments(2**60)
+            manager.log_shortened(log)
+
+        leader.run(shorten)
+        await cluster.until(lambda: cluster.brokers[2].log().log_start_offset == 3, 1)
+        # Who wants less deleted than is gone already waits for nobody.
+        await cluster.until(lambda: low_watermark(manager.partitions[TOPIC_ID, 0]) == 3, 1)
+
+    run(scenario)
+
+
 def test_followers_find_a_leader_that_moved() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(elsewhere=1)

@@ -57,7 +57,7 @@ class Bench:
         config = Site(log_dirs="/data,/more").config
         image, nothing = MetadataImage(), cast(Any, lambda *_: None)
         self.storage = Storage(
-            config, CLUSTER_ID, host, cast(Any, timers), image, nothing, nothing, nothing, self._start_worker
+            config, CLUSTER_ID, host, cast(Any, timers), image, nothing, nothing, nothing, nothing, self._start_worker
         )
         self.storage.start()
 

@@ -57,6 +57,7 @@ class Bench:
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.cancelled: list[str] = []
         self.failed: list[TopicPartition] = []
+        self.shortened: list[Log] = []
         monkeypatch.setattr(WorkLater, "do", staticmethod(at_once))  # no loop runs here
         monkeypatch.setattr(Cleaning, "cancel", lambda _, partition: self.cancelled.append(str(partition)))
         host = Host(self.clock, Random(1), disk, cast(Any, None), SyncLater())
@@ -74,6 +75,7 @@ class Bench:
             lambda _, partitions: self.failed.extend(partitions),
             lambda old, new: None,
             lambda partition: None,
+            self.shortened.append,
             cast(Any, None),
         )
 
@@ -114,7 +116,7 @@ def started(disk: SimulatedDisk, **settings: str) -> Storage:
     nothing = cast(Any, lambda *_: None)
     timers = cast(Any, SimpleNamespace(call_later_ms=nothing, call_at_beat=nothing, now_ms=lambda: 0))
     config = Site(**settings).config
-    return Storage(config, CLUSTER_ID, host, timers, MetadataImage(), nothing, nothing, nothing)
+    return Storage(config, CLUSTER_ID, host, timers, MetadataImage(), nothing, nothing, nothing, nothing)
 
 
 @pytest.mark.parametrize(("failed", "ends"), [("/data", True), ("/more", False)])
@@ -256,6 +258,7 @@ def test_retention_looks_at_a_few_logs_at_a_time(bench: Bench, monkeypatch: pyte
         left.append(sum(log.size_bytes > 0 for log in logs))
         bench.fire(storage_module.EXPIRY_PAUSE_MS)
     assert left == [3, 1, 0, 0]
+    assert bench.shortened == logs
     bench.clock.wall += 1
     for log in logs:
         bench.write(log)
@@ -274,7 +277,7 @@ def test_a_mistake_in_one_log_does_not_end_retention(bench: Bench, monkeypatch: 
     bench.clock.wall += DAY_MS + 1
     bench.storage.start()
 
-    def fail(*_: object) -> int:
+    def fail(*_: object) -> list[Log]:
         raise RuntimeError
 
     with monkeypatch.context() as patched:

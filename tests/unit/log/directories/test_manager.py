@@ -125,7 +125,7 @@ def test_retention_takes_the_logs_in_turn(manager: LogManager, make_batch: MakeB
         log.append_as_leader(make_batch(), 0, NOW_MS)
         log.set_high_watermark(1)
     later = NOW_MS + CONFIG.retention_ms + 1
-    assert [manager.delete_old_segments(later, 2) for _ in range(3)] == [2, 1, 0]
+    assert [len(manager.delete_old_segments(later, 2)) for _ in range(3)] == [2, 1, 0]
     assert [log.log_start_offset for log in manager.logs.values()] == [1, 1, 1]
 
 
