@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 TOOLS := .cache/tools
 TOXIPROXY := $(TOOLS)/toxiproxy-server
 PROMETHEUS := $(TOOLS)/prometheus
+export PYTHONDONTWRITEBYTECODE :=# empty: what one process of the tests compiled, the next ones read
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation seeds integration chaos chaos-some conformance \
@@ -23,8 +24,8 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 	@$(BIN)/python -m examples.spark_fleet --records $(or $(RECORDS),10000000)
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
-	@$(PYTHON) tools/run_stages.py --first setup-spark \
-	  "unit consensus simulation" "test-tools conformance integration chaos-some" "lint imports generated types spark wheel seeds"
+	@$(PYTHON) tools/run_stages.py --first "setup-spark test-tools" \
+	  "unit consensus simulation" "conformance chaos-some" "integration" "lint imports generated types spark wheel" "seeds"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
