@@ -189,19 +189,36 @@ class SegmentFiles:
             self._offset_index = self._time_index = None
 
     def rebuild_indexes(self) -> None:
-        """Makes both anew from the batches themselves, up to the first damaged header, where there is one."""
-        self.clear_indexes()
+        """Makes both anew from the batches themselves, up to the first damaged header, where there is one.
+
+        The files are replaced when all is there, or later for want of room. OSError of a read leaves everything as it was.
+        """
+        if not self.is_begun:
+            return
+        before = self._offset_index, self._time_index, self.max_timestamp, self.max_timestamp_offset, self._unindexed
+        self._offset_index = OffsetIndex(self._stem + INDEX_SUFFIX, is_new=True)
+        self._time_index = TimeIndex(self._stem + TIME_INDEX_SUFFIX, is_new=True)
+        self.max_timestamp, self.max_timestamp_offset, self._unindexed = NO_TIMESTAMP, -1, 0
         try:
-            lowest = self.base_offset
+            self._note_all()
+        except OSError:
+            self._offset_index, self._time_index, self.max_timestamp, self.max_timestamp_offset, self._unindexed = (
+                before
+            )
+            raise
+        self.end_times()
+        self.write_indexes()
+
+    def _note_all(self) -> None:
+        lowest = self.base_offset
+        try:
             for position, header, _ in scan_batches(self.handle.open(), 0, self.size):
                 if not lowest <= header.base_offset <= header.last_offset <= self.offset_limit:
-                    break
+                    return
                 self.note(position, header)
                 lowest = header.next_offset
         except CorruptBatchError:
-            pass  # whoever reads there is told
-        self.end_times()
-        self.sync_indexes()
+            return  # whoever reads there is told
 
     def clear_indexes(self) -> None:
         index, times = OffsetIndex(self._stem + INDEX_SUFFIX), TimeIndex(self._stem + TIME_INDEX_SUFFIX)
@@ -233,7 +250,10 @@ class SegmentFiles:
         times.add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         if len(index.offsets) >= self._entries_max:
             self.size_limit = 0  # full: the next append rolls
-        if index.unwritten >= ENTRIES_PER_WRITE:
+
+    def write_some_entries(self) -> None:
+        """Brings the index files up to the entries in memory once these are many."""
+        if self.offset_index().unwritten >= ENTRIES_PER_WRITE:
             self.write_indexes()
 
     def end_times(self) -> None:

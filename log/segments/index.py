@@ -27,10 +27,12 @@ class IndexCorruptError(Exception):
 class OffsetIndex:
     """Relative last offset -> position of the batch."""
 
-    __slots__ = ("_written", "offsets", "path", "positions")
+    __slots__ = ("_written", "is_new", "offsets", "path", "positions")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_new: bool = False) -> None:
+        """``is_new``: made from the batches; what the file has, if there is one, counts for nothing and is replaced as a whole."""
         self.path = path
+        self.is_new = is_new
         self.offsets = array("I")
         self.positions = array("I")
         self._written = 0  # entries that the file has
@@ -83,23 +85,24 @@ class OffsetIndex:
     def write(self, disk: Disk) -> None:
         """Appends to the file the entries that it lacks."""
         count = len(self.offsets) - self._written
-        if not count:
+        if not count and not self.is_new:
             return
         both = array("I", bytes(count * OFFSET_ENTRY_BYTES))
         both[0::2] = self.offsets[self._written :]
         both[1::2] = self.positions[self._written :]
         both.byteswap()
-        _write_at(disk, self.path, both.tobytes(), self._written * OFFSET_ENTRY_BYTES)
-        self._written += count
+        _write(disk, self.path, both.tobytes(), self._written * OFFSET_ENTRY_BYTES, whole=self.is_new)
+        self._written, self.is_new = len(self.offsets), False
 
 
 class TimeIndex:
     """Largest timestamp so far -> relative last offset of the batch that has it."""
 
-    __slots__ = ("_written", "offsets", "path", "timestamps")
+    __slots__ = ("_written", "is_new", "offsets", "path", "timestamps")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_new: bool = False) -> None:
         self.path = path
+        self.is_new = is_new
         self.timestamps = array("q")
         self.offsets = array("I")
         self._written = 0
@@ -146,22 +149,24 @@ class TimeIndex:
         return _cut_file(disk, self.path, 0)
 
     def write(self, disk: Disk) -> None:
-        count = len(self.offsets) - self._written
-        if not count:
+        if len(self.offsets) == self._written and not self.is_new:
             return
         entries = zip(
             islice(self.timestamps, self._written, None), islice(self.offsets, self._written, None), strict=True
         )
         data = b"".join(TIME_INDEX_ENTRY.pack(*entry) for entry in entries)
-        _write_at(disk, self.path, data, self._written * TIME_ENTRY_BYTES)
-        self._written += count
+        _write(disk, self.path, data, self._written * TIME_ENTRY_BYTES, whole=self.is_new)
+        self._written, self.is_new = len(self.offsets), False
 
 
 def _rising(numbers: "array[int]") -> bool:
     return all(map(lt, numbers, islice(numbers, 1, None)))
 
 
-def _write_at(disk: Disk, path: str, data: bytes, at: int) -> None:
+def _write(disk: Disk, path: str, data: bytes, at: int, *, whole: bool) -> None:
+    if whole:
+        disk.write_atomically(path, data)
+        return
     # Opened each time: it is once in 64 entries, and a descriptor for each index would be two more for each partition.
     file = disk.open(path, create=True)
     try:

@@ -149,12 +149,19 @@ class SegmentReader(SegmentFiles):
     def largest_timestamp(self) -> int:
         """The largest timestamp of its batches, -1 for none; found at first use."""
         if self.max_timestamp == UNKNOWN:
-            self._load_max_timestamp()
-            if self.max_timestamp < 0 or not self._holds_time(self.max_timestamp_offset, self.max_timestamp):
-                self.rebuild_indexes()
-            else:
-                self.complete_times(self.size, _TAIL_BYTES_MAX)
+            try:
+                self._find_max_timestamp()
+            except OSError:
+                self.max_timestamp = UNKNOWN
+                raise
         return self.max_timestamp
+
+    def _find_max_timestamp(self) -> None:
+        self._load_max_timestamp()
+        if self.max_timestamp < 0 or not self._holds_time(self.max_timestamp_offset, self.max_timestamp):
+            self.rebuild_indexes()
+        else:
+            self.complete_times(self.size, _TAIL_BYTES_MAX)
 
     def _load_max_timestamp(self) -> None:
         times = self.time_index()

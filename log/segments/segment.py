@@ -50,6 +50,7 @@ class Segment(SegmentReader):
             self.max_timestamp_offset = last_offset
         if self._unindexed > self._interval:
             self._add_entries(last_offset, position)
+            self.write_some_entries()
             self._unindexed = size
         else:
             self._unindexed += size
@@ -67,6 +68,7 @@ class Segment(SegmentReader):
         first = batches[0][0]
         for position, header in batches:
             self.note(start + position - first, header)
+        self.write_some_entries()
         self.size = end
 
     def _pace(self, file: File, end: int) -> None:

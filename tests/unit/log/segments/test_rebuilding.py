@@ -1,0 +1,85 @@
+"""Indexes that are made anew while something fails."""
+
+import errno
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.log.log import Log
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+from tests.unit.log.conftest import NOW_MS, MakeBatch, OpenLog
+
+FIRST = "/data/flights-0/00000000000000000000"
+
+
+def closed_segment(open_log: OpenLog, make_batch: MakeBatch) -> Log:
+    """Twenty batches in a segment that the last process closed."""
+    log = open_log(index_interval_bytes=0)
+    for number in range(20):
+        log.append_as_leader(make_batch(2, time=NOW_MS + 10 * number), 0, NOW_MS)
+    log.roll()
+    log.append_as_leader(make_batch(2, time=NOW_MS + 900), 0, NOW_MS)
+    log.close()
+    return open_log(index_interval_bytes=0, clean_shutdown=True)
+
+
+def search_and_refuse(log: Log) -> None:
+    with pytest.raises(StorageError):
+        log.offset_for_timestamp(NOW_MS + 50)
+
+
+def assert_sound(log: Log) -> None:
+    found = log.offset_for_timestamp(NOW_MS + 50)
+    assert found is not None
+    assert found.offset == 10
+    assert log.segments[0].largest_timestamp() == NOW_MS + 191
+    assert log.segments[0].index_bytes() == (19 * 8, 19 * 12)
+
+
+@pytest.mark.parametrize("gone", [".index", ".timeindex"])
+def test_indexes_that_could_not_be_made_anew_are_made_the_next_time(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, platter: Platter, gone: str
+) -> None:
+    log = closed_segment(open_log, make_batch)
+    disk.unlink(FIRST + gone)
+    repair = platter.fail(FIRST + ".log", errno.EMFILE, ("open",))
+    search_and_refuse(log)
+    repair()
+    assert_sound(log)
+    log.close()
+    assert_sound(open_log(index_interval_bytes=0, clean_shutdown=True))
+
+
+def test_the_largest_time_is_looked_for_again_when_that_failed(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, platter: Platter
+) -> None:
+    log = closed_segment(open_log, make_batch)
+    file = disk.open(FIRST + ".timeindex")
+    file.truncate(12)  # as a crash may leave it
+    file.close()
+    repair = platter.fail(FIRST + ".log", errno.EMFILE, ("open",))
+    search_and_refuse(log)
+    repair()
+    assert log.segments[0].largest_timestamp() == NOW_MS + 191
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_is_read_though_its_index_finds_no_room(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, platter: Platter, number: int
+) -> None:
+    log = closed_segment(open_log, make_batch)
+    disk.unlink(FIRST + ".index")
+    repair = platter.fail(FIRST, number, ("create", "write"))
+    assert_sound(log)
+    assert not disk.exists(FIRST + ".index")
+    repair()
+    log.segments[0].forget_indexes()
+    assert len(disk.read_bytes(FIRST + ".index")) == 19 * 8
+    assert_sound(log)
+
+
+def test_a_segment_that_was_scrubbed_may_have_no_files_any_more(open_log: OpenLog) -> None:
+    log = open_log()
+    log.rebuild_indexes(0)
+    assert log.root.failure is None
