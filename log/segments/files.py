@@ -119,11 +119,13 @@ class SegmentFiles:
             raise
 
     def close(self) -> None:
+        """Ends its service. What its indexes have in memory goes with it: the files may be another segment's soon."""
         self.handle.close()
+        self._offset_index = self._time_index = None
 
     def rename_deleted(self) -> list[str]:
         """Condemns the files: they get another name and are closed; returns what is to be unlinked later."""
-        self.handle.close()
+        self.close()
         condemned = []
         for suffix in SUFFIXES:
             if self.disk.exists(self._stem + suffix):
@@ -133,7 +135,7 @@ class SegmentFiles:
 
     def unlink(self) -> None:
         """Removes the files at once, the batches first: indexes without batches are swept up at the next start."""
-        self.handle.close()
+        self.close()
         for suffix in SUFFIXES:
             if self.disk.exists(self._stem + suffix):
                 self.disk.unlink(self._stem + suffix)

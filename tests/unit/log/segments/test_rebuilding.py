@@ -1,11 +1,14 @@
-"""Indexes that are made anew while something fails."""
+"""Indexes that are made anew while something fails, and those of a segment that is gone."""
 
 import errno
 
 import pytest
 
+from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.segments.open_files import OpenFiles
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.conftest import NOW_MS, MakeBatch, OpenLog
@@ -83,3 +86,25 @@ def test_a_segment_that_was_scrubbed_may_have_no_files_any_more(open_log: OpenLo
     log = open_log()
     log.rebuild_indexes(0)
     assert log.root.failure is None
+
+
+def test_a_segment_that_is_gone_writes_nothing_into_the_index_of_the_next(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    files = OpenFiles(disk, index_bytes_max=20)
+    log = closed_segment(open_log, make_batch)
+    log.close()
+    log = open_log(index_interval_bytes=0, files=files, clean_shutdown=True)
+    for _ in range(10):
+        log.append_as_leader(make_batch(2), 0, NOW_MS)
+    log.truncate_fully_and_start_at(40)  # where its active segment began
+    log.append_as_leader(make_batch(2), 0, NOW_MS)
+    other = TopicPartition("flights", 1)
+
+    def open_other(*, clean_shutdown: bool = False, **_: object) -> Log:
+        return Log.open(
+            disk, f"/data/{other}", other, LogConfig(), now_ms=NOW_MS, files=files, clean_shutdown=clean_shutdown
+        )
+
+    closed_segment(open_other, make_batch)  # its indexes need the room
+    assert disk.read_bytes("/data/flights-0/00000000000000000040.index") == b""
