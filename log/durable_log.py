@@ -243,6 +243,9 @@ class DurableLog(NamedLog):
             self.require_whole()
             if self.active.grew:
                 self.active.finish()
+            for segment in (*self._unsettled, self.active):  # else a clean start took what is there for the whole
+                if segment in self.segments:
+                    segment.write_indexes(may_wait=False)
             for segment in self._aborts_unsynced:
                 segment.transactions().write()
             self._snapshot_producers()

@@ -263,12 +263,12 @@ class SegmentFiles:
         if self.max_timestamp >= 0:
             self.time_index().add(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
-    def write_indexes(self) -> None:
-        """Brings the index files up to the entries in memory. For want of room or descriptors that waits."""
+    def write_indexes(self, *, may_wait: bool = True) -> None:
+        """Brings the index files up to the entries in memory. For want of room or descriptors that waits, where it may."""
         try:
             self._write_indexes()
         except OSError as error:
-            if error.errno not in (*NO_ROOM, *NOT_THE_DISK):
+            if not may_wait or error.errno not in (*NO_ROOM, *NOT_THE_DISK):
                 raise
 
     def _write_indexes(self) -> None:

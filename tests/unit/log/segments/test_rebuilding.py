@@ -108,3 +108,33 @@ def test_a_segment_that_is_gone_writes_nothing_into_the_index_of_the_next(
 
     closed_segment(open_other, make_batch)  # its indexes need the room
     assert disk.read_bytes("/data/flights-0/00000000000000000040.index") == b""
+
+
+def test_a_log_whose_indexes_could_not_be_written_is_not_closed_cleanly(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    log = open_log(index_interval_bytes=0)
+    for number in range(20):
+        log.append_as_leader(make_batch(2, time=NOW_MS + 1000 if number == 10 else NOW_MS), 0, NOW_MS)
+    repair = platter.fail(FIRST + ".timeindex", errno.ENOSPC, ("write",))
+    clean = True
+    try:
+        log.close_unsynced()
+    except StorageError:
+        clean = False
+    repair()
+    log = open_log(index_interval_bytes=0, clean_shutdown=clean)
+    assert log.largest_timestamp() == NOW_MS + 1001
+
+
+def test_what_a_roll_could_not_write_of_an_index_is_written_at_the_end(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, platter: Platter
+) -> None:
+    log = open_log(index_interval_bytes=0)
+    for number in range(20):
+        log.append_as_leader(make_batch(2, time=NOW_MS + number), 0, NOW_MS)
+    repair = platter.fail(FIRST + ".timeindex", errno.ENOSPC, ("write",))
+    log.roll()
+    repair()
+    log.close_unsynced()
+    assert len(disk.read_bytes(FIRST + ".timeindex")) == 19 * 12
