@@ -91,14 +91,20 @@ class Segment(SegmentReader):
         return self.size > self._found_size or self._allocated > 0
 
     def finish(self) -> None:
-        """No more appends: the last time index entry, indexes written, the preallocated rest given back."""
+        """No more appends: the last time index entry, indexes written, the preallocated rest given back.
+
+        What a failed append left behind the end goes durably: all before it may count as stable already, and is not synced again.
+        """
         if not self.is_begun:
             return
         self.end_times()
         self.write_indexes()
         file = self.handle.open()
-        if self._allocated > self.size or file.size() != self.size:
+        size = file.size()
+        if self._allocated > self.size or size != self.size:
             file.truncate(self.size)
+        if size > self.size:
+            file.sync()
         self._allocated = 0
 
     def sync(self) -> None:

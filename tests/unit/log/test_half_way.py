@@ -11,6 +11,7 @@ from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.records import Record, encode_batch
+from ottla.log.segments.scrub import NOTHING
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.conftest import NOW_MS, PARTITION, MakeBatch, OpenLog
@@ -172,3 +173,29 @@ def test_a_log_that_lost_all_its_files_half_way_has_no_cut_to_sync(open_log: Ope
     log.root.set_full(False)
     log.append_as_follower(batch(10), 1)
     assert (log.log_end_offset, log.root.failure) == (1, None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_half_a_batch_that_was_cut_off_at_a_roll_does_not_come_back_with_a_power_cut(
+    open_log: OpenLog, seed: int
+) -> None:
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    log = open_log(disk, segment_bytes=SEGMENT_BYTES)
+    log.append_as_leader(batch(1200), 1, NOW_MS)
+    platter.fail_once(1, errno.ENOSPC, ("write",), log.active.path, written=0.5)
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(1200), 1, NOW_MS)
+    log.root.set_full(False)
+    log.flush()
+    log.append_as_leader(batch(3000), 1, NOW_MS)
+    log.flush()
+    platter.power_loss()
+    log = open_log(SimulatedDisk(platter), segment_bytes=SEGMENT_BYTES, recovery_point=2)
+    assert log.log_end_offset == 2
+    scrub = log.scrub_from(0)
+    assert scrub is not None
+    assert scrub.step(SEGMENT_BYTES)
+    assert scrub.suspect == NOTHING
