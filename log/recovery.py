@@ -67,7 +67,7 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
-    replay_from = truncation.load_producers(log) if _have_snapshots(names) else _forget_producers(log)
+    replay_from = _load_producers(log) if _have_snapshots(names) else _forget_producers(log)
     if scanned_from < replay_from:  # the snapshot knows how these transactions ended, not their index
         aborted.restore(log, scanned_from, replay_from)
     truncation.replay_producers(log, replay_from)
@@ -81,6 +81,13 @@ def recover(
 
 def _have_snapshots(names: list[str]) -> bool:
     return any(name.endswith(producer_snapshot.SUFFIX) for name in names)
+
+
+def _load_producers(log: DurableLog) -> int:
+    """As `truncation.load_producers`; then the latest snapshot is sound, and older ones are of use where a segment begins."""
+    replay_from = truncation.load_producers(log)
+    producer_snapshot.remove_strays(log.disk, log.directory, [segment.base_offset for segment in log.segments])
+    return replay_from
 
 
 def _forget_producers(log: DurableLog) -> int:

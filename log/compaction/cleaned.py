@@ -8,6 +8,7 @@ from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.compaction.swap import swap_files
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
+from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.segments.segment import Segment
 
 
@@ -67,6 +68,14 @@ class CompactedLog(DurableLog):
         segment = Segment(self.files, self.directory, cleaned.base_offset, self.config, cleaned.size_bytes)
         self.set_segments([*self.segments[:first], segment, *self.segments[first + len(replaced) :]])
         self.names_changed()
+        if len(replaced) > 1:
+            self._remove_stray_snapshots()
+
+    def _remove_stray_snapshots(self) -> None:
+        try:
+            producer_snapshot.remove_strays(self.disk, self.directory, [each.base_offset for each in self.segments])
+        except OSError as error:
+            self.root.failed(error)  # the log is whole: what is left goes the next time
 
 
 def _info(segment: Segment, next_offset: int) -> SegmentInfo:

@@ -5,7 +5,7 @@ producerId int64, epoch int16, lastSequence int32, lastOffset int64, offsetDelta
 coordinatorEpoch int32, currentTransactionFirstOffset int64 (-1: none)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -51,6 +51,13 @@ def offsets(disk: Disk, directory: str) -> list[int]:
     """The offsets of the directory's snapshots, rising."""
     stems = (name.removesuffix(SUFFIX) for name in disk.list_directory(directory) if name.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def remove_strays(disk: Disk, directory: str, base_offsets: Container[int]) -> None:
+    """Removes snapshots where no segment begins, but for the latest: nobody begins with them any more. OSError passes through."""
+    for offset in offsets(disk, directory)[:-1]:
+        if offset not in base_offsets:
+            disk.unlink(path_of(directory, offset))
 
 
 def encode(entries: Mapping[int, ProducerEntry]) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.log.directories.checkpoints import LEADER_EPOCHS
 from ottla.log.log import Log
+from ottla.log.producers.snapshot import offsets
 from ottla.log.records import EndMarker, end_marker_batch
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
@@ -290,3 +291,20 @@ def test_a_segment_from_before_a_truncation_is_not_taken_for_the_next(
     again = open_log(segment_bytes=400)
     assert again.log_end_offset == second
     assert again.epochs.entries() == ((3, 0),)
+
+
+def test_snapshots_of_earlier_stops_go_but_for_the_latest(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    log = open_log(segment_bytes=400)
+    for number in range(12):
+        log.append_as_leader(make_batch(producer_id=5, producer_epoch=0, base_sequence=number), 0, NOW_MS)
+        if number % 2:
+            log.close()
+            log = open_log(segment_bytes=400, clean_shutdown=True)
+    begun = [segment.base_offset for segment in log.segments[1:]]
+    assert len(begun) > 1
+    assert offsets(disk, log.directory) == sorted({*begun, 12})
+    entry = log.producers.entry(5)
+    assert entry is not None
+    assert entry.next_sequence == 12

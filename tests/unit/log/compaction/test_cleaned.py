@@ -14,6 +14,7 @@ from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
+from ottla.log.producers.snapshot import offsets
 from ottla.log.records import Record, decode_records, encode_batch
 from ottla.log.tools.verify import Finding, verify
 from ottla.runtime.disk import Disk
@@ -218,3 +219,14 @@ def test_any_history_of_appends_cleanings_and_power_cuts_keeps_the_last_values(s
             getattr(machine, step)()
         assert machine.found() == machine.expected(machine.cleaned_to)
     machine.check()
+
+
+def test_snapshots_of_segments_that_became_one_go() -> None:
+    machine = Machine(1)
+    for _ in range(2):
+        for number in range(30):
+            machine.append([("a", f"{number}")], 0)
+        machine.clean()
+    begun = [segment.base_offset for segment in machine.log.segments[1:]]
+    assert len(begun) < 10
+    assert offsets(machine.disk, DIRECTORY) == begun
