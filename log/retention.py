@@ -87,12 +87,15 @@ class RetainedLog(LeaderLog):
             raise reopening.ended_half_way(self, error) from error
 
     def purge(self, now_ms: int) -> int:
-        """Unlinks condemned files whose time has come; returns how many wait. Raises StorageError."""
+        """Unlinks condemned files whose time has come; returns how many wait. Raises StorageError: what is left waits once more."""
+        due = self.take_due(now_ms)
         try:
-            for path in self.take_due(now_ms):
-                if self.disk.exists(path):
-                    self.disk.unlink(path)
+            while due:
+                if self.disk.exists(due[0]):
+                    self.disk.unlink(due[0])
+                del due[0]
         except OSError as error:
+            condemn_paths(self, due)
             raise self.root.failed(error) from error
         return len(self.condemned)
 

@@ -165,6 +165,7 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Makes every log durable, writes the checkpoints, and marks each directory that could do so as cleanly shut."""
+        self.removals.finish_all()
         for root in self.roots:
             if root.failure is None:
                 try:
@@ -273,6 +274,7 @@ class LogManager:
 
         Or it is a beginning that failed and could not be removed, which is as good as a new one.
         """
+        self.removals.finish(path)
         if not self.disk.exists(path):
             return
         owner = roots.read_topic_id(self.disk, path)
@@ -316,18 +318,27 @@ class LogManager:
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         """Removes the partition: its directory gets another name now, and goes after the delay (`Removals`).
 
-        ``now_ms`` is wall time. Nothing happens for a partition that is not here. Raises StorageError.
+        ``now_ms`` is wall time. Nothing happens for a partition that is not here. Raises StorageError: then it gets the name later.
         """
         log = self.logs.get(partition)
         if log is None:
             self.offline.pop(partition, None)
             return
-        path = self._rename(log, DELETE_SUFFIX)
-        self.removals.add(now_ms + log.config.file_delete_delay_ms, path, log.root)
+        self._take_out(log)
+        due_ms, path = now_ms + log.config.file_delete_delay_ms, self.retired_path(log.root, partition, DELETE_SUFFIX)
+        try:
+            self.removals.retire(due_ms, log, path)
+        except OSError as error:
+            raise log.root.failed(error) from error
 
     def set_aside(self, log: Log) -> str:
         """Takes a log that nobody claims out of service and keeps its files under another name, which is returned."""
-        path = self._rename(log, STRAY_SUFFIX)
+        self._take_out(log)
+        path = self.retired_path(log.root, log.partition, STRAY_SUFFIX)
+        try:
+            self.disk.rename(log.directory, path)
+        except OSError as error:
+            raise log.root.failed(error) from error
         _logger.warning("%s: stray log set aside as %s", log.partition, path)
         return path
 
@@ -338,22 +349,15 @@ class LogManager:
     def _every_log(self) -> list[Log]:
         return [*self.logs.values(), *(copy for copies in self._copies.values() for copy in copies)]
 
-    def _rename(self, log: Log, suffix: str) -> str:
+    def _take_out(self, log: Log) -> None:
         log.abandon()
         if self.logs.get(log.partition) is log:
             del self.logs[log.partition]
         elif log.partition in self._copies:  # a stray: whoever takes the name next must not look for it again
             left = [copy for copy in self._copies.pop(log.partition) if copy is not log]
             self._copies.update({log.partition: left} if left else {})
-        root = log.root
-        root.forget(log)
+        log.root.forget(log)
         self.checkpoints.went(log)
-        path = self.retired_path(root, log.partition, suffix)
-        try:
-            self.disk.rename(log.directory, path)
-        except OSError as error:
-            raise root.failed(error) from error
-        return path
 
     def retired_path(self, root: DirectoryState, partition: TopicPartition, suffix: str) -> str:
         """A new name in the directory, for a partition that is not (or not yet) in service under it."""

@@ -90,6 +90,7 @@ def _clear(manager: "LogManager", root: DirectoryState, partition: TopicPartitio
     """What lies where the copy is to go is nobody's: an earlier move, or start, could not rename it. Kept as any stray. Raises StorageError."""
     place = f"{root.path}/{partition}"
     try:
+        manager.removals.finish(place)
         if manager.disk.exists(place):
             manager.disk.rename(place, manager.retired_path(root, partition, roots.STRAY_SUFFIX))
             _logger.warning("%s: what was left of an earlier log is set aside", place)
@@ -132,7 +133,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
     try:
         manager.delete(partition, now_ms)
     except StorageError as error:
-        _logger.warning("%s stays until the next start, which knows by its mark: %s", source.directory, error.message)
+        _logger.warning("%s stays for now; the next start would know by its mark: %s", source.directory, error.message)
     manager.add(log)
     return log
 
@@ -156,9 +157,13 @@ def mark(disk: Disk, source: str, copy: str, target: str) -> None:
     disk.write_atomically(f"{source}/{MARK}", f"{copy}\n{target}\n".encode())
 
 
+def is_marked(disk: Disk, source: str) -> bool:
+    return disk.exists(f"{source}/{MARK}")
+
+
 def unmark(disk: Disk, source: str) -> None:
     """OSError passes through."""
-    if disk.exists(f"{source}/{MARK}"):
+    if is_marked(disk, source):
         disk.unlink(f"{source}/{MARK}")
         disk.sync_directory(source)
 
@@ -196,7 +201,7 @@ def _root_of(error: OSError, path: str, directories: Sequence[str]) -> str:
 
 
 def _settle_one(disk: Disk, source: str) -> None:
-    if not disk.exists(f"{source}/{MARK}"):
+    if not is_marked(disk, source):
         return
     told = disk.read_bytes(f"{source}/{MARK}").decode("utf-8", "replace").splitlines()
     if len(told) != 2:  # rot: the log and its copy are equal still, or the copy is the further one

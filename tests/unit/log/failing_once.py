@@ -246,12 +246,13 @@ class Trial(LogOnTrial):
         return True
 
     def delete_topic(self) -> None:
+        self.is_to_go = True
         self.attempt(lambda: self.manager.delete(PARTITION, NOW_MS), self.no_log_yet)
         self._cut({}, 0)
         self.synced = 0
 
     def begin_anew(self) -> None:
-        self.topic_id = bytes(range(1, 17))
+        self.topic_id, self.is_to_go = bytes(range(1, 17)), False
         self.begin()
 
     def start_offset_moved(self, offset: int) -> None:

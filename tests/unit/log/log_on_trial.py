@@ -55,6 +55,7 @@ class LogOnTrial:
         self.cleaned_to = 0
         self.cut_to = NEVER  # while it is being cut: how far it may be when it is given up
         self.topic_id = TOPIC_ID
+        self.is_to_go = False  # it may be nobody's at the next start
         self.aborted: list[AbortedTransaction] = []
         self.unsure_aborted: AbortedTransaction | None = None
         self.unsure: dict[int, bytes | None] = {}  # was refused, and may be there after a kill
@@ -159,7 +160,7 @@ class LogOnTrial:
         assert self.manager.roots[0].failure is None
         log = self.manager.logs.get(PARTITION)
         if log is None or log.topic_id != self.topic_id:  # not there yet, or it is of the topic before
-            assert not self.synced
+            assert not self.synced or self.is_to_go
             self.present, self.next_offset, self.first, self.sequence = {}, 0, 0, 0
             self.log = self.manager.get_or_create(PARTITION, CONFIG, self.topic_id, now_ms=NOW_MS)
             return

@@ -158,7 +158,7 @@ def test_records_of_a_topic_that_could_not_go_are_not_the_next_ones(disk: Simula
     manager.roots[0].set_full(False)
     log = manager.get_or_create(PARTITION, LogConfig(), b"y" * 16, now_ms=NOW_MS)
     assert (log.log_end_offset, log.topic_id) == (0, b"y" * 16)
-    assert [name for name in disk.list_directory("/data") if name.endswith("-stray")]
+    assert [name for name in disk.list_directory("/data") if name.endswith("-delete")]
 
 
 def test_a_log_that_lost_all_its_files_half_way_has_no_cut_to_sync(open_log: OpenLog, platter: Platter) -> None:
