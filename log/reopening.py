@@ -28,7 +28,9 @@ def refuse(log: DurableLog) -> None:
 
 
 def reopen(log: DurableLog) -> bool:
-    """Whether the log could be read; else it stays `half_done`."""
+    """Whether the log could be read; else it stays `half_done`. One that is gone is not looked for: its name may be another's."""
+    if log.abandoned:
+        return False
     start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
     epochs = log.epochs.entries()
     log.let_go()

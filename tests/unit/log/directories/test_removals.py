@@ -122,3 +122,20 @@ def test_a_stop_tries_once_more(
     manager.close()
     assert list(reopen(platter).logs) == []
     assert not left(SimulatedDisk(platter), "/a", "-stray")
+
+
+def test_a_log_that_is_gone_is_not_read_anew(
+    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch
+) -> None:
+    """It may have been left half-way, and whoever asks it last comes late."""
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    log.append_as_leader(make_batch(), 0, NOW_MS)
+    repair = platter.fail(log.directory, errno.EMFILE, ("sync_directory", "list"))
+    with pytest.raises(StorageError):
+        log.truncate_fully_and_start_at(7)
+    repair()
+    manager.delete(name(0), NOW_MS)
+    with pytest.raises(StorageError):
+        log.read(0, 100)
+    assert not disk.exists("/a/flights-0")
