@@ -141,6 +141,7 @@ def _unlink_behind(log: DurableLog, segment: Segment) -> None:
     while log.active is not segment:
         _unlink(log, log.active)
         log.set_segments(log.segments[:-1])
+    segment.configure(log.config)  # it was closed, perhaps under others
 
 
 def _unlink(log: DurableLog, segment: Segment) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.tools.verify import verify
 from ottla.runtime.errors import KafkaError
@@ -215,3 +216,11 @@ def test_a_cut_behind_a_gap_goes_back_over_it(open_log: OpenLog, make_batch: Mak
     assert log.read(0, 1000).next_offset == 1
     log.append_as_follower(make_batch(base_offset=far, leader_epoch=1))
     assert log.log_end_offset == far + 1
+
+
+def test_a_segment_that_is_the_last_one_again_goes_by_the_settings_of_now(log: Log, make_batch: MakeBatch) -> None:
+    log.configure(LogConfig(segment_bytes=100_000))
+    log.truncate_to(4)
+    for _ in range(20):
+        log.append_as_leader(make_batch(2), 7, NOW_MS)
+    assert len(log.segments) == 1
