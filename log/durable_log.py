@@ -182,11 +182,11 @@ class DurableLog(NamedLog):
         """Makes durable what a scan from the recovery point on would not find again; returns the recovery point to save."""
         self.sync_names()
         self.write_epochs()
-        for segment in self._aborts_unsynced:
+        for segment in self._in_service(self._aborts_unsynced):
             segment.transactions().sync()
         self._aborts_unsynced = ()
-        for segment in self._unsettled:
-            if segment in self.segments and (segment is not self.active or segment.indexes_cut):
+        for segment in self._in_service(self._unsettled):
+            if segment is not self.active or segment.indexes_cut:
                 segment.sync_indexes()
         self._unsettled = ()
         return self.recovery_point
@@ -194,6 +194,10 @@ class DurableLog(NamedLog):
     def unsettled(self, segments: tuple[Segment, ...]) -> None:
         """These segments' indexes were written or cut, and not synced."""
         self._unsettled += segments
+
+    def _in_service(self, segments: tuple[Segment, ...]) -> list[Segment]:
+        """The others went meanwhile: what they have in memory is nobody's, and their names may be others' by now."""
+        return [segment for segment in segments if segment in self.segments]
 
     def _settle_rolled(self) -> None:
         if self._names_unsynced:
@@ -243,10 +247,9 @@ class DurableLog(NamedLog):
             self.require_whole()
             if self.active.grew:
                 self.active.finish()
-            for segment in (*self._unsettled, self.active):  # else a clean start took what is there for the whole
-                if segment in self.segments:
-                    segment.write_indexes(may_wait=False)
-            for segment in self._aborts_unsynced:
+            for segment in self._in_service((*self._unsettled, self.active)):
+                segment.write_indexes(may_wait=False)  # else a clean start took what is there for the whole
+            for segment in self._in_service(self._aborts_unsynced):
                 segment.transactions().write()
             self._snapshot_producers()
             if self.epochs.changed and self.active.is_begun:  # epochs without a record begin anew with the next leader

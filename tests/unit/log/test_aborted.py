@@ -5,6 +5,11 @@ from random import Random
 
 import pytest
 
+from ottla.log.batch import headers
+from ottla.log.compaction.cleaner import clean
+from ottla.log.compaction.manager import CleanerSettings, LogCleaner
+from ottla.log.compaction.offsets import CleanedOffsets
+from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
@@ -134,3 +139,55 @@ def test_a_cleaning_finds_what_could_not_be_written_when_it_was_aborted(number: 
     names = disk.list_directory(DIRECTORY)
     found = [decode(disk.read_bytes(f"{DIRECTORY}/{name}")) for name in names if name.endswith(".txnindex")]
     assert [entry for entries in found for entry in entries] == EXPECTED
+
+
+def test_a_segment_that_is_gone_leaves_no_index_for_a_cleaning_to_believe() -> None:
+    """Its entry found no room when the transaction was aborted."""
+    platter = Platter.seeded(1)
+    disk = SimulatedDisk(platter)
+    disk.make_directories(DIRECTORY)
+    config = LogConfig(cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=0.0)
+    log = Log.open(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS)
+    repair = platter.fail(f"{DIRECTORY}/{0:020d}.txnindex", errno.ENOSPC)
+    transaction(log, committed=False)
+    repair()
+    log.roll()
+    log.set_high_watermark(2)
+    log.advance_log_start(2)
+    assert log.delete_old_segments(NOW_MS) == [0]
+    log.flush()
+    transaction(log, committed=True)
+    log.roll()
+    log.flush()
+    log.set_high_watermark(4)
+    cleaner = LogCleaner(disk, CleanerSettings(), CleanedOffsets(disk))
+    task = cleaner.next_task([log], NOW_MS)
+    assert task is not None
+    assert cleaner.install(task, Outcome(result=clean(disk, task.job)))
+    assert [header.records_count for _, header in headers(log.read(2, 10_000).data)] == [1, 1]
+
+
+def transaction(log: Log, *, committed: bool) -> None:
+    """One record of producer 1 and its marker."""
+    base = log.log_end_offset
+    log.append_as_follower(
+        bytes(
+            encode_batch(
+                [Record(base, NOW_MS, b"k", b"v")],
+                base_offset=base,
+                leader_epoch=0,
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=base // 2,
+                transactional=True,
+            )
+            + end_marker_batch(
+                EndMarker(committed, 0),
+                producer_id=1,
+                producer_epoch=0,
+                timestamp=NOW_MS,
+                base_offset=base + 1,
+                leader_epoch=0,
+            )
+        )
+    )
