@@ -24,16 +24,19 @@ class CompactedLog(DurableLog):
     def closed_segments(self) -> list[SegmentInfo]:
         """The segments that may be cleaned, in order: closed, and below the recovery point as it stands on disk.
 
-        Cleaning makes gaps, and a scan after a crash, which begins at the recovery point, takes a gap for a lost end.
+        Cleaning makes gaps, and a scan after a crash, which begins at the recovery point, takes a gap for a lost end. Raises StorageError.
         """
         if self.half_done:
             return []
         saved = self.root.saved_recovery_point(self.key)
         infos = []
-        for segment, following in zip(self.segments, self.segments[1:], strict=False):
-            if following.base_offset > saved:
-                break
-            infos.append(_info(segment, following.base_offset))
+        try:
+            for segment, following in zip(self.segments, self.segments[1:], strict=False):
+                if following.base_offset > saved:
+                    break
+                infos.append(_info(segment, following.base_offset))
+        except OSError as error:
+            raise self.root.failed(error) from error
         return infos
 
     def ensure_aborted(self) -> None:

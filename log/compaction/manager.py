@@ -6,7 +6,8 @@ cleaner.install(task, outcome)             on the loop: renames and swaps in mem
 cleaner.record(task)                       on a thread, one at a time: syncs, moves the checkpoint
 """
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -21,6 +22,9 @@ from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
 from ottla.runtime.disk import Disk
+from ottla.runtime.errors import KafkaError
+
+_logger = logging.getLogger(__name__)
 
 
 class CleanableLog(Protocol):
@@ -44,11 +48,11 @@ class CleanableLog(Protocol):
     def active_base_offset(self) -> int: ...
 
     def closed_segments(self) -> list[SegmentInfo]:
-        """All but the active one, in order."""
+        """All but the active one, in order. Raises KafkaError."""
         ...
 
     def ensure_aborted(self) -> None:
-        """Makes sure that the transaction indexes can be believed: a worker reads their files."""
+        """Makes sure that the transaction indexes can be believed: a worker reads their files. Raises KafkaError."""
         ...
 
     def install_cleaned(self, cleaned: CleanedSegment) -> None:
@@ -103,23 +107,37 @@ class LogCleaner:
         return self._settings.io_bytes_per_second // max(self._settings.threads, 1)
 
     def next_task(self, logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
-        """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news."""
+        """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news.
+
+        One that cannot be looked at is passed over.
+        """
         self.looked_ms = now_ms
         if len(self._running) >= self._settings.threads:
             return None
-        due: list[tuple[CleanableLog, DirtyRange, LogConfig]] = []
-        for log in logs:
+        due = list(self._due(logs, now_ms))
+        self.dirtiest_ratio = max((dirty.ratio for _, dirty, _ in due), default=0.0)
+        while (log := choose(due)) is not None:
+            dirty = next(dirty for each, dirty, _ in due if each is log)
+            try:
+                task = CleaningTask(log, self._job(log, dirty, now_ms), dirty)
+            except KafkaError as error:
+                _pass_over(log, error)
+                due = [
+                    entry for entry in due if _root_of(entry[0]) != _root_of(log)
+                ]  # their directory may be lost by now
+            else:
+                self._running[log.partition] = task
+                return task
+        return None
+
+    def _due(self, logs: Iterable[CleanableLog], now_ms: int) -> Iterator[tuple[CleanableLog, DirtyRange, LogConfig]]:
+        for log in list(logs):  # a directory that fails at this takes its logs out
             checkpoint = self._first_dirty(log)
             if log.active_base_offset > checkpoint and self._may_clean(log):
-                due.append((log, dirty_range(_state_of(log), checkpoint, now_ms), log.config))
-        self.dirtiest_ratio = max((dirty.ratio for _, dirty, _ in due), default=0.0)
-        log_to_clean = choose(due)
-        if log_to_clean is None:
-            return None
-        dirty = next(dirty for log, dirty, _ in due if log is log_to_clean)
-        task = CleaningTask(log_to_clean, self._job(log_to_clean, dirty, now_ms), dirty)
-        self._running[log_to_clean.partition] = task
-        return task
+                try:
+                    yield log, dirty_range(_state_of(log), checkpoint, now_ms), log.config
+                except KafkaError as error:
+                    _pass_over(log, error)
 
     def install(self, task: CleaningTask, outcome: Outcome) -> bool:
         """Puts the result in place; False when there is none, or the log changed under the worker. Ends the task."""
@@ -179,6 +197,10 @@ class LogCleaner:
             last_records=log.producers.last_records(),
             inflated_bytes_max=self._settings.inflated_bytes_max,
         )
+
+
+def _pass_over(log: CleanableLog, error: KafkaError) -> None:
+    _logger.warning("%s cannot be cleaned now: %s", log.partition, error.message)
 
 
 def _state_of(log: CleanableLog) -> LogFacts:
