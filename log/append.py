@@ -163,6 +163,7 @@ class LeaderLog(DurableLog):
 
         The new segment's ``.log`` comes last: with it the roll has happened, and nothing before it means anything to a start.
         """
+        self.finish_cut()  # of this segment: nobody would sync it, or look into it, once another begins behind it
         old = self.active
         if base_offset != self.log_end_offset:
             self.flush()  # a start could not tell this gap from records that a power cut took

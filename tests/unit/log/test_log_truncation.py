@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.log.batch import headers
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.tools.verify import verify
@@ -224,3 +225,24 @@ def test_a_segment_that_is_the_last_one_again_goes_by_the_settings_of_now(log: L
     for _ in range(20):
         log.append_as_leader(make_batch(2), 7, NOW_MS)
     assert len(log.segments) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_cut_off_before_a_roll_does_not_come_back_with_a_power_cut(
+    open_log: OpenLog, make_batch: MakeBatch, seed: int
+) -> None:
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    log = open_log(disk)
+    for _ in range(5):
+        log.append_as_leader(make_batch(2), 0, NOW_MS)
+    log.flush()
+    log.truncate_to(4, sync=False)
+    log.roll()
+    log.append_as_follower(make_batch(2, base_offset=4, leader_epoch=1), 1)
+    log.flush()
+    platter.power_loss()
+    log = open_log(SimulatedDisk(platter), recovery_point=4)
+    assert [header.leader_epoch for _, header in headers(log.read(0, 10_000).data)] == [0, 0]
