@@ -264,6 +264,8 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
             break
         log.unsettled((segment,))
         start = _scan_start(segment, recovery_point)
+        if segment.transactions().is_new:
+            log.aborts_changed(segment)
         if number == first:
             scanned_from = start[1]
         end, position, epoch = _scan_segment(log, segment, start, epoch)

@@ -55,7 +55,7 @@ def decode(data: bytes, path: str = "") -> list[AbortedTransaction]:
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment. Kept in memory once read: most segments have none."""
 
-    __slots__ = ("_disk", "_entries", "_written", "checked", "damaged", "path")
+    __slots__ = ("_disk", "_entries", "_written", "checked", "damaged", "is_new", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -64,6 +64,7 @@ class TransactionIndex:
         self._written = 0  # entries that the file has
         self.checked = False  # held against the log, by whoever can
         self.damaged = False  # the file cannot be right: to be made anew before anything is believed
+        self.is_new = False  # made anew: the file is replaced as a whole, at a `write`, and until then as it was
 
     def entries(self) -> list[AbortedTransaction]:
         """None of a file that cannot be right, and then it is ``damaged``."""
@@ -86,6 +87,8 @@ class TransactionIndex:
         if entries and transaction.last_offset <= entries[-1].last_offset:
             raise TransactionIndexError(f"{self.path}: {transaction} does not follow {entries[-1]}")
         entries.append(transaction)
+        if self.is_new:
+            return
         try:
             self.write()
         except OSError as error:
@@ -95,7 +98,9 @@ class TransactionIndex:
     def write(self) -> None:
         """Brings the file up to the entries. OSError passes through."""
         entries = self._entries
-        if entries is not None and self._written < len(entries):
+        if self.is_new:
+            self._replace()
+        elif entries is not None and self._written < len(entries):
             self._write(b"".join(map(encode, entries[self._written :])), self._written * ENTRY_BYTES)
             self._written = len(entries)
 
@@ -123,10 +128,9 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Empties the index: it is about to be rebuilt."""
+        """Empties the index: it is about to be rebuilt. The file stays until then: it may be durable, and below what is scanned after a crash."""
         self._entries, self._written, self.damaged = [], 0, False
-        if self._disk.exists(self.path):
-            self._disk.unlink(self.path)
+        self.is_new = self._disk.exists(self.path)
 
     def sync(self) -> None:
         """Writes what is not written, and makes it durable. OSError passes through."""
@@ -137,6 +141,14 @@ class TransactionIndex:
                 file.sync()
             finally:
                 file.close()
+
+    def _replace(self) -> None:
+        entries = self._entries or []
+        if entries:
+            self._disk.write_atomically(self.path, b"".join(map(encode, entries)))
+        elif self._disk.exists(self.path):
+            self._disk.unlink(self.path)
+        self._written, self.is_new = len(entries), False
 
     def _write(self, data: bytes, at: int) -> None:
         """Writes ``data`` at ``at`` and ends the file there."""

@@ -141,6 +141,24 @@ def test_a_cleaning_finds_what_could_not_be_written_when_it_was_aborted(number: 
     assert [entry for entries in found for entry in entries] == EXPECTED
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_an_index_made_anew_after_a_power_cut_outlives_the_next(seed: int) -> None:
+    """What it has lies below the saved recovery point: nobody would look for it again."""
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    log = written(disk)
+    log.truncate_to(END - 2)  # where the last segment has some
+    log.close()
+    disk.sync_everything("/data")
+    file = disk.open(log.active.path)
+    file.write_at([b"torn"], file.size())
+    open_log(disk, recovery_point=END - 2)
+    disk.sync_directory(DIRECTORY)  # as before the next record that counts
+    platter.power_loss()
+    log = open_log(SimulatedDisk(platter), recovery_point=END - 2)
+    assert log.aborted_transactions(0, END) == EXPECTED[:-1]
+
+
 def test_a_segment_that_is_gone_leaves_no_index_for_a_cleaning_to_believe() -> None:
     """Its entry found no room when the transaction was aborted."""
     platter = Platter.seeded(1)
