@@ -84,8 +84,14 @@ def _have_snapshots(names: list[str]) -> bool:
 
 
 def _load_producers(log: DurableLog) -> int:
-    """As `truncation.load_producers`; then the latest snapshot is sound, and older ones are of use where a segment begins."""
+    """As `truncation.load_producers`; then the latest snapshot is sound, and older ones are of use where a segment begins.
+
+    What was taken beyond the end goes durably: once the log is as long again, nobody could tell that it is of another past.
+    """
+    found = producer_snapshot.offsets(log.disk, log.directory)
     replay_from = truncation.load_producers(log)
+    if found and found[-1] > log.log_end_offset:
+        log.disk.sync_directory(log.directory)
     producer_snapshot.remove_strays(log.disk, log.directory, [segment.base_offset for segment in log.segments])
     return replay_from
 

@@ -308,3 +308,25 @@ def test_snapshots_of_earlier_stops_go_but_for_the_latest(
     entry = log.producers.entry(5)
     assert entry is not None
     assert entry.next_sequence == 12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_snapshot_beyond_the_end_does_not_come_back_with_the_next_power_cut(
+    open_log: OpenLog, make_batch: MakeBatch, seed: int
+) -> None:
+    """By then the log may be as long again, and of another past."""
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    log = open_log(disk)
+    log.append_as_leader(make_batch(producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    log.close()
+    file = disk.open(log.active.path)
+    file.truncate(0)  # as a power cut leaves it
+    disk.sync_everything("/data")
+    log = open_log(disk)
+    log.append_as_leader(make_batch(producer_id=6, producer_epoch=0, base_sequence=0), 1, NOW_MS)
+    log.active.sync()
+    platter.power_loss()
+    log = open_log(SimulatedDisk(platter))
+    assert (log.log_end_offset, log.producers.producer_ids) == (1, [6])
