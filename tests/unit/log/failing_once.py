@@ -230,6 +230,8 @@ class Trial(LogOnTrial):
     def _clean(self, cleaner: LogCleaner) -> bool:
         task = cleaner.next_task([self.log], NOW_MS)
         if task is None:
+            if self.manager.roots[0].failure is not None:
+                raise DirectoryLost
             if self.log.half_done:
                 self.attempt(lambda: self.log.read(self.first, 1))
                 return False
