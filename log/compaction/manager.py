@@ -122,9 +122,8 @@ class LogCleaner:
                 task = CleaningTask(log, self._job(log, dirty, now_ms), dirty)
             except KafkaError as error:
                 _pass_over(log, error)
-                due = [
-                    entry for entry in due if _root_of(entry[0]) != _root_of(log)
-                ]  # their directory may be lost by now
+                # Nor those beside it: their directory may be lost by now.
+                due = [entry for entry in due if _root_of(entry[0]) != _root_of(log)]
             else:
                 self._running[log.partition] = task
                 return task

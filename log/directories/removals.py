@@ -33,9 +33,8 @@ class Removals:
         self._logs = logs
         self._remove_later = remove_later
         self._condemned: list[tuple[int, str, DirectoryState]] = []  # when to remove, path
-        self._unnamed: dict[
-            str, tuple[int, str, DirectoryState]
-        ] = {}  # path; when to remove, the name it has to get before
+        self._unnamed: dict[str, tuple[int, str, DirectoryState]] = {}
+        """What could not get its other name: by its path, when to remove it and as what."""
 
     def add(self, due_ms: int, path: str, root: DirectoryState) -> None:
         """The directory of a partition goes with the `purge` after ``due_ms``."""
