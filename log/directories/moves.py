@@ -113,6 +113,10 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
     target = f"{root.path}/{partition}"
     move.complete()
     try:
+        manager.checkpoints.note_start(copy, source.log_start_offset)  # or what was deleted comes back with a crash
+    except OSError as error:
+        raise root.failed(error) from error
+    try:
         mark(disk, source.directory, copy.directory, target)
     except OSError as error:
         _take_back(disk, move, target)  # it may have its name already: then the next start would take the copy

@@ -110,6 +110,12 @@ class RootCheckpoints:
             root.gone.clear()
         self.cleaned.make_way(root.path, key)
 
+    def note_start(self, log: Log, offset: int) -> None:
+        """Says durably where a log begins that is not in service yet, if the names of its files do not. OSError passes through."""
+        file = log.root.start_offsets
+        if file is not None and offset > log.segments[0].base_offset:
+            file.replace({**file.latest, log.key: offset})
+
     def went(self, log: Log) -> None:
         """The log is not in its directory any more, under its name."""
         log.root.gone[log.key] = None

@@ -371,3 +371,41 @@ def test_where_it_cannot_be_said_that_a_move_failed_the_log_takes_nothing_more(p
     attempt_to_move(manager, log)
     assert manager.roots[0].failure is not None
     assert manager.logs == {}
+
+
+def test_what_was_deleted_before_a_move_does_not_come_back_with_a_crash_behind_it(platter: Platter) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = copied(manager, log)
+    log.advance_log_start(17)
+    assert move.copy_some(500)
+    moved = finish_move(manager, move, NOW_MS)
+    assert moved.log_start_offset == 17
+    platter.power_loss()
+    again = manager_on(platter).logs[NAME]
+    assert (again.directory, again.log_start_offset) == ("/b/flights-0", 17)
+    assert again.epochs.entries() == moved.epochs.entries()
+
+
+def test_a_log_start_goes_along_wherever_a_crash_finds_the_move(platter: Platter) -> None:
+    def moved(platter: Platter) -> None:
+        manager = manager_on(platter)
+        log = filled(manager)
+        move = copied(manager, log)
+        log.advance_log_start(17)
+        log.flush()
+        manager.checkpoints.save_points()
+        platter.crash_at_operation(operation)
+        finish_move(manager, move, NOW_MS)
+
+    operation = 1
+    while True:
+        platter = formatted(operation)
+        try:
+            moved(platter)
+        except SimulatedCrash:
+            assert manager_on(platter).logs[NAME].log_start_offset == 17, f"operation {operation}"
+            operation += 1
+        else:
+            break
+    assert operation > 10
