@@ -42,6 +42,7 @@ class FutureLog:
     def copy_some(self, max_bytes: int) -> bool:
         """Copies up to about ``max_bytes``; True when there is nothing more. Raises KafkaError of either directory."""
         source, copy = self.source, self.copy
+        source.make_whole()  # else it may end elsewhere, and have other epochs, than what was copied of it
         if source.generation != self._generation:  # it was truncated: what was copied may not be in it any more
             self._generation = source.generation
             copy.truncate_fully_and_start_at(source.log_start_offset)

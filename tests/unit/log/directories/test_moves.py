@@ -409,3 +409,34 @@ def test_a_log_start_goes_along_wherever_a_crash_finds_the_move(platter: Platter
         else:
             break
     assert operation > 10
+
+
+def test_a_log_that_was_cut_half_way_is_read_anew_before_its_copy_counts(
+    platter: Platter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it remembers of itself is of the log that was to be, and its end of the one that was."""
+    manager = manager_on(platter)
+    log = filled(manager)
+    move = copied(manager, log)
+    write_epochs = Log.write_epochs
+
+    def fail(log: Log) -> None:
+        platter.fail(log.directory, errno.EMFILE, FAILS_WITH[errno.EMFILE])
+        write_epochs(log)
+
+    monkeypatch.setattr(Log, "write_epochs", fail)
+    with pytest.raises(StorageError):
+        log.truncate_fully_and_start_at(20)
+    monkeypatch.undo()
+    assert log.half_done
+    with pytest.raises(StorageError):
+        move.copy_some(500)
+    platter.repair()
+    while not move.copy_some(500):
+        pass
+    append(log, 5, epoch=4)
+    while not move.copy_some(500):
+        pass
+    before = content(log)
+    moved = finish_move(manager, move, NOW_MS)
+    assert (content(moved), moved.log_start_offset, moved.epochs.entries()) == (before, 20, ((4, 20),))
