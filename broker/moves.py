@@ -45,6 +45,7 @@ class DirectoryMoves:
         self._pause_ms = _pause_ms(bytes_per_second_max)
         self._sync_later = SyncLater()
         self._synced: dict[FutureLog, None] = {}
+        self._syncing: dict[FutureLog, None] = {}
         self._ticking: Timer | None = None
         self._closed = False
 
@@ -113,6 +114,8 @@ class DirectoryMoves:
 
     def _advance(self, move: FutureLog) -> bool:
         """Goes a step. Answers whether the next one comes with the end of a sync. Raises KafkaError."""
+        if move in self._syncing:
+            return True  # another move was asked for meanwhile
         if move.source.abandoned:
             self._end(move)
         elif move.copy_some(SLICE_BYTES):
@@ -127,10 +130,12 @@ class DirectoryMoves:
     def _sync(self, move: FutureLog) -> bool:
         ticket = move.copy.unsynced()
         if ticket is not None:
+            self._syncing[move] = None
             self._sync_later.sync(ticket.file, partial(self._was_synced, move, ticket))
         return ticket is not None
 
     def _was_synced(self, move: FutureLog, ticket: SyncTicket, error: OSError | None) -> None:
+        self._syncing.pop(move, None)
         if self._closed or move.copy.abandoned:
             self._tick_soon()
             return

@@ -1,0 +1,68 @@
+"""How moves to another directory end: while a thread syncs, or when a directory fails."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from ottla.broker.moves import PAUSE_MS
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.runtime.errors import ErrorCode
+from ottla.runtime.sync_later import OnDone, Syncable, SyncLater
+from tests.unit.broker.test_cleaning_of_logs_that_go import HOME, NAME, TOPIC_ID, Bench, bench
+
+__all__ = ["bench"]
+
+OTHER = TopicPartition("other", 0)
+Syncs = list[Callable[[], None]]
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    """The syncs that a thread has begun, for the test to end."""
+    begun: Syncs = []
+
+    def sync(_: SyncLater, file: Syncable, on_done: OnDone) -> None:
+        begun.append(partial(_end_of_sync, file, on_done))
+
+    monkeypatch.setattr(SyncLater, "sync", sync)
+    return begun
+
+
+def _end_of_sync(file: Syncable, on_done: OnDone) -> None:
+    try:
+        file.sync()
+    except OSError as error:
+        on_done(error)
+    else:
+        on_done(None)
+
+
+def moving(bench: Bench, name: TopicPartition = NAME) -> Log:
+    log = bench.storage.get_or_create(name, LogConfig(), TOPIC_ID, HOME)
+    bench.write(log, b"key", b"value")
+    assert bench.storage.moves.request(name, "/more") == ErrorCode.NONE
+    return log
+
+
+def end(bench: Bench, syncs: Syncs) -> None:
+    """All that is to move has moved, or stays."""
+    for _ in range(50):
+        bench.fire(PAUSE_MS)
+        while syncs:
+            syncs.pop(0)()
+    assert not bench.storage.moves.under_way
+
+
+def test_a_copy_takes_no_place_while_a_thread_syncs_it(bench: Bench, syncs: Syncs) -> None:
+    """Should that sync fail, no other one of that file tells: what it could not write is not written, and no log to rely on."""
+    log = moving(bench)
+    while not syncs:
+        bench.fire(PAUSE_MS)
+    moving(bench, OTHER)
+    bench.fire(PAUSE_MS)
+    assert bench.storage.manager.logs[NAME] is log
+    end(bench, syncs)
+    assert {each.directory for each in bench.storage.manager.logs.values()} == {"/more/a-0", "/more/other-0"}
