@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.manager import LogManager
 from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
 from ottla.log.errors import StorageError
@@ -87,6 +88,12 @@ class DirectoryMoves:
         if move is not None:
             self._end(move)
 
+    def directory_failed(self, root: DirectoryState) -> None:
+        """No move goes there any more; who wants one asks again when the directory is mended."""
+        for move in [each for each in self.under_way.values() if each.copy.root is root]:
+            logger.warning("Moving %s to %s: the directory failed", move.source.partition, root.path)
+            self._end(move)
+
     def close(self) -> None:
         """What is not finished is given up: the next start removes it."""
         self._closed = True
@@ -162,7 +169,7 @@ class DirectoryMoves:
 
     def _end(self, move: FutureLog) -> None:
         if self.under_way.get(move.source.partition) is not move:
-            return  # what failed in it was its log's directory, and that has ended it
+            return  # what failed in it was a directory, and that has ended it
         self._forget(move)
         end_move(self._manager, move, self._wall_ms())
 

@@ -271,6 +271,7 @@ class Storage:
     def _directory_failed(self, root: DirectoryState, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._leave(partition)
+        self.moves.directory_failed(root)
         self._on_failed([root.directory_id], partitions)
 
     # What the replica manager asks.

@@ -103,7 +103,10 @@ def end_move(manager: "LogManager", move: FutureLog, now_ms: int) -> None:
     """Gives the copy up: its files go with `LogManager.purge`. Nothing is raised: it may be for its disk's sake."""
     copy = move.copy
     copy.root.forget(copy)
-    roots.guarded(manager.disk, copy.root, copy.abandon)
+    try:
+        copy.abandon()
+    except OSError as error:
+        copy.root.failed(error)
     manager.removals.add(now_ms, copy.directory, copy.root)
 
 

@@ -1,5 +1,6 @@
 """How moves to another directory end: while a thread syncs, or when a directory fails."""
 
+import errno
 from collections.abc import Callable
 from functools import partial
 
@@ -66,3 +67,29 @@ def test_a_copy_takes_no_place_while_a_thread_syncs_it(bench: Bench, syncs: Sync
     assert bench.storage.manager.logs[NAME] is log
     end(bench, syncs)
     assert {each.directory for each in bench.storage.manager.logs.values()} == {"/more/a-0", "/more/other-0"}
+
+
+def test_moves_end_with_the_directory_that_they_go_to(bench: Bench, syncs: Syncs) -> None:
+    """Also those that wait for their turn; a log whose copy is whole would be in a directory that counts as lost."""
+    logs = [moving(bench), moving(bench, OTHER)]
+    more = bench.storage.manager.roots[1]
+    while not syncs:
+        bench.fire(PAUSE_MS)
+    copies = [move.copy for move in bench.storage.moves.under_way.values()]
+    more.failed(OSError(errno.EIO, "the disk is gone"))
+    assert bench.storage.moves.under_way == {}
+    assert all(copy.abandoned for copy in copies)
+    assert more.partitions == 0
+    end(bench, syncs)
+    assert [*bench.storage.manager.logs.values()] == logs
+    for log in logs:
+        bench.write(log, b"key", b"another")
+
+
+def test_a_move_ends_whose_target_fails_at_its_exchange(bench: Bench, syncs: Syncs) -> None:
+    log = moving(bench)
+    bench.platter.fail_once(1, errno.EIO, (), "/more/a-0")
+    end(bench, syncs)
+    assert bench.storage.manager.roots[1].failure is not None
+    assert bench.storage.manager.logs[NAME] is log
+    bench.write(log, b"key", b"another")
