@@ -26,11 +26,13 @@ logger = logging.getLogger(__name__)
 
 
 class DirectoryMoves:
-    """The moves under way, by partition. ``before_exchange`` is told of the partition, ``on_moved`` the old and the new log."""
+    """The moves under way, by partition. ``before_exchange`` is told of the partition, ``on_moved`` the old and the new log.
+    ``is_going``: whether a log waits to be deleted."""
 
     def __init__(
         self,
         manager: LogManager,
+        is_going: Callable[[TopicPartition], bool],
         timers: LoopTimers,
         wall_ms: Callable[[], int],
         before_exchange: Callable[[TopicPartition], None],
@@ -39,6 +41,7 @@ class DirectoryMoves:
     ) -> None:
         self.under_way: dict[TopicPartition, FutureLog] = {}
         self._manager = manager
+        self._is_going = is_going
         self._timers = timers
         self._wall_ms = wall_ms
         self._before_exchange = before_exchange
@@ -66,7 +69,7 @@ class DirectoryMoves:
         log = self._manager.logs.get(partition)
         if root.failure is not None or partition in self._manager.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if log is None:
+        if log is None or self._is_going(partition):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         move = self.under_way.get(partition)
         if move is not None and move.copy.root is root:

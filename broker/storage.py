@@ -101,7 +101,10 @@ class Storage:
         self.require_working_directories()
         speed = config.integer("replica.alter.log.dirs.io.max.bytes.per.second")
         self._deletions = Deletions(self.manager, timers, host.clock.wall_ms)
-        self.moves = DirectoryMoves(self.manager, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed)
+        is_going = self._deletions.__contains__
+        self.moves = DirectoryMoves(
+            self.manager, is_going, timers, host.clock.wall_ms, self._before_exchange, on_moved, speed
+        )
         self._expiring: list[TopicPartition] = []
         self._retaining = 0  # logs that are still to be looked at
         self.cleaner: LogCleaner | None = None

@@ -12,7 +12,7 @@ from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.sync_later import OnDone, Syncable, SyncLater
-from tests.unit.broker.test_cleaning_of_logs_that_go import HOME, NAME, TOPIC_ID, Bench, bench
+from tests.unit.broker.test_cleaning_of_logs_that_go import HOME, NAME, OTHER_TOPIC_ID, TOPIC_ID, Bench, bench
 
 __all__ = ["bench"]
 
@@ -93,3 +93,18 @@ def test_a_move_ends_whose_target_fails_at_its_exchange(bench: Bench, syncs: Syn
     assert bench.storage.manager.roots[1].failure is not None
     assert bench.storage.manager.logs[NAME] is log
     bench.write(log, b"key", b"another")
+
+
+def test_a_log_that_waits_to_be_deleted_does_not_move(bench: Bench, syncs: Syncs) -> None:
+    """Its move would stand in the way of the next topic of that name."""
+    log = bench.storage.get_or_create(NAME, LogConfig(), TOPIC_ID, HOME)
+    bench.write(log, b"key", b"old")
+    bench.storage._deletions._turn_left = 0
+    bench.storage.delete(NAME)
+    assert bench.storage.moves.request(NAME, "/more") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    log = bench.storage.get_or_create(NAME, LogConfig(), OTHER_TOPIC_ID, HOME)
+    bench.write(log, b"key", b"new")
+    assert bench.storage.moves.request(NAME, "/more") == ErrorCode.NONE
+    end(bench, syncs)
+    log = bench.storage.manager.logs[NAME]
+    assert (log.directory, log.topic_id) == ("/more/a-0", OTHER_TOPIC_ID)

@@ -17,7 +17,13 @@ def test_another_speed_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     timers, slices = FakeTimers(), list[int]()
     monkeypatch.setattr(DirectoryMoves, "_advance", lambda _, move: slices.append(timers.now_ms()))
     moves = DirectoryMoves(
-        cast(Any, SimpleNamespace()), timers, lambda: 0, lambda partition: None, lambda old, new: None, 1
+        cast(Any, SimpleNamespace()),
+        lambda name: False,
+        timers,
+        lambda: 0,
+        lambda partition: None,
+        lambda old, new: None,
+        1,
     )
     moves.set_speed(A_SECOND_EACH)  # with nothing under way
     moves.under_way[TopicPartition("t", 0)] = cast(Any, SimpleNamespace())
