@@ -24,26 +24,26 @@ class Deletions:
         self._manager = manager
         self._timers = timers
         self._wall_ms = wall_ms
-        self._waiting: dict[TopicPartition, None] = {}
+        self._waiting: dict[TopicPartition, bytes] = {}  # the topic's id
         self._turn_left = TURN_LOGS_MAX
         self._turn_planned = self._gathering = self._closed = False
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._waiting
 
-    def add(self, partition: TopicPartition) -> None:
-        """Deletes a log in this turn, if there were few; else in one of the next."""
+    def add(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """Deletes a topic's log in this turn, if there were few; else in one of the next."""
         if self._turn_left > 0:
-            self._delete(partition)
+            self._delete(partition, topic_id)
         else:
-            self._waiting[partition] = None
+            self._waiting[partition] = topic_id
         self._plan_turn()
 
     def finish(self, partition: TopicPartition) -> None:
         """Deletes the partition's log now, if it waits."""
-        if partition in self._waiting:
-            del self._waiting[partition]
-            self._delete(partition)
+        topic_id = self._waiting.pop(partition, None)
+        if topic_id is not None:
+            self._delete(partition, topic_id)
 
     def close(self) -> None:
         """Deletes all that waits, now: the next start would find logs that nobody assigns to this broker."""
@@ -57,10 +57,10 @@ class Deletions:
             self._gathering = True
             self._timers.call_later_ms(GATHER_MS, self._drop_gone)
 
-    def _delete(self, partition: TopicPartition) -> None:
+    def _delete(self, partition: TopicPartition, topic_id: bytes) -> None:
         self._turn_left -= 1
         try:
-            self._manager.delete(partition, self._wall_ms())
+            self._manager.delete(partition, self._wall_ms(), topic_id)
         except KafkaError as error:
             logger.error("Could not delete %s: %s", partition, error.message)
 

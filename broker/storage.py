@@ -303,9 +303,9 @@ class Storage:
         """Whether that directory is here and has not failed."""
         return any(root.directory_id == directory_id and root.failure is None for root in self.manager.roots)
 
-    def delete(self, partition: TopicPartition) -> None:
+    def delete(self, partition: TopicPartition, topic_id: bytes) -> None:
         self._leave(partition)
-        self._deletions.add(partition)
+        self._deletions.add(partition, topic_id)
 
     def checkpoint_high_watermarks(self) -> None:
         self.manager.checkpoints.save_high_watermarks()

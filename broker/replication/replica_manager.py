@@ -173,7 +173,7 @@ class ReplicaManager:
         self._apply_brokers(delta, image)
         for topic in delta.deleted_topics.values():
             for index in topic.partitions:
-                self._drop(topic.id, index)
+                self._drop((topic.id, index), topic.name)
         if (
             delta.configs
         ):  # first: a smaller ISR may come with more replicas that have to be in sync, not the other way round
@@ -228,24 +228,32 @@ class ReplicaManager:
             if replica is not None:
                 (leads if replica.view.leader == self.node_id else follows).append(replica)
             elif key in self.partitions or key in self.offline or key in self._hosting:
-                self._drop(*key)
+                topic = image.topics_by_id.get(key[0])
+                if topic is not None:  # else it was dropped with its topic
+                    self._drop(key, topic.name)
         return leads + follows
 
-    def _drop(self, topic_id: bytes, index: int) -> None:
-        self._hosting.discard((topic_id, index))
-        self.offline.forget((topic_id, index))
-        partition = self.partitions.pop((topic_id, index), None)
-        if partition is None:
+    def _drop(self, key: Key, topic: str) -> None:
+        partition = self.partitions.pop(key, None)
+        if partition is None and key not in self._hosting and key not in self.offline:
             return
-        self.partitions.pop((partition.topic, index), None)
-        self._fetchers.remove(partition)
-        partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._listeners.gone(partition)
-        logger.info("Deleting %s", partition)
+        self._hosting.discard(key)
+        self.offline.forget(key)
+        if partition is not None:
+            self.partitions.pop((topic, key[1]), None)
+            self._fetchers.remove(partition)
+            partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._listeners.gone(partition)
+        self._delete_log(topic, key)
+
+    def _delete_log(self, topic: str, key: Key) -> None:
+        """There may be one also of a replica that could not be hosted yet."""
+        topic_id, index = key
+        logger.info("Deleting %s-%d", topic, index)
         try:
-            self._logs.delete(TopicPartition(partition.topic, index))
+            self._logs.delete(TopicPartition(topic, index), topic_id)
         except Exception as error:
-            logger.error("Could not delete %s: %s", partition, error, exc_info=not is_expected(error))
+            logger.error("Could not delete %s-%d: %s", topic, index, error, exc_info=not is_expected(error))
 
     def _host(self, replica: Replica) -> None:
         """Gives the replica its role, creating its log if there is none. What fails costs this partition only, whatever it is."""

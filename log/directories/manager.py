@@ -315,19 +315,23 @@ class LogManager:
         except OSError as error:
             raise root.failed(error) from error
 
-    def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Removes the partition: its directory gets another name now, and goes after the delay (`Removals`).
+    def delete(self, partition: TopicPartition, now_ms: int, topic_id: bytes | None = None) -> None:
+        """Removes the partition: its directory gets another name now, and goes after the delay (`Removals`). So do its copies.
 
-        ``now_ms`` is wall time. Nothing happens for a partition that is not here. Raises StorageError: then it gets the name later.
+        ``now_ms`` is wall time, ``topic_id`` whose logs go, if not any topic's. Nothing happens for a partition that is not here.
+        Raises StorageError: then what failed gets the name later.
         """
-        log = self.logs.get(partition)
-        if log is None:
-            self.offline.pop(partition, None)
-            return
+        self.offline.pop(partition, None)
+        logs = [self.logs[partition]] if partition in self.logs else []
+        for log in [*logs, *self._copies.get(partition, ())]:
+            if topic_id is None or log.topic_id == topic_id:
+                self._delete(log, now_ms)
+
+    def _delete(self, log: Log, now_ms: int) -> None:
         self._take_out(log)
-        due_ms, path = now_ms + log.config.file_delete_delay_ms, self.retired_path(log.root, partition, DELETE_SUFFIX)
+        path = self.retired_path(log.root, log.partition, DELETE_SUFFIX)
         try:
-            self.removals.retire(due_ms, log, path)
+            self.removals.retire(now_ms + log.config.file_delete_delay_ms, log, path)
         except OSError as error:
             raise log.root.failed(error) from error
 

@@ -83,9 +83,10 @@ class Logs:
             self.opened[partition] = log
         return log
 
-    def delete(self, partition: TopicPartition) -> None:
-        self.opened.pop(partition).abandon()
-        self._host.disk.remove_tree(f"/data/{partition}")
+    def delete(self, partition: TopicPartition, topic_id: bytes) -> None:
+        if partition in self.opened:
+            self.opened.pop(partition).abandon()
+            self._host.disk.remove_tree(f"/data/{partition}")
 
     def reads(self, directory_id: bytes) -> bool:
         return not self._lost_directory()

@@ -1,6 +1,12 @@
 """Topics of so many partitions that a broker takes them on over turns of its loop."""
 
+import errno
+from typing import Any
+
+import pytest
+
 from ottla.broker.replication.hosting import CREATION_COST, TURN_COST
+from ottla.log.log import Log
 from ottla.proto import metadata_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC_ID, Broker
@@ -125,5 +131,28 @@ def test_a_log_that_was_there_gets_the_settings_that_the_topic_has_by_then() -> 
         cluster.elect(2, (1, 2, 3))
         assert broker.log() is log
         assert log.config.retention_ms == 4711
+
+    run(scenario)
+
+
+def test_the_log_of_a_replica_that_is_offline_goes_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in a directory that works, but the replica could not be hosted. Nobody else would ever remove it."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        broker = cluster.brokers[1]
+        assert broker.manager is not None
+        log = broker.log()
+        broker.manager.partitions.clear()  # as after a start, before its turn
+        cluster.set_topic(retention_ms="4711")
+        monkeypatch.setattr(Log, "configure", fail)
+        cluster.elect(2, (1, 2, 3))
+        assert [*broker.manager.offline]
+        cluster.tell(pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=TOPIC_ID)))
+        assert not [*broker.manager.offline]
+        assert not log.disk.exists(log.directory)
 
     run(scenario)

@@ -118,7 +118,7 @@ def test_a_cleaning_never_touches_the_log_of_the_next_topic_of_that_name(bench: 
             bench.write(log, b"key", b"%d" % number * 100)
         bench.close_segment(log)
         bench.storage._deletions._turn_left = 0
-        bench.storage.delete(NAME)  # enough was deleted in this turn: it waits for the next one
+        bench.storage.delete(NAME, TOPIC_ID)  # enough was deleted in this turn: it waits for the next one
         bench.fire(BACKOFF_MS)
         await asyncio.sleep(0.01)  # for a worker, were there one
         log = bench.log(OTHER_TOPIC_ID, directory_id)

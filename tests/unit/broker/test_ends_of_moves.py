@@ -100,7 +100,7 @@ def test_a_log_that_waits_to_be_deleted_does_not_move(bench: Bench, syncs: Syncs
     log = bench.storage.get_or_create(NAME, LogConfig(), TOPIC_ID, HOME)
     bench.write(log, b"key", b"old")
     bench.storage._deletions._turn_left = 0
-    bench.storage.delete(NAME)
+    bench.storage.delete(NAME, TOPIC_ID)
     assert bench.storage.moves.request(NAME, "/more") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     log = bench.storage.get_or_create(NAME, LogConfig(), OTHER_TOPIC_ID, HOME)
     bench.write(log, b"key", b"new")

@@ -49,7 +49,7 @@ def test_other_logs_are_synced_though_a_log_was_deleted_that_was_to_move(
     third = bench.storage.get_or_create(THIRD, FLUSHED, TOPIC_ID, HOME)
     bench.write(third, b"key", b"x" * 300)
     bench.write(third, b"key", b"x" * 300)
-    bench.storage.delete(NAME)
+    bench.storage.delete(NAME, TOPIC_ID)
     for delay_ms in (FLUSH_CHECK_MS, ROLLED_SYNC_MS):
         synced.clear()
         bench.fire(delay_ms)
@@ -59,7 +59,7 @@ def test_other_logs_are_synced_though_a_log_was_deleted_that_was_to_move(
 def test_the_next_topic_of_a_name_is_moved_when_that_is_asked(bench: Bench) -> None:
     async def scenario() -> None:
         moving(bench)
-        bench.storage.delete(NAME)
+        bench.storage.delete(NAME, TOPIC_ID)
         log = bench.storage.get_or_create(NAME, FLUSHED, OTHER_TOPIC_ID, HOME)
         bench.write(log, b"key", b"new")
         assert bench.storage.moves.request(NAME, "/more") == ErrorCode.NONE

@@ -147,7 +147,7 @@ def test_a_stray_that_cannot_be_set_aside_ends_no_start(bench: Bench, error: int
 
 def test_a_deleted_logs_cleaning_ends_first(bench: Bench) -> None:
     bench.log("a")
-    bench.storage.delete(TopicPartition("a", 0))
+    bench.storage.delete(TopicPartition("a", 0), TOPIC_ID)
     assert bench.cancelled == ["a-0"]
 
 
@@ -237,7 +237,7 @@ def test_producers_expire_in_a_few_logs_at_a_time(bench: Bench, monkeypatch: pyt
     bench.storage.start()
     left = []
     bench.fire(600_000)
-    bench.storage.delete(logs[0].partition)  # it has its turn still before it
+    bench.storage.delete(logs[0].partition, TOPIC_ID)  # it has its turn still before it
     for _ in range(3):
         left.append(sum(len(log.producers.producer_ids) for log in logs[1:]))
         bench.fire(storage_module.EXPIRY_PAUSE_MS)
@@ -320,7 +320,7 @@ def test_a_new_log_counts_at_once_when_its_name_is_durable(bench: Bench) -> None
 def test_a_log_that_went_before_its_name_was_synced_is_forgotten(bench: Bench) -> None:
     async def scenario() -> None:
         bench.log("a")
-        bench.storage.delete(TopicPartition("a", 0))
+        bench.storage.delete(TopicPartition("a", 0), TOPIC_ID)
         bench.fire(1)
         await asyncio.sleep(0)
 
@@ -337,7 +337,7 @@ def test_a_topic_of_many_partitions_is_deleted_in_a_few_turns(bench: Bench, monk
     bench.fire(0)
     logs = bench.storage.manager.logs
     for name in names:
-        bench.storage.delete(name)
+        bench.storage.delete(name, TOPIC_ID)
     left = []
     for _ in range(3):
         left.append(len(logs))
@@ -349,7 +349,7 @@ def test_a_partition_that_comes_back_before_its_log_was_deleted_has_a_new_one(be
     log = bench.log("a")
     bench.write(log)
     bench.storage._deletions._turn_left = 0
-    bench.storage.delete(log.partition)
+    bench.storage.delete(log.partition, TOPIC_ID)
     again = bench.log("a")
     assert (log.abandoned, again.abandoned, again.log_end_offset) == (True, False, 0)
 
@@ -357,7 +357,7 @@ def test_a_partition_that_comes_back_before_its_log_was_deleted_has_a_new_one(be
 def test_what_is_still_to_be_deleted_at_a_stop_does_not_lie_there_at_the_next_start(bench: Bench) -> None:
     log = bench.log("a")
     bench.storage._deletions._turn_left = 0
-    bench.storage.delete(log.partition)
+    bench.storage.delete(log.partition, TOPIC_ID)
     bench.storage._deletions.close()
     assert bench.storage.manager.logs == {}
 
@@ -387,7 +387,7 @@ def test_checkpoints_forget_deleted_logs_within_a_moment(bench: Bench) -> None:
     root = log.root
     bench.storage.manager.checkpoints.save_points()
     assert root.saved_recovery_point(log.key) == 1
-    bench.storage.delete(log.partition)
+    bench.storage.delete(log.partition, TOPIC_ID)
     bench.fire(0)
     bench.fire(100)
     assert root.recovery_points is not None

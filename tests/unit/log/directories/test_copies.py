@@ -159,3 +159,25 @@ def test_a_copy_whose_directory_fails_before_the_choice_is_not_chosen(node: Node
     manager.roots[1].failed(OSError(errno.EIO, "gone"))
     log = manager.get_or_create(NAME, LogConfig(), TOPIC, IDS["/a"], now_ms=NOW_MS, is_new=False)
     assert log.root.path == "/a"
+
+
+def test_all_copies_of_a_topic_that_is_deleted_go_with_it(node: Node) -> None:
+    """They were never told apart: its replica waited for its turn."""
+    node.fill("/a", 3)
+    node.fill("/b", 5)
+    manager = node.start()
+    manager.delete(NAME, NOW_MS, TOPIC)
+    assert strays(manager) == []
+    manager.removals.purge(NOW_MS + LogConfig().file_delete_delay_ms)
+    assert not [path for path in IDS if any("flights" in name for name in manager.disk.list_directory(path))]
+    assert [root.partitions for root in manager.roots] == [0, 0]
+
+
+def test_another_topics_copy_is_not_deleted_with_it(node: Node) -> None:
+    node.fill("/a", 3, topic_id=EARLIER)
+    node.fill("/b", 5)
+    manager = node.start()
+    manager.delete(NAME, NOW_MS, TOPIC)
+    assert manager.logs[NAME].root.path == "/a"
+    _, log = node.found("/a", EARLIER)
+    assert (log.root.path, log.log_end_offset) == ("/a", 1)
