@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,13 @@ class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes_floor: int = 256 << 20
 
 
+class OfflineLog(NamedTuple):
+    """What was open in a directory when that failed."""
+
+    root: DirectoryState
+    topic_id: bytes | None
+
+
 class LogManager:
     """The logs of one broker. ``logs`` is for reading."""
 
@@ -62,7 +70,7 @@ class LogManager:
         self.disk = disk
         self.settings = settings
         self.logs: dict[TopicPartition, Log] = {}
-        self.offline: dict[TopicPartition, DirectoryState] = {}
+        self.offline: dict[TopicPartition, OfflineLog] = {}
         self.roots: list[DirectoryState] = []
         self._on_directory_failed = on_directory_failed
         self._is_open = False
@@ -123,7 +131,7 @@ class LogManager:
             root.failure, root.writable = error, False
         for log in [log for log in self.logs.values() if log.root is root]:  # opened before it failed
             del self.logs[log.partition]
-            self.offline[log.partition] = root
+            self.offline[log.partition] = OfflineLog(root, log.topic_id)
             log.abandon()
         _logger.error("log directory %s failed: %s", root.path, error)
 
@@ -216,7 +224,7 @@ class LogManager:
         if log is not None:
             self.set_aside(log)
         elif partition in self.offline:
-            self.offline[partition].refuse()
+            self._refuse_offline(partition, topic_id)
         return self._create(self._choose(directory_id, is_new), partition, config, topic_id, now_ms)
 
     def _settle_copies(self, partition: TopicPartition, topic_id: bytes, directory_id: bytes | None) -> None:
@@ -234,6 +242,13 @@ class LogManager:
         if found is not None:
             self.logs[partition] = found
             self.offline.pop(partition, None)
+
+    def _refuse_offline(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """Raises StorageError for a log that is lost; that of an earlier topic, should it come back, is set aside then."""
+        lost = self.offline[partition]
+        if lost.topic_id == topic_id:
+            lost.root.refuse()
+        del self.offline[partition]
 
     def _refuse_old(self, log: Log, directory_id: bytes | None) -> None:
         """Raises StorageError for what a directory that came back holds, while the one that counts is lost."""
@@ -375,7 +390,7 @@ class LogManager:
         lost = [log for log in self.logs.values() if log.root is root]
         for log in lost:
             del self.logs[log.partition]
-            self.offline[log.partition] = root
+            self.offline[log.partition] = OfflineLog(root, log.topic_id)
             try:
                 log.abandon()
             except OSError:

@@ -181,3 +181,15 @@ def test_another_topics_copy_is_not_deleted_with_it(node: Node) -> None:
     assert manager.logs[NAME].root.path == "/a"
     _, log = node.found("/a", EARLIER)
     assert (log.root.path, log.log_end_offset) == ("/a", 1)
+
+
+def test_an_earlier_topics_log_in_a_directory_that_failed_does_not_keep_the_next_from_its_name(node: Node) -> None:
+    """The directory failed when some of its logs were open; what lies in another is not known, and so in nobody's way."""
+    node.fill("/b", 3, topic_id=EARLIER)
+    manager = node.start()
+    manager.roots[1].failed(OSError(errno.EIO, "gone"))
+    with pytest.raises(KafkaError):
+        manager.get_or_create(NAME, LogConfig(), EARLIER, now_ms=NOW_MS)
+    log = manager.get_or_create(NAME, LogConfig(), TOPIC, now_ms=NOW_MS)
+    assert (log.root.path, log.topic_id) == ("/a", TOPIC)
+    assert manager.offline == {}
