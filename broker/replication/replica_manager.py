@@ -391,6 +391,7 @@ class ReplicaManager:
         if partition is not None and partition.log is old:
             partition.log = new
             self._durability.moved(old)
+            self._fetchers.log_moved(old, new)
             if view is not None:
                 self._tell_directory(partition, view)
 

@@ -10,6 +10,7 @@ from ottla.broker.replication.following.leader import OpenLeader
 from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.traffic import Traffic
+from ottla.log.log import Log
 from ottla.runtime.timers import LoopTimers
 
 LOST_MS = 2_000
@@ -76,6 +77,10 @@ class Fetchers:
         fetcher = self._by_leader.get(leader_id)
         if fetcher is not None:
             fetcher.move(address)
+
+    def log_moved(self, old: Log, new: Log) -> None:
+        """A follower's log lies in another directory now, with all that it had: if it was to be cut, it still is."""
+        self._truncations.moved(old, new)
 
     def lost_leaders(self) -> frozenset[int]:
         """Leaders that just closed their connection to this follower, as a process that ends does. Asks the system, too: the

@@ -59,6 +59,12 @@ class Truncations:
         """As `Log.truncate_fully_and_start_at`; otherwise as `cut`."""
         self._add(_Cut(log, offset, True, is_wanted, on_done))
 
+    def moved(self, old: Log, new: Log) -> None:
+        """Another log took the place of one that may wait: nothing is left of that to be cut."""
+        cut = self._waiting.pop(old, None)
+        if cut is not None:
+            self._waiting[new] = cut._replace(log=new)
+
     def _add(self, cut: _Cut) -> None:
         if self._turn_left > 0 and not self._waiting:
             self._cut_synced(cut)

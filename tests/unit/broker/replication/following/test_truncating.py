@@ -12,6 +12,7 @@ from ottla.broker.replication.following.truncating import CUT_PER_TURN, MANY, SY
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
+from ottla.log.directories.moves import begin_move, finish_move
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
@@ -46,10 +47,11 @@ class Bench:
     def __init__(self) -> None:
         self.platter = Platter.seeded(5)
         disk = SimulatedDisk(self.platter)
-        disk.make_directories("/data")
-        MetaProperties("c", 1, bytes(range(16))).write(disk, "/data")
+        for number, path in enumerate(("/data", "/more")):
+            disk.make_directories(path)
+            MetaProperties("c", 1, bytes(range(number, number + 16))).write(disk, path)
         settings = ManagerSettings(cluster_id="c", node_id=1, free_bytes_floor=0)
-        self.manager = LogManager(disk, ["/data"], LogConfig(), settings, Random(3))
+        self.manager = LogManager(disk, ["/data", "/more"], LogConfig(), settings, Random(3))
         self.manager.open_all(NOW_MS)
         self.syncs = Syncs()
         self.turns: list[Callable[[], None]] = []
@@ -60,7 +62,8 @@ class Bench:
         self.wanted = True
 
     def log(self, number: int) -> Log:
-        log = self.manager.get_or_create(TopicPartition("t", number), LogConfig(), bytes(range(16)), now_ms=NOW_MS)
+        name, topic_id, place = TopicPartition("t", number), bytes(range(16)), bytes(range(16))
+        log = self.manager.get_or_create(name, LogConfig(), topic_id, place, now_ms=NOW_MS)
         for offset in range(RECORDS):
             log.append_as_follower(encode_batch([Record(offset, NOW_MS, None, b"v")], base_offset=offset))
         log.flush()
@@ -217,3 +220,21 @@ def test_what_fails_for_one_log_does_not_keep_others_from_being_cut(
         bench.syncs.run()
     assert bench.refused == [error]
     assert cut_logs(logs) == len(bench.done) == count - 1
+
+
+def test_a_log_that_moved_to_another_directory_is_cut_where_it_lies_now(bench: Bench) -> None:
+    """Nothing lies in the old place: to be told so costs that directory all its logs."""
+    logs = [bench.log(number) for number in range(SYNCED_PER_TURN + 1)]
+    for log in logs:
+        bench.cut(log)
+    old = logs[-1]
+    assert old.log_end_offset == RECORDS
+    move = begin_move(bench.manager, old, bench.manager.roots[1], NOW_MS)
+    while not move.copy_some(1 << 20):
+        pass
+    new = finish_move(bench.manager, move, NOW_MS)
+    bench.truncations.moved(old, new)
+    bench.turn()
+    assert [root.failure for root in bench.manager.roots] == [None, None]
+    assert new.log_end_offset == CUT_TO
+    assert bench.done == [log.partition for log in logs]
