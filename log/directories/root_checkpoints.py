@@ -108,6 +108,7 @@ class RootCheckpoints:
             for file in _kept(root):
                 file.replace(_without(file.latest, gone))
             root.gone.clear()
+        root.gone.pop(key, None)  # what is said of it from here on stays
         self.cleaned.make_way(root.path, key)
 
     def note_start(self, log: Log, offset: int) -> None:

@@ -141,6 +141,30 @@ def test_a_log_that_moves_to_another_directory_and_back_is_scanned_there(
     assert start(platter).logs[NAME].log_end_offset == 64
 
 
+def moved(manager: LogManager, place: int) -> Log:
+    move = begin_move(manager, manager.logs[NAME], manager.roots[place], NOW_MS)
+    while not move.copy_some(1 << 20):
+        pass
+    return finish_move(manager, move, NOW_MS)
+
+
+def test_what_is_said_of_a_log_that_came_back_does_not_go_with_what_was_said_of_the_first(
+    platter: Platter, make_batch: MakeBatch
+) -> None:
+    """There and back within the tenth of a second after which the rows of what went are removed."""
+    manager = start(platter)
+    append(create(manager, OLD), make_batch)
+    moved(manager, 1)
+    log = moved(manager, 0)
+    log.flush()
+    log.set_high_watermark(20)
+    log.advance_log_start(15)
+    manager.checkpoints.save_points()
+    assert manager.checkpoints.drop_gone()
+    again = start(platter).logs[NAME]
+    assert (again.directory, again.log_start_offset) == (f"/a/{NAME}", 15)
+
+
 def test_deleted_logs_go_from_the_checkpoints_with_one_write(platter: Platter, make_batch: MakeBatch) -> None:
     manager = start(platter)
     for number in range(40):
