@@ -275,13 +275,13 @@ class ReplicaManager:
     def _is_counted_on(self, replica: Replica) -> bool:
         """Whether the controller takes the replica for sound until it hears of it. Of a directory that is not there, or failed, it
         hears as such: that may come back whole, and a replica in no directory would have led last for nothing. Nor need it hear of one
-        that is alone in sync and was never there, in a directory that is: nobody lacks anything, and nobody else could lead."""
+        that is alone in sync, in a directory that is there: nobody else could lead, and what it has may lie in one that failed."""
         view = replica.view
         directory_id = view.directory_of(self.node_id)
         if directory_id in DIRECTORY_ALWAYS_ONLINE:
             return True
         others = any(each != self.node_id for each in (*view.isr, *view.elr))
-        return self._logs.reads(directory_id) and (others or not replica.is_new)
+        return others and self._logs.reads(directory_id)
 
     def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
         log, known = partition.log, view.directory_of(self.node_id)

@@ -258,12 +258,13 @@ class LogManager:
             raise StorageError(f"{log.directory} may be old: the one that counts may lie in {lost[0]}, which failed")
 
     def _choose(self, directory_id: bytes | None, is_new: bool) -> DirectoryState:
-        for root in self.roots:
-            if directory_id is not None and root.directory_id == directory_id:
-                return root
+        """Wherever the metadata say that it lies: it may have moved since, and its node died before it could tell."""
         lost = [root.path for root in self.roots if root.failure]
         if lost and not is_new:
             raise StorageError(f"it may lie in {lost[0]}, which failed")
+        for root in self.roots:
+            if directory_id is not None and root.directory_id == directory_id:
+                return root
         working = [root for root in self.roots if root.writable] or [root for root in self.roots if not root.failure]
         if not working:
             raise StorageError("no log directory works")

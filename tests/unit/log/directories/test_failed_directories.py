@@ -26,11 +26,11 @@ from tests.unit.log.directories.manager_bench import (
 
 def test_what_may_lie_in_a_lost_directory_is_not_made_anew(manager: LogManager) -> None:
     manager.roots[0].failed(OSError(errno.EIO, "gone"))
-    for place in (None, bytes(15) + b"\x09", bytes(15) + b"\x01"):
+    for place in (None, *(bytes(15) + bytes([number]) for number in (9, 1, 2))):  # it may have moved since
         with pytest.raises(KafkaError) as caught:
             manager.get_or_create(name(0), CONFIG, TOPIC_ID, place, now_ms=NOW_MS, is_new=False)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    there = manager.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\x02", now_ms=NOW_MS, is_new=False)
+    there = manager.get_or_create(name(0), CONFIG, TOPIC_ID, bytes(15) + b"\x02", now_ms=NOW_MS)
     assert there.root.path == "/b"
     assert manager.get_or_create(name(1), CONFIG, TOPIC_ID, now_ms=NOW_MS).root.path == "/b"
 

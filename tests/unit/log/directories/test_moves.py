@@ -440,3 +440,19 @@ def test_a_log_that_was_cut_half_way_is_read_anew_before_its_copy_counts(
     before = content(log)
     moved = finish_move(manager, move, NOW_MS)
     assert (content(moved), moved.log_start_offset, moved.epochs.entries()) == (before, 20, ((4, 20),))
+
+
+def test_a_log_that_moved_into_a_directory_that_is_lost_is_not_made_anew_where_it_was(platter: Platter) -> None:
+    """Its broker died before the controller knew of the move."""
+    manager = manager_on(platter)
+    log = filled(manager)
+    source = log.root.directory_id
+    expected = content(finish_move(manager, copied(manager, log), NOW_MS))
+    platter.close_sessions()
+    platter.fail("/b")
+    with pytest.raises(StorageError):
+        manager_on(platter).get_or_create(NAME, CONFIG, TOPIC_ID, source, now_ms=NOW_MS, is_new=False)
+    platter.repair()
+    platter.close_sessions()
+    again = manager_on(platter)
+    assert content(again.get_or_create(NAME, CONFIG, TOPIC_ID, source, now_ms=NOW_MS, is_new=False)) == expected
