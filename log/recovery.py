@@ -55,6 +55,9 @@ def recover(
         log.disk.make_directories(log.directory)
         log.names_changed(created=True)
     names = [] if new else _sweep(log.disk, log.directory)
+    if roots.MOVED in names:  # where to is gone: this is the log again, and stays it should that come back
+        log.disk.unlink(f"{log.directory}/{roots.MOVED}")
+        log.names_changed()
     log.gaps_marked = gaps.MARKER in names
     log.gaps_allowed = log.gaps_allowed or log.gaps_marked
     log.topic_id = topic_id if topic_id or new else roots.read_topic_id(log.disk, log.directory)

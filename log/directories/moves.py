@@ -20,9 +20,6 @@ from ottla.runtime.disk import Disk
 if TYPE_CHECKING:
     from ottla.log.directories.manager import LogManager
 
-MARK = "moved"
-"""A file in the old directory: the copy's path and, in a second line, where it goes."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -162,23 +159,23 @@ def _take_back(disk: Disk, move: FutureLog, target: str) -> None:
 
 def mark(disk: Disk, source: str, copy: str, target: str) -> None:
     """Decides the move: from here on the copy is the log. OSError passes through."""
-    disk.write_atomically(f"{source}/{MARK}", f"{copy}\n{target}\n".encode())
+    disk.write_atomically(f"{source}/{roots.MOVED}", f"{copy}\n{target}\n".encode())
 
 
 def is_marked(disk: Disk, source: str) -> bool:
-    return disk.exists(f"{source}/{MARK}")
+    return disk.exists(f"{source}/{roots.MOVED}")
 
 
 def unmark(disk: Disk, source: str) -> None:
     """OSError passes through."""
     if is_marked(disk, source):
-        disk.unlink(f"{source}/{MARK}")
+        disk.unlink(f"{source}/{roots.MOVED}")
         disk.sync_directory(source)
 
 
 def settle(disk: Disk, directories: Sequence[str]) -> dict[str, OSError]:
-    """Ends, at a start, the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn. Returns which
-    directories failed at that: each costs what lies in it, not the start."""
+    """Ends, at a start, the moves that a crash interrupted behind the mark. Copies without one are `roots.find`'s to condemn, marks that are
+    left `Log.open`'s to remove. Returns which directories failed at that: each costs what lies in it, not the start."""
     partitions: dict[TopicPartition, list[str]] = {}
     failures: dict[str, OSError] = {}
     moving = False
@@ -196,7 +193,7 @@ def settle(disk: Disk, directories: Sequence[str]) -> dict[str, OSError]:
         if moving or len(paths) > 1:
             for path in paths:
                 try:
-                    _settle_one(disk, path)
+                    _settle_one(disk, path, directories)
                 except OSError as error:
                     failures.setdefault(_root_of(error, path, directories), error)
     return failures
@@ -208,18 +205,19 @@ def _root_of(error: OSError, path: str, directories: Sequence[str]) -> str:
     return found or path.rpartition("/")[0]
 
 
-def _settle_one(disk: Disk, source: str) -> None:
+def _settle_one(disk: Disk, source: str, directories: Sequence[str]) -> None:
     if not is_marked(disk, source):
         return
-    told = disk.read_bytes(f"{source}/{MARK}").decode("utf-8", "replace").splitlines()
+    told = disk.read_bytes(f"{source}/{roots.MOVED}").decode("utf-8", "replace").splitlines()
     if len(told) != 2:  # rot: the log and its copy are equal still, or the copy is the further one
         unmark(disk, source)
         return
     copy, target = told
-    if disk.exists(copy):
+    root = target.rpartition("/")[0]
+    if root in directories and disk.exists(copy):
         disk.rename(copy, target)
-        disk.sync_directory(target.rpartition("/")[0])
-    if not disk.exists(target):
+        disk.sync_directory(root)
+    if root not in directories or not disk.exists(target):
         unmark(disk, source)  # its disk is gone, and this is as good as it was
         return
     _logger.info("%s was moved to %s", source, target)

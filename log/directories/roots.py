@@ -20,6 +20,8 @@ LOCK = ".lock"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
+MOVED = "moved"
+"""A file in the directory of a log that was moved: the copy's path and, in a second line, where it goes."""
 _NAME_BYTES_MAX = 255
 
 _logger = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
-from ottla.log.directories.moves import MARK, FutureLog, begin_move, end_move, finish_move
+from ottla.log.directories.moves import FutureLog, begin_move, end_move, finish_move
+from ottla.log.directories.roots import MOVED
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
@@ -268,7 +269,7 @@ def test_any_operation_of_a_move_may_fail_and_the_log_is_in_one_place(error: int
         if not lost:
             disk = SimulatedDisk(platter)
             listed = [f"{path}/{name}" for path in ("/a", "/b") for name in disk.list_directory(path)]
-            left = [path for path in listed if "flights" in path and not disk.exists(f"{path}/{MARK}")]
+            left = [path for path in listed if "flights" in path and not disk.exists(f"{path}/{MOVED}")]
             assert left == ["/b/flights-0"], f"operation {number}"
             assert [root.partitions for root in manager.roots] == [0, 1], f"operation {number}"
         manager.close()

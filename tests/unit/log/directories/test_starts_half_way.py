@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from ottla.log.directories.moves import MARK
-from ottla.log.directories.roots import LogDirectoryError
+from ottla.log.directories.roots import MOVED, LogDirectoryError
 from ottla.log.errors import StorageError
 from ottla.runtime.simulation.backup import Backup, back_up, put_back
 from ottla.runtime.simulation.crash import SimulatedCrash
@@ -18,6 +17,7 @@ from tests.unit.log.directories.test_moves import (
     CONFIG,
     NAME,
     TOPIC_ID,
+    append,
     content,
     filled,
     formatted,
@@ -44,7 +44,7 @@ def interrupted(when: int) -> tuple[Backup, bytes]:
             move_all(manager, log)
         platter.close_sessions()
         disk = SimulatedDisk(platter)
-        if disk.exists(f"/a/{NAME}/{MARK}") and disk.exists(f"/b/{NAME}") is (when == AFTER_THE_RENAME):
+        if disk.exists(f"/a/{NAME}/{MOVED}") and disk.exists(f"/b/{NAME}") is (when == AFTER_THE_RENAME):
             return back_up(platter), expected
     raise AssertionError("no such moment")
 
@@ -96,7 +96,7 @@ def test_a_start_that_fails_half_way_leaves_the_next_a_whole_log(error: int, whe
 @pytest.mark.parametrize("rot", [b"", b"\xff\xfe", b"a\nb\nc", b"/a/x\n/b/y\n"])
 def test_a_mark_that_has_rotted_costs_nothing(rot: bytes, when: int) -> None:
     platter, expected = disk_of(when, 1), interrupted(when)[1]
-    SimulatedDisk(platter).write_atomically(f"/a/{NAME}/{MARK}", rot)
+    SimulatedDisk(platter).write_atomically(f"/a/{NAME}/{MOVED}", rot)
     manager = manager_on(platter)
     assert content(manager.get_or_create(NAME, CONFIG, TOPIC_ID, now_ms=NOW_MS)) == expected
 
@@ -117,3 +117,26 @@ def test_a_disk_that_fails_while_a_move_is_ended_costs_no_other(path: str, lost:
     assert [root.failure is not None for root in manager.roots] == [lost == 0, lost == 1]
     if NAME in manager.logs:
         assert content(manager.logs[NAME]) == expected
+
+
+@pytest.mark.parametrize("when", [AFTER_THE_MARK, AFTER_THE_RENAME], ids=["after the mark", "after the rename"])
+@pytest.mark.parametrize("others", [[], ["/a/other-0.1-future"]], ids=["alone", "beside another move"])
+def test_a_log_that_goes_on_without_the_directory_to_which_it_moved_is_not_given_up_for_the_copy(
+    when: int, others: list[str]
+) -> None:
+    platter, expected = disk_of(when, 1), interrupted(when)[1]
+    for path in others:
+        SimulatedDisk(platter).make_directories(path)
+    platter.fail("/b")
+    manager = manager_on(platter)
+    assert [root.failure is not None for root in manager.roots] == [False, True]
+    log = manager.logs[NAME]
+    assert content(log) == expected
+    append(log, epoch=3)
+    log.flush()
+    expected = content(log)
+    platter.repair()
+    platter.close_sessions()
+    again = manager_on(platter)
+    assert content(again.get_or_create(NAME, CONFIG, TOPIC_ID, log.root.directory_id, now_ms=NOW_MS)) == expected
+    assert not [root for root in again.roots if root.failure]
