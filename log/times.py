@@ -15,6 +15,7 @@ import msgspec
 from ottla.log import reopening
 from ottla.log.batch import COMPRESSION_MASK, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from ottla.log.compression import NONE, DecompressionError, inflate
+from ottla.log.errors import StorageError
 from ottla.log.read import ReadableLog
 from ottla.log.record_times import first_at_or_after
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
@@ -115,6 +116,7 @@ class SearchableLog(ReadableLog):
 def _search(log: ReadableLog, timestamp: int) -> Search:
     offset, liars = log.log_start_offset, 0
     while True:
+        _require_here(log)
         found = _next_batch(log, timestamp, offset)
         if found is None:
             return None
@@ -136,12 +138,19 @@ def _search(log: ReadableLog, timestamp: int) -> Search:
             outcome = look(LIGHT_BYTES_MAX)
         if outcome == Unclear(is_size=True):
             outcome = yield look
+            _require_here(log)
         if isinstance(outcome, Unclear):
             log.recheck(max(header.base_offset, log.log_start_offset), 1)  # or did the disk do it?
             return believed
         if outcome is not None:
             return TimestampAndOffset(*outcome, header.leader_epoch)
         liars += 1
+
+
+def _require_here(log: ReadableLog) -> None:
+    """Raises StorageError for a log that went meanwhile: that its files are not there is nothing of the disk's."""
+    if log.abandoned:
+        raise StorageError(f"{log.partition} is not here any more")
 
 
 def _load(log: ReadableLog, cold: ColdReadError) -> None:

@@ -6,8 +6,10 @@ read stays the log's to decide.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ottla.log.results import ColdReadError
+from ottla.log.segments.open_files import CachedFile
 from ottla.runtime.disk import File
 from ottla.runtime.threads import COLD_READS, Threads
 
@@ -21,13 +23,19 @@ class ColdReads:
         self._threads = Threads(COLD_READS)
 
     def load(self, cold: Sequence[ColdReadError], on_done: Callable[[], None]) -> None:
-        """Calls ``on_done`` on the running loop when all of it was read. What could not be, the next read will tell."""
-        ranges = [(each.file.pin(), each.position, each.length) for each in cold]
+        """Calls ``on_done`` on the running loop when all of it was read. What could not be, the next read will tell: there may be no
+        descriptor left, or no file, where the log went meanwhile."""
+        pinned: list[CachedFile] = []
+        ranges: list[_Range] = []
+        for each in cold:
+            with suppress(OSError):
+                ranges.append((each.file.pin(), each.position, each.length))
+                pinned.append(each.file)
         work = self._threads.run(_load, ranges)
 
         def done(_: "asyncio.Future[None]") -> None:
-            for each in cold:
-                each.file.unpin()
+            for file in pinned:
+                file.unpin()
             on_done()
 
         work.add_done_callback(done)
