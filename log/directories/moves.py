@@ -56,6 +56,7 @@ class FutureLog:
     def complete(self) -> None:
         """What the batches do not tell; then the copy is closed, durably. Raises StorageError."""
         self.copy.adopt_epochs(self.source.epochs.entries())
+        self.copy.producers = self.source.producers  # it also knows producers whose batches are gone
         self.copy.close()
 
 
@@ -132,7 +133,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
     except (OSError, StorageError) as error:
         _take_back(disk, move, target)
         raise root.failed(error) if isinstance(error, OSError) else error from error
-    log.producers = source.producers  # it also knows producers whose batches are gone
+    log.producers = source.producers  # the very same: others hold on to it
     log.moved_from = tuple(dict.fromkeys((*source.moved_from, source.root.directory_id)))
     root.forget(copy)
     try:

@@ -15,7 +15,7 @@ from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
-from ottla.runtime.errors import KafkaError
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import FAILS_WITH, Platter
@@ -457,3 +457,21 @@ def test_a_log_that_moved_into_a_directory_that_is_lost_is_not_made_anew_where_i
     platter.close_sessions()
     again = manager_on(platter)
     assert content(again.get_or_create(NAME, CONFIG, TOPIC_ID, source, now_ms=NOW_MS, is_new=False)) == expected
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_who_wrote_what_is_deleted_by_now_is_known_behind_a_move_and_a_start(platter: Platter, end: str) -> None:
+    manager = manager_on(platter)
+    log = filled(manager)
+    log.advance_log_start(log.log_end_offset)
+    log.delete_old_segments(NOW_MS)
+    assert not content(log)
+    log = finish_move(manager, copied(manager, log), NOW_MS)
+    if end == "stop":
+        manager.close()
+    platter.close_sessions()
+    again = manager_on(platter).logs[NAME]
+    batch = encode_batch([Record(0, NOW_MS, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=BATCHES + 5)
+    with pytest.raises(KafkaError) as caught:
+        again.append_as_leader(batch, 4, NOW_MS)
+    assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
