@@ -21,6 +21,8 @@ from ottla.runtime.timers import LoopTimers, Timer
 
 SLICE_BYTES = 512 << 10
 PAUSE_MS = 2
+UNSYNCED_BYTES_MAX = 8 << 20
+"""What an exchange may have to sync: some ten milliseconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +131,9 @@ class DirectoryMoves:
         if move.source.abandoned:
             self._end(move)
         elif move.copy_some(SLICE_BYTES):
-            if move in self._synced:
+            if move in self._synced and move.unsynced_bytes <= UNSYNCED_BYTES_MAX:
                 self._exchange(move)
                 return False
-            # What comes after this sync is little enough to be synced with the exchange.
             self._synced[move] = None
             return self._sync(move)
         return False

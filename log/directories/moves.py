@@ -36,6 +36,11 @@ class FutureLog:
         """Offsets that the copy does not have yet."""
         return self.source.log_end_offset - self.copy.log_end_offset
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """About how much of the copy is not on stable storage. Raises StorageError."""
+        return self.copy.bytes_between(self.copy.recovery_point, self.copy.log_end_offset)
+
     def copy_some(self, max_bytes: int) -> bool:
         """Copies up to about ``max_bytes``; True when there is nothing more. Raises KafkaError of either directory."""
         source, copy = self.source, self.copy

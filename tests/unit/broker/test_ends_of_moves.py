@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from ottla.broker import moves
 from ottla.broker.moves import PAUSE_MS
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
@@ -108,3 +109,23 @@ def test_a_log_that_waits_to_be_deleted_does_not_move(bench: Bench, syncs: Syncs
     end(bench, syncs)
     log = bench.storage.manager.logs[NAME]
     assert (log.directory, log.topic_id) == ("/more/a-0", OTHER_TOPIC_ID)
+
+
+def test_what_came_while_a_thread_synced_is_synced_by_it_too_where_it_is_much(
+    bench: Bench, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is written to fast grows by hundreds of megabytes in a sync of gigabytes; the exchange syncs the rest on the loop."""
+    monkeypatch.setattr(moves, "UNSYNCED_BYTES_MAX", 1_000)
+    log = moving(bench)
+    bench.fire(PAUSE_MS)
+    bench.fire(PAUSE_MS)
+    for _ in range(40):
+        bench.write(log, b"key", b"x" * 100)
+    while syncs:
+        syncs.pop()()
+    for _ in range(50):
+        bench.fire(PAUSE_MS)
+    assert bench.storage.manager.logs[NAME] is log
+    assert len(syncs) == 1
+    end(bench, syncs)
+    assert bench.storage.manager.logs[NAME].directory == "/more/a-0"
