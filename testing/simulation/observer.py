@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from ottla.broker.directories import METADATA_DIRECTORY
+from ottla.broker.replication.hosting import Key
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.log.compaction.manager import LogCleaner
@@ -116,8 +117,8 @@ def _created(invariants: Invariants, manager: ReplicaManager, result: Partition,
     invariants.partitions.hosted(_number(invariants), result)
 
 
-def _dropped(invariants: Invariants, manager: ReplicaManager, result: object, topic_id: bytes, index: int) -> None:
-    invariants.partitions.dropped(_number(invariants), (topic_id, index))
+def _dropped(invariants: Invariants, manager: ReplicaManager, result: object, key: Key, topic: str) -> None:
+    invariants.partitions.dropped(_number(invariants), key)
 
 
 # The quorum
