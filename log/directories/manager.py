@@ -24,7 +24,7 @@ from ottla.log.directories.space import has_changed
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import NOT_THE_DISK, StorageError
 from ottla.log.log import Log
-from ottla.log.names import TopicIdPartition, TopicPartition
+from ottla.log.names import METADATA_PARTITION, TopicIdPartition, TopicPartition
 from ottla.log.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from ottla.runtime.disk import Disk, Lock
 from ottla.runtime.errors import KafkaError
@@ -273,6 +273,8 @@ class LogManager:
     def _create(
         self, root: DirectoryState, partition: TopicPartition, config: LogConfig, topic_id: bytes, now_ms: int
     ) -> Log:
+        if partition.topic == METADATA_PARTITION.topic:
+            raise StorageError(f"{partition} is the metadata log's name, and no topic's")
         if not root.writable:
             root.refuse()
         path = f"{root.path}/{partition}"

@@ -1,6 +1,6 @@
 """Topics are created, deleted and given more partitions (kraft.md 2.7). One bad topic does not spoil its request."""
 
-from ottla.log.names import TOPIC_NAME_LENGTH_MAX, is_valid_topic_name
+from ottla.log.names import METADATA_PARTITION, TOPIC_NAME_LENGTH_MAX, is_valid_topic_name
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.assignments import check_by_hand, new_partitions, placed
@@ -67,6 +67,10 @@ def _check_size(state: ControllerState, request: rpc.CreateTopicsRequest) -> Non
 
 def _check_name_is_free(state: ControllerState, name: str, created: dict[str, str]) -> None:
     check_topic_name(name)
+    if name == METADATA_PARTITION.topic:  # Kafka's code: nobody may
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{name} is the quorum's own log, which lies where a topic would"
+        )
     if name in state.image.topics_by_name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name} exists")
     other = state.names.collision(name) or created.get(name.replace(".", "_"))

@@ -8,8 +8,9 @@ from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.directories.names_sync import ALL_AT_ONCE, NamesSync
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
-from ottla.log.names import TopicPartition
+from ottla.log.names import METADATA_PARTITION, TopicPartition
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.conftest import NOW_MS, MakeBatch
@@ -147,3 +148,14 @@ def test_who_asks_for_one_log_shares_the_sync_of_many(make_batch: MakeBatch) -> 
         log.mark_synced(each)
     assert [log.must_sync for log in logs[:3]] == [False, True, False]
     assert logs[0].unsynced() is not tickets[0]
+
+
+def test_no_topic_takes_the_place_of_the_metadata_log() -> None:
+    """A controller of before this was refused may have let one be created."""
+    platter = formatted(1)
+    disk, place = SimulatedDisk(platter), f"/data/{METADATA_PARTITION}"
+    disk.make_directories(place)
+    disk.open(f"{place}/{0:020}.log", create=True).write_at([b"the quorum's records"], 0)
+    with pytest.raises(StorageError):
+        manager_on(platter).get_or_create(METADATA_PARTITION, CONFIG, TOPIC_ID, now_ms=0)
+    assert disk.list_directory(place) == [f"{0:020}.log"]

@@ -59,6 +59,7 @@ def by_hand(*assignments: tuple[int, tuple[int, ...]]) -> dict[str, Any]:
         (new_topic("a" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new_topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new_topic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (new_topic("__cluster_metadata"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (new_topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (new_topic("with_dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new_topic("a", 0), ErrorCode.INVALID_PARTITIONS),
