@@ -9,7 +9,10 @@ import pytest
 from ottla.broker.handlers.long_answers import HELD_BYTES
 from ottla.broker.handlers.metadata import PIECE_WORK
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
+from ottla.quorum.metadata.views import TOPIC_RESOURCE
+from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.handlers.conftest import Site, partition_view
 
 ALL = MetadataRequest(topics=None)
@@ -132,5 +135,23 @@ def test_a_mistake_of_ours_in_a_later_piece_costs_its_connection(site: Site, cap
             await asyncio.sleep(0)
         assert site.transport.closing
         assert "our mistake" in caplog.text
+
+    run(site, scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_settings_of_many_topics_are_told_over_turns(site: Site, version: int) -> None:
+    async def scenario() -> None:
+        names = [f"topic-{number}" for number in range(40)]
+        resources = [DescribeConfigsResource(TOPIC_RESOURCE, name, None) for name in ("missing", *names)]
+        site.send(DescribeConfigsRequest(resources, include_synonyms=True), version)
+        assert 5 <= await answered(site) <= 10
+        missing, *told = site.received("DescribeConfigsResponse", version).results
+        assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [each.resource_name for each in told] == names
+        (alone,) = site.ask(DescribeConfigsRequest(resources[1:2], include_synonyms=True), version).results
+        assert all(each.configs == alone.configs for each in told)
+        errors = site.connection.counters.errors
+        assert sum(errors.values()) == 1
 
     run(site, scenario)
