@@ -14,6 +14,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 _VALUE_LENGTH_MAX = 32767
+_ID_LENGTH_MAX = 10
 
 _Resource = rpc.IncrementalAlterConfigsRequest.Resource
 _Change = rpc.IncrementalAlterConfigsRequest.Change
@@ -107,8 +108,8 @@ def _check_resource(state: ControllerState, resource_type: int, name: str) -> No
 def _check_broker(state: ControllerState, name: str) -> None:
     if not name:
         return  # all brokers
-    if not (name.isascii() and name.isdigit()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
+    if not (name.isascii() and name.isdigit() and len(name) <= _ID_LENGTH_MAX and str(int(name)) == name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name[:50]!r} is no broker id")
     if int(name) not in state.image.brokers and int(name) not in state.image.controllers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
 

@@ -281,6 +281,8 @@ def test_settings_are_set_deleted_and_lists_grow_and_shrink(configured: World) -
         ([("a", SET, "1")], "none", 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ([("a", SET, "1")], "", 2, ErrorCode.INVALID_REQUEST),
         ([("a", SET, "1")], "9", 4, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ([("a", SET, "1")], "9" * 5_000, 4, ErrorCode.INVALID_REQUEST),
+        ([("a", SET, "1")], "01", 4, ErrorCode.INVALID_REQUEST),
         ([("a", SET, "1")], "nine", 4, ErrorCode.INVALID_REQUEST),
         ([("a", SET, "1")], "t", 8, ErrorCode.INVALID_REQUEST),
         ([("a", SET, "1")], "", 32, ErrorCode.INVALID_REQUEST),
