@@ -181,7 +181,7 @@ def _known(state: ControllerState, asked: rpc.DeleteTopicsRequest.Topic) -> Topi
 def create_partitions(
     state: ControllerState, request: rpc.CreatePartitionsRequest
 ) -> Decision[rpc.CreatePartitionsResponse]:
-    """Raises the number of partitions of topics. Raises KafkaError (POLICY_VIOLATION) for too many in one request."""
+    """Raises the number of partitions of topics: of those for which there is room in one request."""
     response = rpc.CreatePartitionsResponse()
     records: list[Record] = []
     names: dict[str, int] = {}
@@ -192,21 +192,24 @@ def create_partitions(
         try:
             if names[asked.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic {asked.name} is named twice")
-            records += _more_partitions(state, asked)
+            records += _more_partitions(state, asked, state.settings.partitions_per_request_max - len(records))
         except KafkaError as error:
             result.error_code, result.error_message = code_and_message(error)
     return Decision(response, [] if request.validate_only else records)
 
 
-def _more_partitions(state: ControllerState, asked: rpc.CreatePartitionsRequest.Topic) -> list[Record]:
+def _more_partitions(state: ControllerState, asked: rpc.CreatePartitionsRequest.Topic, room: int) -> list[Record]:
     topic = state.topic_named(asked.name)
     present = len(topic.partitions)
     more = asked.count - present
     if more <= 0:
         says = "already has" if more == 0 else "has more than that:"
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the topic {topic.name} {says} {present} partitions")
-    if more > state.settings.partitions_per_request_max:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{more} partitions in one request are too many")
+    if more > room:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{more} partitions more: at most {state.settings.partitions_per_request_max} in one request",
+        )
     factor = len(topic.partitions[0].target)  # in the middle of a reassignment there are more
     if asked.has_assignments:
         assignments = [list(each.broker_ids) for each in asked.assignments]

@@ -180,6 +180,16 @@ def test_a_topic_grows_and_never_shrinks(world: World) -> None:
     assert all(len(each.replicas) == 2 for each in partitions.values())
 
 
+def test_the_topics_of_a_request_grow_by_so_many_partitions_together(world: World) -> None:
+    world.create(new_topic("a"), new_topic("b"), new_topic("c"))
+    most = world.state.settings.partitions_per_request_max
+    counts = {"a": most // 2, "b": most, "c": most // 2}
+    topics = [rpc.CreatePartitionsRequest.Topic(name=name, count=count) for name, count in counts.items()]
+    decision = create_partitions(world.state, rpc.CreatePartitionsRequest(topics=topics))
+    assert [each.error_code for each in decision.response.topics] == [0, ErrorCode.POLICY_VIOLATION, 0]
+    assert len(decision.records) <= most
+
+
 # --- placement --------------------------------------------------------------------------------------------------------
 
 
