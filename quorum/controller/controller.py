@@ -17,7 +17,7 @@ from ottla.quorum.controller.batches import Batch
 from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
-from ottla.quorum.controller.decisions.retries import answer_again
+from ottla.quorum.controller.decisions.retries import answer_again, answer_refused
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide, note_contact, note_outcome
 from ottla.quorum.controller.knocking import Knock
@@ -190,7 +190,7 @@ class Controller:
         try:
             self._carry_out(leadership, request, reply)
         except KafkaError as error:
-            reply(rpc.ControllerResponse(error_code=error.code, error_message=error.message))
+            reply(self._refusal(request, error))
         except NotLeaderError:
             reply(self._not_controller())
         except ReplayError:
@@ -198,6 +198,11 @@ class Controller:
         except Exception:  # a decider's bug, before anything was changed
             _logger.exception("%s failed", request.WhichOneof("body"))
             reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _refusal(self, request: rpc.ControllerRequest, error: KafkaError) -> rpc.ControllerResponse:
+        was_done = self._attempts.was_committed(request.request_id)
+        known = answer_refused(request.WhichOneof("body") or "", error) if was_done else None
+        return known or rpc.ControllerResponse(error_code=error.code, error_message=error.message)
 
     @property
     def _may_wait(self) -> bool:

@@ -1,7 +1,7 @@
 """A request that was carried out under another controller, and comes again because its answer was lost on the way.
 
 Most requests may simply be decided again: registrations and settings come out the same, ISR changes are fenced by epochs, a
-block of producer ids more costs nothing. Three would be told that what they want is there, or gone, already.
+block of producer ids more costs nothing. Four would be told that what they want is there, or gone, already.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,14 @@ from typing import Any
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.state import ControllerState
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
+
+
+def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | None:
+    """The answer that was lost, where a repetition is refused because it is done."""
+    if name == "unregister_broker" and error.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        return rpc.ControllerResponse(unregister_broker=rpc.UnregisterBrokerResponse())
+    return None
 
 
 def answer_again(state: ControllerState, name: str, request: rpc.ControllerRequest, response: Any) -> None:

@@ -55,3 +55,17 @@ def test_an_attempt_whose_first_was_lost_with_its_leadership_is_carried_out() ->
     again = bench.ask(b"1", **create("a"))
     bench.commit()
     assert again[0].create_topics.topics[0].error_code == ErrorCode.NONE
+
+
+def test_an_attempt_to_unregister_that_reaches_the_next_controller_finds_the_broker_gone() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    body = {"unregister_broker": rpc.UnregisterBrokerRequest(broker_id=1)}
+    bench.ask(b"1", **body)
+    bench.commit().follow()
+    bench.lead(3)
+    before = len(bench.quorum.log)
+    again, by_another = bench.ask(b"1", **body), bench.ask(b"2", **body)
+    assert (again[0].error_code, again[0].WhichOneof("body")) == (ErrorCode.NONE, "unregister_broker")
+    assert by_another[0].error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert len(bench.quorum.log) == before
