@@ -6,6 +6,7 @@ Sources: Kafka 4.3.1's ConfigDef classes. Names under ``ottla.`` are ours.
 import re
 from functools import cache
 from importlib.resources import files
+from ipaddress import ip_address
 from math import isnan, nan
 
 import msgspec
@@ -124,13 +125,16 @@ def _names_replicas(value: Value) -> bool:
 
 
 def address_counts(name: str, text: str) -> dict[str, int]:
-    """``127.0.0.1:200,fe80::1:50`` by address. Raises SettingError."""
+    """``127.0.0.1:200,fe80::1:50`` by address, written as sockets do. Raises SettingError, for names of hosts too: who comes is not known by one."""
     found = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         address, separator, count = entry.rpartition(":")
         if not separator or not (count.isascii() and count.isdigit()):
             raise SettingError(f"{name}: {entry!r} is not address:number")
-        found[address.strip("[]")] = int(count)
+        try:
+            found[str(ip_address(address.strip("[]")))] = int(count)
+        except ValueError as error:
+            raise SettingError(f"{name}: {address!r} is no address, as clients are known by") from error
     return found
 
 

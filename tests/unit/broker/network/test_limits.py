@@ -21,7 +21,7 @@ def test_settings_set_the_bounds() -> None:
     texts = {
         "max.connections": "100",
         "max.connections.per.ip": "10",
-        "max.connections.per.ip.overrides": "127.0.0.1:200, [fe80::1]:50",
+        "max.connections.per.ip.overrides": "127.0.0.1:200, [FE80:0::1]:50",
         "connections.max.idle.ms": "5000",
         "socket.listen.backlog.size": "7",
         "socket.request.max.bytes": "1000",
@@ -48,3 +48,8 @@ def test_the_listener_between_brokers_is_protected_where_clients_have_another() 
 def test_an_override_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingError, match="is not address:number"):
         ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": text}))
+
+
+def test_an_override_for_a_name_is_refused_for_nobody_is_known_by_it() -> None:
+    with pytest.raises(SettingError, match="'monitor' is no address"):
+        ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": "monitor:5"}))
