@@ -73,10 +73,12 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = UNLIMITED
     """``max.connections``: one more is closed at once."""
     protected_listener: str = ""
-    """The listener between brokers, where it is one of several: ``max.connections`` must not end replication there."""
+    """The listener between brokers, where it is one of several: neither ``max.connections`` nor a crowd of clients must end replication there."""
     descriptors_max: int = MANY.clients
     """Clients' share of the process's descriptors, for logs and peers need theirs; one more takes the place of one that was silent
     for a while, or is closed at once."""
+    peer_descriptors_max: int = MANY.peers // 2
+    """What brokers may have beside that by the listener between them: half of the nodes' share, the rest is for connections to them."""
     connections_per_ip_max: int = UNLIMITED
     """``max.connections.per.ip``."""
     connections_per_ip_overrides: dict[str, int] = {}
@@ -93,11 +95,16 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
     connection: ConnectionLimits = ConnectionLimits()
 
+    def descriptors_of(self, listener: str) -> int:
+        """How many connections there may be in all when one more comes by that listener."""
+        return self.descriptors_max + (self.peer_descriptors_max if listener == self.protected_listener else 0)
+
     @classmethod
     def from_config(cls, config: ServerConfig, descriptors: Descriptors = MANY) -> "ServerLimits":
         """The bounds as ``server.properties`` and the machine set them. Raises SettingError."""
         return cls(
             descriptors_max=descriptors.clients,
+            peer_descriptors_max=descriptors.peers // 2,
             connections_max=config.integer("max.connections"),
             protected_listener=config.inter_broker_listener.name if len(config.client_listeners) > 1 else "",
             connections_per_ip_max=config.integer("max.connections.per.ip"),

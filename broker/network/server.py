@@ -154,7 +154,8 @@ class NetworkServer:
         host, limits = address[0], self.limits
         counters.accepted += 1
         refusal = self._admission.refusal(host, counters.listener, limits)
-        if refusal is None and self._admission.count >= limits.descriptors_max and not self._make_room():
+        is_full = self._admission.count >= limits.descriptors_of(counters.listener)
+        if refusal is None and is_full and not self._make_room():
             refusal = f"clients have their {limits.descriptors_max} descriptors, the others are for logs and peers: raise ulimit -n"
         if refusal is None:
             return False

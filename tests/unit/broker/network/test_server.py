@@ -199,6 +199,21 @@ def test_one_connection_too_many_is_closed_and_a_free_place_is_used_again(
     run(main())
 
 
+def test_a_broker_comes_in_by_a_listener_of_its_own_though_clients_have_all_their_descriptors() -> None:
+    async def main() -> None:
+        limits = ServerLimits(descriptors_max=2, peer_descriptors_max=1, protected_listener="INSIDE")
+        async with serving(limits) as site:
+            clients = [await site.connect() for _ in range(2)]
+            for client in clients:
+                assert await client.exchange(b"in") == b"in"
+            site.port = await site.server.bind("INSIDE", "127.0.0.1", 0, ROUTES)
+            await site.server.start()
+            assert await (await site.connect()).exchange(b"a broker") == b"a broker"
+            assert await (await site.connect()).rest() == b""  # a log's are left
+
+    run(main())
+
+
 def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with serving(ServerLimits(connections_max=0)) as site:
