@@ -45,7 +45,7 @@ def cleaner_settings(config: ServerConfig) -> CleanerSettings | None:
     return CleanerSettings(
         threads=threads,
         dedupe_buffer_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
-        io_bytes_per_second=0 if bytes_per_second >= IO_UNLIMITED else max(threads, int(bytes_per_second)),
+        io_bytes_per_second=0 if bytes_per_second >= IO_UNLIMITED else int(max(threads, bytes_per_second)),
         backoff_ms=max(1, config.integer("log.cleaner.backoff.ms")),
     )
 

@@ -429,8 +429,9 @@ def test_the_cleaner_can_be_turned_off_for_good_or_until_it_has_threads() -> Non
     assert cleaner_settings(settings(log_cleaner_threads="0")) == CleanerSettings(threads=0)
 
 
-def test_a_limit_however_small_is_one_for_every_worker() -> None:
-    config = settings(log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="0.5")
+@pytest.mark.parametrize("limit", ["0.5", "-3", "-inf"])
+def test_a_limit_however_small_is_one_for_every_worker(limit: str) -> None:
+    config = settings(log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second=limit)
     found = cleaner_settings(config)
     assert found is not None
     assert found.io_bytes_per_second // found.threads == 1
