@@ -72,6 +72,8 @@ def _pieces(node: NodeContext, history: History, request: RequestContext, body: 
         if result.error_code:
             request.count_errors((result.error_code,))
         results.append(_encode(result, request.version))
+        request.connection.hold(len(results[-1]))
+    request.connection.hold(-sum(map(len, results)))
     return [_join(results, request.version)]
 
 

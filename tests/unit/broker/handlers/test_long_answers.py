@@ -155,3 +155,16 @@ def test_settings_of_many_topics_are_told_over_turns(site: Site, version: int) -
         assert sum(errors.values()) == 1
 
     run(site, scenario)
+
+
+def test_settings_that_wait_for_others_count_until_they_leave(site: Site) -> None:
+    async def scenario() -> None:
+        names = [f"topic-{number}" for number in range(100)]
+        site.send(DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, name, None) for name in names]), 4)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert site.connection._budget.used > HELD_BYTES + 10_000
+        await answered(site)
+        assert site.connection._budget.used == 0
+
+    run(site, scenario)
