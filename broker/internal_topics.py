@@ -135,7 +135,7 @@ class InternalTopics:
         if not missing.waiters:
             del self._missing[name]  # nobody waits any more: who comes next asks at once
             return
-        brokers = sum(not each.in_controlled_shutdown for each in self._image.brokers.values())
+        brokers = sum(not each.is_leaving for each in self._image.brokers.values())
         if brokers < min(missing.topic.replication_factor, len(self._image.controllers)) and missing.patience_ms > 0:
             # A cluster that starts: its other nodes are about to register, and who has fewer replicas has them for good.
             missing.patience_ms -= FIRST_BACKOFF_MS

@@ -76,11 +76,16 @@ class BrokerView(msgspec.Struct, frozen=True):
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
+    def is_leaving(self) -> bool:
+        """Shuts down, and is not through with that: who is, is fenced, and comes back some time as after a crash."""
+        return self.in_controlled_shutdown and not self.fenced
+
+    @property
     def standing(self) -> str:
         """How it stands, in words."""
         if self.fenced:
             return "fenced"
-        return "shutting down" if self.in_controlled_shutdown else "in service"
+        return "shutting down" if self.is_leaving else "in service"
 
     def has_directory(self, directory: bytes) -> bool:
         """Whether a replica in that directory is readable, as far as the controller knows."""

@@ -20,7 +20,7 @@ def _usable(state: ControllerState) -> Iterable[UsableBroker]:
     brokers = state.image.brokers.values()
     place_of = places(Standing(each.id, each.rack, each.host) for each in brokers)
     for broker in brokers:
-        if not broker.in_controlled_shutdown:
+        if not broker.is_leaving:
             yield UsableBroker(broker.id, place_of[broker.id], broker.fenced)
 
 

@@ -38,7 +38,7 @@ def next_chore(state: ControllerState) -> Chore:
 
 def _take_out(state: ControllerState, broker_id: int) -> Step:
     broker = state.image.brokers.get(broker_id)
-    is_leaving = broker is not None and not broker.fenced and broker.in_controlled_shutdown
+    is_leaving = broker is not None and broker.is_leaving
     step = take_out(state, broker_id) if is_leaving else Step([], is_last=True)
     if step.is_last:
         del state.leaving[broker_id]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from ottla.broker import internal_topics
 from ottla.broker.internal_topics import GROUPS, SHARE_GROUPS, TRANSACTIONS, InternalTopics, internal_topic
@@ -163,6 +164,16 @@ def test_a_cluster_that_is_smaller_than_the_setting_gets_fewer_replicas(bench: B
     bench.image.brokers[3] = broker_view(3)
     bench.timers.advance(100)
     assert [each.replication_factor for each in bench.asked] == [2, 3]
+
+
+@pytest.mark.parametrize(("fenced", "factor"), [(False, 2), (True, 3)])
+def test_a_broker_that_stopped_in_order_counts_and_one_that_is_about_to_does_not(
+    bench: Bench, fenced: bool, factor: int
+) -> None:
+    leaving = structs.replace(bench.image.brokers[3], in_controlled_shutdown=True, fenced=fenced)
+    bench.image.brokers[3] = leaving
+    bench.require("a")
+    assert [each.replication_factor for each in bench.asked] == [factor]
 
 
 @pytest.mark.parametrize(

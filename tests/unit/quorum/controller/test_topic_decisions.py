@@ -190,6 +190,19 @@ def test_the_topics_of_a_request_grow_by_so_many_partitions_together(world: Worl
     assert len(decision.records) <= most
 
 
+def test_a_broker_that_stopped_in_order_may_be_given_replicas_and_one_that_is_about_to_may_not(world: World) -> None:
+    """As one that crashed: else no topic with as many replicas as there are brokers could be made while one restarts."""
+    world.partition_of([3, 1, 2]).heartbeat(3, down=True)
+    assert world.create(new_topic("a", 1, 3))[0][0] == ErrorCode.INVALID_REPLICATION_FACTOR
+    world.state.sessions.begin_shutdown(3, world.next_offset - 1)
+    for each in (1, 2):
+        world.heartbeat(each)
+    assert world.heartbeat(3, down=True).should_shut_down
+    assert world.create(new_topic("a", 1, 3)) == [(0, "")]
+    partition = world.state.image.topics_by_name["a"].partitions[0]
+    assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 2])
+
+
 # --- placement --------------------------------------------------------------------------------------------------------
 
 
