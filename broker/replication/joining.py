@@ -3,6 +3,8 @@ controller."""
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.replication.deleting import settle_deleted
+
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
 
@@ -28,11 +30,14 @@ def consider_shrink(partition: "Partition", now_ms: int) -> None:
 
 
 def retry_joins(partition: "Partition", now_ms: int) -> None:
-    """Commits, and proposes to expand the ISR, where time may have let records through, or a broker in. The timer's, while replicas are out of the ISR."""
+    """Commits, and proposes to expand the ISR, where time may have let records through, or a broker in, and tells who waits for a replica
+    that was fenced to delete. The timer's, while replicas are out of the ISR."""
     leader = partition.leader
     if leader is None:
         return
     partition.advance(leader, now_ms)
+    if partition.delete_waiters:
+        settle_deleted(partition)
     for replica in partition.replicas:
         if leader.hears_of(replica, now_ms):
             consider_expand(partition, replica)

@@ -14,6 +14,7 @@ from ottla.broker.replication.decisions.healing import may_cut
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding
+from ottla.broker.replication.deleting import settle_deleted
 from ottla.broker.replication.intake import Intake
 from ottla.broker.replication.joining import note_isr, retry_joins
 from ottla.broker.replication.partition_services import PartitionServices
@@ -127,6 +128,8 @@ class Partition:
             self.watches.touch_all()
         note_isr(self)
         self.advance(leader, now_ms)
+        if self.delete_waiters:
+            settle_deleted(self)  # there may be fewer replicas to wait for
         if leader.high_watermark < leader.log_end_offset or leader.has_silent_member():
             self.services.behind[self] = None
         if leader.stable_end_offset < leader.log_end_offset:
