@@ -17,7 +17,7 @@ from ottla.quorum.controller.batches import Batch
 from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
-from ottla.quorum.controller.decisions.retries import answer_again, answer_refused
+from ottla.quorum.controller.decisions.retries import answer_again, answer_refused, is_once
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide, note_contact, note_outcome
 from ottla.quorum.controller.knocking import Knock
@@ -146,7 +146,8 @@ class Controller:
 
     def on_commit(self, batch: CommittedBatch) -> None:
         """The image has been brought to the batch's end already."""
-        self._attempts.committed(batch.cause)
+        if not self._loader.in_transaction:  # of a transaction only the end counts: it may be taken back
+            self._attempts.committed(batch.cause)
         self._waiting.committed(batch.last_offset)
 
     def on_snapshot(self) -> None:
@@ -232,6 +233,8 @@ class Controller:
         if name in _ABOUT_MEMBERS:
             leadership.note_members()
         decision = decide(state, name, request, self._quorum.next_offset, now_ms)
+        if is_once(name) and self._attempts.was_committed(request.request_id):
+            decision = Decision(decision.response)
         if decision.upgrades_quorum:
             self._upgrade_quorum(request, reply)
             return

@@ -12,6 +12,11 @@ from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 
+def is_once(name: str) -> bool:
+    """Whether a repetition must change nothing: a topic that is there by now has the name of the one that was deleted, and is another."""
+    return name == "delete_topics"
+
+
 def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | None:
     """The answer that was lost, where a repetition is refused because it is done."""
     if name == "unregister_broker" and error.code == ErrorCode.BROKER_ID_NOT_REGISTERED:

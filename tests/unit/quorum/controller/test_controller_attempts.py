@@ -69,3 +69,44 @@ def test_an_attempt_to_unregister_that_reaches_the_next_controller_finds_the_bro
     assert (again[0].error_code, again[0].WhichOneof("body")) == (ErrorCode.NONE, "unregister_broker")
     assert by_another[0].error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert len(bench.quorum.log) == before
+
+
+def test_an_attempt_to_delete_that_reaches_the_next_controller_spares_the_topic_that_has_the_name_by_then() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.ask(**create("a"))
+    bench.commit()
+    bench.ask(b"1", **deleted("a"))
+    bench.commit()
+    bench.ask(b"2", **create("a"))
+    bench.commit().follow()
+    bench.lead(3)
+    before = len(bench.quorum.log)
+    again = bench.ask(b"1", **deleted("a"))
+    assert again[0].delete_topics.topics[0].error_code == ErrorCode.NONE
+    assert len(bench.quorum.log) == before
+    bench.ask(b"3", **deleted("a"))
+    assert len(bench.quorum.log) == before + 1
+
+
+def test_what_was_taken_back_with_its_transaction_was_not_done() -> None:
+    bench = Bench(records_per_batch_max=100).lead().commit()
+    bench.broker(1)
+    bench.ask(b"1", **create("large", 1000))
+    bench.turns(11).commit(5)
+    bench.follow()
+    bench.lead(3).commit()
+    bench.ask(b"2", **create("large", 10))
+    bench.commit()
+    again = bench.ask(b"1", **create("large", 1000))
+    assert again[0].create_topics.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_what_was_done_in_a_transaction_was_done() -> None:
+    bench = Bench(records_per_batch_max=100).lead().commit()
+    bench.broker(1)
+    bench.ask(b"1", **create("large", 1000))
+    bench.turns(11).commit().follow()
+    bench.lead(3)
+    again = bench.ask(b"1", **create("large", 1000))
+    assert again[0].create_topics.topics[0].error_code == ErrorCode.NONE
