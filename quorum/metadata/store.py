@@ -4,13 +4,15 @@ Every commit writes what it changed and the new offset in one transaction that n
 of what the log says, and after a crash it stands, whole, at some earlier offset. Keys, by first byte:
 
     o                        offset and epoch of the last record applied
-    <family> …               the records that make the entries of each record family (families/table.py)
+    <family> …               the records that make the entries of each record family (families/table.py); a key that is too long
+                             for a store ends with its digest: only the records are read again
     t <topic id>             the topic's name
     p <topic id> <index>     a partition: PartitionView in MessagePack (a protobuf message takes six times as long to read)
 """
 
 import struct
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -30,6 +32,8 @@ _OFFSET = struct.Struct(">Bqq")  # format, offset, epoch
 _INDEX = struct.Struct(">I")
 _WIPE_CHUNK_KEYS = 10_000
 _PIECE_PAIRS = 1000
+_KEY_BYTES_MAX = 511  # of a `KeyValueStore`; names of groups may have 32,767
+_WHOLE_BYTES = 400
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PartitionView).decode
@@ -205,10 +209,15 @@ def _changed_entries(
         new = {} if now is None else dict(family.parts(key, now))
         for suffix in old:
             if suffix not in new:
-                yield family.prefix + suffix, None
+                yield _key(family, suffix), None
         for suffix, record in new.items():
             if old.get(suffix) != record:
-                yield family.prefix + suffix, record.SerializeToString()
+                yield _key(family, suffix), record.SerializeToString()
+
+
+def _key(family: RecordFamily[Any, Any], suffix: bytes) -> bytes:
+    key = family.prefix + suffix
+    return key if len(key) <= _KEY_BYTES_MAX else key[:_WHOLE_BYTES] + sha256(key).digest()
 
 
 def _changed_topics(delta: MetadataDelta, image: MetadataImage) -> Iterator[tuple[bytes, bytes | None]]:

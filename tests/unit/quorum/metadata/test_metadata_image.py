@@ -1,6 +1,7 @@
 """The image of the metadata: what records make of it, forks, differences, and the store that keeps it."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +10,12 @@ from hypothesis import strategies as st
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata.delta import PIECE_PARTITIONS, MetadataDelta, differences
+from ottla.quorum.metadata.families.settings import config_record
 from ottla.quorum.metadata.image import UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.store import ImageStore, StoreFormatError
+from ottla.quorum.metadata.views import GROUP_RESOURCE
+from ottla.runtime.lmdb_store import LmdbStore
 from tests.unit.quorum.metadata.metadata_records import (
     SOME,
     DictStore,
@@ -224,3 +228,13 @@ def test_a_stored_partition_comes_back_whether_it_is_like_the_others_or_not() ->
     views = restarted.topics_by_name["topic-1"].partitions
     assert views[0].replicas is views[1].replicas is views[0].isr
     assert views[0].directories is views[1].directories
+
+
+def test_settings_of_a_group_with_a_very_long_name_are_stored(tmp_path: Path) -> None:
+    setting, names = "consumer.session.timeout.ms", ["g" * 10_000 + each for each in "12"]
+    loader = MetadataLoader(store := LmdbStore(str(tmp_path / "image")))
+    loader.on_commit(batch(0, [config_record(GROUP_RESOURCE, name, setting, "50000") for name in names]))
+    loader.on_commit(batch(2, [config_record(GROUP_RESOURCE, names[0], setting, None)]))
+    loader.sync()
+    assert ImageStore(store).load().configs == {(GROUP_RESOURCE, names[1]): {setting: "50000"}}
+    loader.close()
