@@ -7,6 +7,7 @@ told NOT_CONTROLLER. ``liveness`` watches the brokers, ``upkeep`` is what is don
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from ottla.quorum.controller.batches import Batch
 from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
-from ottla.quorum.controller.decisions.retries import answer_again, answer_refused, is_once
+from ottla.quorum.controller.decisions.retries import answer_again, answer_refused, has_nothing_left
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide, note_contact, note_outcome
 from ottla.quorum.controller.knocking import Knock
@@ -233,11 +234,11 @@ class Controller:
         if name in _ABOUT_MEMBERS:
             leadership.note_members()
         decision = decide(state, name, request, self._quorum.next_offset, now_ms)
-        if is_once(name) and self._attempts.was_committed(request.request_id):
-            decision = Decision(decision.response)
         if decision.upgrades_quorum:
             self._upgrade_quorum(request, reply)
             return
+        if self._attempts.was_committed(request.request_id) and has_nothing_left(name, request):
+            decision = replace(decision, records=[])
         cause = cause_of(name, request)
         batches = leadership.into_batches(decision.records, atomic=decision.atomic, cause=cause)
 

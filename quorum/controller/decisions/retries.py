@@ -1,20 +1,16 @@
 """A request that was carried out under another controller, and comes again because its answer was lost on the way.
 
 Most requests may simply be decided again: registrations and settings come out the same, ISR changes are fenced by epochs, a
-block of producer ids more costs nothing. Four would be told that what they want is there, or gone, already.
+block of producer ids more costs nothing. Four would be told that what they want is there, or gone, already. And what others did since
+is not to be undone: a topic that was created again is another one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.runtime.errors import ErrorCode, KafkaError
-
-
-def is_once(name: str) -> bool:
-    """Whether a repetition must change nothing: a topic that is there by now has the name of the one that was deleted, and is another."""
-    return name == "delete_topics"
 
 
 def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | None:
@@ -24,13 +20,24 @@ def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | Non
     return None
 
 
+def has_nothing_left(name: str, request: rpc.ControllerRequest) -> bool:
+    """Whether a repetition must change nothing. Of several topics or settings some may have failed, and may be taken now; none is deleted
+    that was not there."""
+    return name == "delete_topics" or _is_of_one(name, request)
+
+
+def _is_of_one(name: str, request: rpc.ControllerRequest) -> bool:
+    parts = _PARTS.get(name)
+    return parts is not None and len(parts(getattr(request, name))) == 1
+
+
 def answer_again(state: ControllerState, name: str, request: rpc.ControllerRequest, response: Any) -> None:
     """Turns the error that a repetition got into the answer that was lost.
 
     Only for one topic a request: of several, some may have failed the first time for the same reason.
     """
     forgive = _FORGIVE.get(name)
-    if forgive is not None and len(getattr(request, name).topics) == 1:
+    if forgive is not None and _is_of_one(name, request):
         forgive(state, getattr(request, name).topics[0], response.topics[0])
 
 
@@ -68,3 +75,9 @@ _FORGIVE: dict[str, Callable[[ControllerState, Any, Any], None]] = {
     "delete_topics": _deleted,
     "create_partitions": _grown,
 }
+
+_PARTS: dict[str, Callable[[Any], Sequence[Any]]] = {
+    **dict.fromkeys(_FORGIVE, lambda body: body.topics),
+    "incremental_alter_configs": lambda body: body.resources,
+}
+"""What a request asks for, of which each is carried out or refused by itself."""

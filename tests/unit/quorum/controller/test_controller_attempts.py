@@ -5,12 +5,19 @@ from typing import Any
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.metadata.views import BROKER_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.controller.controller_bench import Bench, create, grown
 
 
 def deleted(name: str) -> dict[str, Any]:
     return {"delete_topics": rpc.DeleteTopicsRequest(topics=[rpc.DeleteTopicsRequest.Topic(name=name)])}
+
+
+def configured(name: str, value: str) -> dict[str, Any]:
+    change = rpc.IncrementalAlterConfigsRequest.Change(name=name, value=value)
+    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=BROKER_RESOURCE, changes=[change])
+    return {"incremental_alter_configs": rpc.IncrementalAlterConfigsRequest(resources=[resource])}
 
 
 def test_a_second_attempt_gets_the_answer_of_the_first() -> None:
@@ -110,3 +117,21 @@ def test_what_was_done_in_a_transaction_was_done() -> None:
     bench.lead(3)
     again = bench.ask(b"1", **create("large", 1000))
     assert again[0].create_topics.topics[0].error_code == ErrorCode.NONE
+
+
+def test_an_attempt_that_comes_late_takes_nothing_back_that_others_did() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.ask(**create("a"))
+    bench.ask(b"1", **deleted("a"))
+    bench.ask(b"2", **configured("retention.ms", "1"))
+    bench.commit().follow()
+    bench.lead(3)
+    bench.ask(**create("a"))
+    bench.ask(**configured("retention.ms", "2"))
+    again = [bench.ask(b"1", **deleted("a")), bench.ask(b"2", **configured("retention.ms", "1"))]
+    bench.commit()
+    assert again[0][0].delete_topics.topics[0].error_code == ErrorCode.NONE
+    assert again[1][0].incremental_alter_configs.resources[0].error_code == ErrorCode.NONE
+    assert list(bench.loader.image.topics_by_name) == ["a"]
+    assert bench.loader.image.configs == {(BROKER_RESOURCE, ""): {"retention.ms": "2"}}
