@@ -34,7 +34,7 @@ class ControllerRegistration:
         name, endpoint = listener
         self._channel = channel
         self._on_refused = on_refused
-        self._is_asking = False
+        self._is_asking = self._is_forgotten = False
         self._request = rpc.RegisterControllerRequest(
             controller_id=controller_id,
             incarnation_id=incarnation_id,
@@ -45,16 +45,21 @@ class ControllerRegistration:
 
     def start(self) -> None:
         """Registers, however long it takes until somebody leads."""
-        self._is_asking = True
+        self._is_asking, self._is_forgotten = True, False
         origin = f"controller {self._request.controller_id}"
         request = rpc.ControllerRequest(register_controller=self._request, origin=origin)
         self._channel.call_back(request, self._answered, TIMEOUT_MS)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         node_id = self._request.controller_id
-        if node_id in delta.controllers and node_id not in image.controllers and not self._is_asking:
-            logger.info("this controller was forgotten: registering again")
-            self.start()
+        if node_id in delta.controllers and node_id not in image.controllers:
+            self._is_forgotten = True
+            if not self._is_asking:
+                self._start_again()
+
+    def _start_again(self) -> None:
+        logger.info("this controller was forgotten: registering again")
+        self.start()
 
     def _answered(self, response: rpc.ControllerResponse | None) -> None:
         self._is_asking = False
@@ -66,3 +71,5 @@ class ControllerRegistration:
             self._on_refused(KafkaError(ErrorCode.UNSUPPORTED_VERSION, message))
         elif response.error_code:
             logger.warning("this controller could not register: %s", response.error_message)
+        elif self._is_forgotten:
+            self._start_again()  # the answer may be one of before

@@ -30,11 +30,9 @@ def test_a_controller_that_was_forgotten_registers_again() -> None:
     channel = FakeChannel()
     registration = ControllerRegistration(cast(Any, channel), 4, INCARNATION, ("C", Endpoint("c4", 1)), print)
     registration.start()
+    channel.answer(rpc.ControllerResponse())
     image, forgotten = MetadataImage(), MetadataDelta()
     forgotten.note(CONTROLLERS, 4, None)
-    registration.publish(forgotten, image)
-    assert len(channel.asked) == 1, "it is asking already"
-    channel.answer(rpc.ControllerResponse())
     other = MetadataDelta()
     other.note(CONTROLLERS, 5, None)
     registration.publish(other, image)
@@ -42,6 +40,21 @@ def test_a_controller_that_was_forgotten_registers_again() -> None:
 
     registration.publish(forgotten, image)
     assert channel.asked[0][0].register_controller.controller_id == 4
+
+
+def test_an_answer_that_is_older_than_its_being_forgotten_is_not_believed() -> None:
+    """It was cut off before it had the answer, and is told it again when it comes back."""
+    channel = FakeChannel()
+    registration = ControllerRegistration(cast(Any, channel), 4, INCARNATION, ("C", Endpoint("c4", 1)), print)
+    registration.start()
+    forgotten = MetadataDelta()
+    forgotten.note(CONTROLLERS, 4, None)
+    registration.publish(forgotten, MetadataImage())
+    assert len(channel.asked) == 1, "it is asking already"
+    channel.answer(rpc.ControllerResponse())
+    assert len(channel.asked) == 1
+    channel.answer(rpc.ControllerResponse())
+    assert channel.asked == []
 
 
 def test_a_controller_says_what_it_reads_and_where_it_listens() -> None:
