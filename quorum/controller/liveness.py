@@ -50,7 +50,7 @@ class BrokerLiveness:
         self._on_expired: Callable[[], None] = lambda: None
         self._checked_ms = 0
         self._carriers: dict[int, tuple[Conversation, int]] = {}  # by broker: where its last heartbeat came, its epoch
-        self._broken: dict[int, None] = {}  # peers whose connections broke while this node was no controller
+        self._broken: dict[int, int] = {}  # peers whose connections broke while this node was no controller, and when
 
     def begin(self, leadership: Leadership, on_expired: Callable[[], None]) -> None:
         """``on_expired``: sessions may be over."""
@@ -61,8 +61,9 @@ class BrokerLiveness:
             if not broker.fenced:
                 leadership.state.sessions.expect(broker.id, broker.epoch, now_ms)
         leadership.repeat("sessions", self._check_pause_ms, self._check_sessions)
-        for node_id in self._broken:
-            self.peer_broken(node_id)
+        for node_id, broken_ms in self._broken.items():
+            if now_ms - broken_ms < leadership.state.settings.session_timeout_ms:
+                self.peer_broken(node_id)
         self._broken.clear()
         if self._knock is not None:
             leadership.plan("knocking", _SUSPICION_MS, self._knock_at_silent)
@@ -97,9 +98,10 @@ class BrokerLiveness:
     def peer_broken(self, node_id: int) -> None:
         """A connection to a node broke or was refused. That says something of a broker which has not been
         heard from in this leadership: one that lives speaks up as soon as it learns of the new controller. The old
-        controller's connection breaks before there is a new one, who is to remember that."""
+        controller's connection breaks before there is a new one, who is to remember that: for a session, which the old
+        controller would have ended."""
         if self._leadership is None:
-            self._broken[node_id] = None
+            self._broken[node_id] = self._timers.now_ms()
             return
         state = self._leadership.state
         broker = state.image.brokers.get(node_id)

@@ -233,3 +233,14 @@ def test_ten_thousand_partitions_do_not_cost_an_idle_controller_anything() -> No
     before = len(bench.quorum.log)
     bench.loop.advance(8_000)
     assert len(bench.quorum.log) == before
+
+
+def test_a_connection_that_broke_long_before_this_was_the_controller_says_nothing() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.follow()
+    bench.controller.liveness.peer_broken(1)
+    bench.loop.advance(3_600_000)
+    bench.lead(3)
+    bench.loop.advance(1_000)
+    assert not bench.commit().is_fenced(1)
