@@ -34,6 +34,7 @@ class CommitDelivery:
         self._kept_records = 0
         self._pending_leader: LeaderChanged | None = None
         self._paused = self._confirmed = False
+        self._goes_on = False  # in another turn, which is planned
         self.applied = applied
         self.high_watermark = 0
 
@@ -73,14 +74,16 @@ class CommitDelivery:
         self._announce()
 
     def deliver(self) -> None:
-        """What is committed and not told yet; after ``READ_BYTES`` or ``TURN_RECORDS`` the loop gets its turn first."""
+        """What is committed and not told yet; after ``READ_BYTES`` or ``TURN_RECORDS`` the loop gets its turn first, and whatever
+        is committed meanwhile has to wait."""
         told = 0
-        if self._paused:
+        if self._paused or self._goes_on:
             return
         self._confirm()
         while self.next_offset < self.high_watermark:
             if told >= TURN_RECORDS:
-                self._call_soon(self.deliver)
+                self._goes_on = True
+                self._call_soon(self._go_on)
                 return
             if self._kept and self._kept[0].base_offset == self.next_offset:
                 batch = self._take_kept()
@@ -90,6 +93,10 @@ class CommitDelivery:
                 self._deliver_from_log()
                 told = TURN_RECORDS
         self._on_delivered()
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.deliver()
 
     def _confirm(self) -> None:
         """Says that what was delivered stays: nothing below the high watermark is ever cut in this life."""

@@ -44,6 +44,21 @@ def test_what_a_leader_appended_is_told_over_several_turns() -> None:
     assert ends == [3], "only then everything was told"
 
 
+def test_commits_that_come_while_there_is_much_to_tell_make_no_turn_longer() -> None:
+    """A restarted node reads a long log again, and hears of each commit meanwhile."""
+    listener, turns = Listener(), list[Callable[[], None]]()
+    delivery = CommitDelivery(MemoryLog(), listener, BEGINNING, turns.append, lambda: None)
+    batches = large_batches(20)
+    delivery.keep(batches)
+    for count in range(10, 20):
+        delivery.commit(count * TURN_RECORDS)
+    assert len(listener.told) == 1
+    assert len(turns) == 1
+    while turns:
+        turns.pop()()
+    assert listener.told == batches[:19]
+
+
 def test_small_batches_are_told_in_one_turn() -> None:
     listener, log = Listener(), MemoryLog()
     delivery = CommitDelivery(log, listener, BEGINNING, lambda work: None, lambda: None)
