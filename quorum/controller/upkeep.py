@@ -98,7 +98,10 @@ class Upkeep:
             self._leadership.append_own(records, f"controllers that neither vote nor follow the log: {gone}")
 
     def _rebalance(self) -> None:
-        if self._is_busy() or self._leadership.is_planned("rebalance piece"):
+        if self._leadership.is_planned("rebalance piece"):
+            return
+        if self._is_busy():
+            self._leadership.plan("rebalance piece", _SERIES_PAUSE_MS, self._rebalance)
             return
         step = rebalance_leaders(self._leadership.state)
         is_done = self._leadership.append_own(step.records, "leaders return to the first replicas")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import pieces, sweep
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.controller_bench import Bench, create
@@ -165,3 +166,18 @@ def test_who_asks_the_same_as_another_in_between_is_told_what_there_was_when_he_
     bench.loop.advance(10)
     assert [each.name for each in late[0].list_partition_reassignments.topics] == ["many"]
     assert len(early) == 1
+
+
+def test_leaders_go_on_to_return_after_a_large_change_that_came_between() -> None:
+    bench = large(rebalance_interval_ms=5_000)
+    made = bench.loader.image.topics_by_name["many"]
+    for index, each in list(made.partitions.items()):
+        unseat = pb.PartitionChange(topic_id=made.id, partition_id=index, leader=each.replicas[1])
+        bench.quorum.append([pb.MetadataRecord(partition_change=unseat).SerializeToString()], 1)
+    bench.commit().lead(2)
+    bench.loop.advance(4_999)
+    bench.ask(**create("other", 2_000))
+    bench.turns(10).commit()
+    bench.loop.advance(200)
+    partitions = bench.commit().loader.image.topics_by_name["many"].partitions.values()
+    assert all(each.leader == each.replicas[0] for each in partitions)
