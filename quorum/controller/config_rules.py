@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from ottla.quorum.metadata.views import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.definitions import Setting, SettingError, Value, server_settings, topic_settings
 from ottla.runtime.settings.group import check_group_settings
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import check_topic_setting
 
+_CLIENT_METRICS = ("interval.ms", "match", "metrics")
 _TABLES = {TOPIC_RESOURCE: topic_settings, BROKER_RESOURCE: server_settings}
 
 
@@ -19,7 +20,8 @@ class SettingRules:
         self._server = server
 
     def check(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
-        """Raises KafkaError (INVALID_CONFIG) with the setting, its value and what is allowed."""
+        """Raises KafkaError (INVALID_CONFIG) with the setting, its value and what is allowed; INVALID_REQUEST, as in Kafka, for a
+        setting that client metrics do not have."""
         try:
             if resource_type == GROUP_RESOURCE:
                 check_group_settings(values, self._server)
@@ -28,6 +30,8 @@ class SettingRules:
                     _check_kept(name, check_topic_setting(name, value))
                 elif resource_type == BROKER_RESOURCE:
                     _broker_setting(name).parse(value)
+                elif resource_type == CLIENT_METRICS_RESOURCE and name not in _CLIENT_METRICS:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown client metrics setting {name}")
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

@@ -40,6 +40,15 @@ def alter(world: World, name: str, value: str, *, validate: bool = False, replac
     return answer.error_code, answer.error_message
 
 
+def test_client_metrics_have_the_settings_of_kafkas_alone(ruled: World) -> None:
+    """Another could have the name of the resource's and the setting's of a third in the image's store."""
+    for name, code in [("interval.ms", 0), ("metrics", 0), ("match", 0), ("b\0match", ErrorCode.INVALID_REQUEST)]:
+        change = rpc.IncrementalAlterConfigsRequest.Change(name=name, operation=SET, value="1000")
+        resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=16, resource_name="a", changes=[change])
+        decision = incremental_alter_configs(ruled.state, rpc.IncrementalAlterConfigsRequest(resources=[resource]))
+        assert decision.response.resources[0].error_code == code
+
+
 @pytest.mark.parametrize("validate", [False, True])
 def test_a_topic_whose_segments_would_be_stored_elsewhere_is_not_made(ruled: World, validate: bool) -> None:
     topic = new_topic("a", configs=[rpc.TopicConfig(name=TIERED, value="true")])
