@@ -4,7 +4,12 @@ import msgspec
 
 from ottla.quorum.raft.settings import RaftSettings
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX
 from ottla.quorum.snapshots.limits import SnapshotLimits
+
+ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX // 2
+"""Of records, or of a snapshot, in one answer, whatever the settings say: who is sent more than a message may hold loses its connection,
+asks again and is sent the same."""
 
 
 class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +67,8 @@ class QuorumSettings(msgspec.Struct, frozen=True, kw_only=True):
             election_backoff_max_ms=self.election_backoff_max_ms,
             retry_backoff_ms=self.retry_backoff_ms,
             fetch_max_wait_ms=self.fetch_max_wait_ms,
-            fetch_max_bytes=self.fetch_max_bytes,
-            snapshot_max_bytes=self.snapshot_fetch_max_bytes,
+            fetch_max_bytes=min(self.fetch_max_bytes, ANSWER_BYTES_MAX),
+            snapshot_max_bytes=min(self.snapshot_fetch_max_bytes, ANSWER_BYTES_MAX),
             can_vote=self.is_voter,
             fetch_from_any_voter=self.fetch_from_any_voter and not self.is_voter,
             auto_join=self.auto_join,

@@ -25,6 +25,8 @@ from ottla.quorum.raft.messages import (
     VoteResponse,
 )
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey
+from ottla.quorum.rpc.transport import MESSAGE_BYTES_MAX
+from ottla.quorum.settings import QuorumSettings
 from ottla.runtime.errors import ErrorCode
 
 INT32 = st.integers(0, 2**31 - 1)
@@ -147,3 +149,15 @@ def test_ids_and_endpoints_that_no_log_can_hold_are_refused(message: pb.QuorumRe
 def test_nobody_of_a_negative_number_leads() -> None:
     with pytest.raises(ValueError, match="as leader"):
         messages_proto.response_from_proto(pb.QuorumResponse(leader_id=-1, vote=pb.VoteResponse()), Records)
+
+
+def test_an_answer_fits_a_message_whatever_the_settings_say() -> None:
+    """Else who is sent it loses its connection, asks again, and is sent the same."""
+    large = 64 << 20
+    settings = QuorumSettings(
+        node_id=1, cluster_id="c", voters={}, is_voter=True, fetch_max_bytes=large, snapshot_fetch_max_bytes=large
+    ).raft()
+    records = FetchResponse(epoch=1, high_watermark=1, records=Records(bytes(settings.fetch_max_bytes), ()))
+    piece = FetchSnapshotResponse(epoch=1, size=large, data=bytes(settings.snapshot_max_bytes))
+    for response in (records, piece):
+        assert len(messages_proto.response_to_proto(response).SerializeToString()) < MESSAGE_BYTES_MAX
