@@ -1,5 +1,6 @@
 """The channels to the other nodes of the quorum, made when they are first needed."""
 
+import asyncio
 from collections.abc import Callable
 
 from ottla.proto import quorum_pb2 as pb
@@ -10,7 +11,7 @@ QUORUM_SERVICE = Service("ottla.quorum.Quorum", pb.QuorumRequest, pb.QuorumRespo
 
 
 class Peers:
-    """The channels, one a peer; another when the peer is found at another endpoint."""
+    """The channels, one a peer; another when the peer is found at another endpoint. Once closed, nobody is called any more."""
 
     def __init__(
         self, transport: RpcTransport, on_broken: Callable[[int], None], service: Service = QUORUM_SERVICE
@@ -19,8 +20,12 @@ class Peers:
         self._on_broken = on_broken
         self._service = service
         self._channels: dict[int, tuple[Endpoint, RpcChannel]] = {}
+        self._closed = False
 
     def call(self, peer: int, endpoint: Endpoint, request: Request, on_done: OnDone, timeout_ms: int) -> None:
+        if self._closed:
+            asyncio.get_running_loop().call_soon(on_done, None)
+            return
         self._channel(peer, endpoint).call(request, on_done, timeout_ms)
 
     def _channel(self, peer: int, endpoint: Endpoint) -> RpcChannel:
@@ -34,6 +39,7 @@ class Peers:
         return channel
 
     def close(self) -> None:
+        self._closed = True
         for _, channel in self._channels.values():
             channel.close()
         self._channels.clear()

@@ -180,6 +180,26 @@ def test_a_change_nobody_answers_ends_in_time() -> None:
     run(scenario, voters=0)
 
 
+def test_a_node_that_has_stopped_asks_nobody_any_more() -> None:
+    """Its transport waits for every connection to be closed, and one that is made now nobody closes."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        follower = next(member for member in world.members.values() if member is not leader)
+        asking = asyncio.ensure_future(add(follower, 9, 3000))  # which is not there: it is asked again and again
+        await asyncio.sleep(0.6)
+        await follower.stop()
+        channels = len(world.switchboard.channels)
+        probes = [each for each in world.switchboard.channels if each.address == ("host", 9)]
+        await asyncio.sleep(1)
+        later = [each for each in world.switchboard.channels[channels:] if each.address == ("host", leader.id)]
+        assert probes
+        assert later == []
+        assert (await asking).error is not ErrorCode.NONE
+
+    run(scenario)
+
+
 def test_a_change_that_meets_an_election_waits_for_it() -> None:
     async def scenario(world: World) -> None:
         leader = await start_dynamic(world, 1, 2, 3)
