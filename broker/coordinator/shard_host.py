@@ -53,7 +53,7 @@ class Shard(Protocol):
         ...
 
     def end(self, error: ErrorCode) -> Iterable[object] | None:
-        """Nobody asks any more, and nothing more is written. In pieces, as `begin`."""
+        """Nobody asks any more, and nothing more is written; perhaps it has only begun to begin. In pieces, as `begin`."""
         ...
 
 
@@ -90,7 +90,7 @@ class ShardHost:
         self._reminders: dict[Hashable, Timer] = {}
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
-        self.is_loaded = self.is_over = False
+        self.is_loaded = self.is_over = self._has_begun = False
         self.load_ms = 0
         """How long it took."""
 
@@ -119,7 +119,7 @@ class ShardHost:
     def _begun(
         self, shard: Shard, replay: ShardReplay, on_loaded: Callable[[KafkaError | None], None]
     ) -> Iterator[None]:
-        for pieces in (replay.finish, shard.begin):
+        for pieces in (replay.finish, partial(self._begin, shard)):
             for _ in pieces() or ():
                 yield
                 if self.is_over:
@@ -134,6 +134,10 @@ class ShardHost:
             self.load_ms,
         )
         on_loaded(None)
+
+    def _begin(self, shard: Shard) -> Iterable[object] | None:
+        self._has_begun = True
+        return shard.begin()
 
     def _next_place(self) -> int:
         self._places += 1
@@ -164,7 +168,7 @@ class ShardHost:
         if self._reading is not None:
             self._reading.cancel()
         self._own.close()
-        pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self.is_loaded else None
+        pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self._has_begun else None
         self._around.turns.go_through(self._wind_up(pieces or ()))
 
     def _wind_up(self, pieces: Iterable[object]) -> Iterator[object]:

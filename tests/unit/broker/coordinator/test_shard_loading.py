@@ -4,6 +4,9 @@ from itertools import pairwise
 from unittest.mock import patch
 
 from ottla.broker.coordinator.coordinator import RELOAD_MS
+from ottla.broker.coordinator.decisions.transactions.shard import TransactionShard
+from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
+from ottla.broker.coordinator.decisions.transactions.transaction_records import record
 from ottla.broker.coordinator.group_coordinator import GroupCoordinator
 from ottla.broker.coordinator.shard_host import ShardHost
 from ottla.broker.coordinator.shard_replay import RECORDS_A_TURN, ShardReplay
@@ -15,6 +18,8 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.broker.coordinator.shard_host_bench import BAD, CANNOT_READ, CONFIG, EPOCH, Bench, Words, on_a_bench
+from tests.unit.broker.coordinator.transactions.transaction_bench import T0
+from tests.unit.broker.coordinator.transactions.transaction_bench import Bench as TransactionBench
 
 
 @on_a_bench
@@ -141,14 +146,39 @@ async def test_a_shard_that_begins_in_pieces_is_loaded_with_the_last(bench: Benc
 
 
 @on_a_bench
-async def test_a_shard_that_resigns_while_it_begins_is_never_loaded_nor_told_of_its_end(bench: Bench) -> None:
+async def test_a_shard_that_resigns_while_it_begins_is_never_loaded_and_told_of_its_end(bench: Bench) -> None:
     bench.words.pieces = 3
     await bench.begin(turns=1)
     while not bench.words.told:
         await bench.turn()
     bench.host.close()
     await bench.turn(5)
-    assert (bench.host.is_loaded, bench.loaded, bench.words.told) == (False, [], ["begin"])
+    assert (bench.host.is_loaded, bench.loaded) == (False, [])
+    assert bench.words.told == ["begin", ErrorCode.NOT_COORDINATOR, *(["ended"] * 3)]
+
+
+@on_a_bench
+async def test_markers_of_a_coordinator_that_resigns_while_it_begins_are_sent_no_more(bench: Bench) -> None:
+    """The next one sends its own: an older coordinator's are refused, and would be sent again for ever."""
+    node = TransactionBench()
+    shard = TransactionShard(bench.host, node.settings, node, EPOCH)
+    prepared = Transaction(
+        producer_id=7, epoch=1, timeout_ms=1, state=State.PREPARE_COMMIT, updated_ms=1, partitions=T0
+    )
+    for name in ("x", "y"):
+        bench.fill(record(name, prepared, 0)[:2])
+    assert bench.partition.leader is not None
+    bench.partition.leader.appended(bench.log.log_end_offset, 0, stable=True)
+    await bench.follower_has_all()
+    with patch("ottla.broker.coordinator.decisions.transactions.completing.LOOKED_AT_MAX", 1):
+        bench.host.load(shard, bench.loaded.append)
+        while not bench.timers.due:
+            await bench.turn()
+        bench.timers.pass_ms(0)
+        (sent,) = node.sent
+        bench.host.close()
+        await bench.turn(5)
+    assert (sent.is_cancelled, bench.loaded) == (True, [])
 
 
 @on_a_bench
