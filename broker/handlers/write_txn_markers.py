@@ -24,8 +24,6 @@ from ottla.broker.wire.messages.write_txn_markers_response import (
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 NO_PRODUCER = -1
-TIMEOUT_MS = 30_000
-"""Then who asked is told REQUEST_TIMED_OUT, and asks again."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -42,9 +40,15 @@ def _write_all(broker: BrokerContext, request: RequestContext, body: WriteTxnMar
 
     parked = ParkedRequest(answer)
     response = WriteTxnMarkersResponse([_write(broker, each, parked, results) for each in body.markers])
-    parked.park(broker.timers.call_later_ms, TIMEOUT_MS)
+    parked.park(broker.timers.call_later_ms, _patience_ms(broker))
     if not parked.done:
         request.on_close(parked.drop)
+
+
+def _patience_ms(broker: BrokerContext) -> int:
+    """Then who asked is told REQUEST_TIMED_OUT of what is not replicated, and asks that again: well before a coordinator takes this
+    broker for dead and asks everything again."""
+    return broker.config.integer("request.timeout.ms") // 2
 
 
 def _write(
