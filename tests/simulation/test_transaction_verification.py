@@ -100,6 +100,7 @@ def test_batches_that_a_thread_looks_at_are_verified_too(codec: str) -> None:
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ADDS_NOTHING, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.NOT_COORDINATOR, KNOWS_ABORTABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, OLD, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, ADDS_NOTHING, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
 def test_what_the_coordinator_says_is_told_in_the_clients_words(said: ErrorCode, version: int, told: ErrorCode) -> None:

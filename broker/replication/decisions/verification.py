@@ -23,6 +23,8 @@ _RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        # The coordinator does not know another partition yet that was asked about with this one.
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 

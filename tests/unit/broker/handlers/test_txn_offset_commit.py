@@ -86,6 +86,7 @@ def test_offsets_are_committed_once_the_transactions_coordinator_vouched(
         (ErrorCode.NOT_COORDINATOR, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 4, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.INVALID_TXN_STATE, 3, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.INVALID_PRODUCER_EPOCH, 3, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
