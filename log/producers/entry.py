@@ -25,6 +25,11 @@ def add_to_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & SEQUENCE_MAX
 
 
+def comes_before(sequence: int, other: int) -> bool:
+    """Sequences go round, and those of batches that are on their way together lie close by each other."""
+    return 0 < (other - sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+
 class ProducerEntry:
     """Mutable state of one producer id; a batch is known as repeated by epoch and both its sequences."""
 

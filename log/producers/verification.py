@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from ottla.log.batch import BatchHeader
+from ottla.log.producers.entry import comes_before
 from ottla.log.producers.state import ProducerStateManager
 from ottla.runtime.errors import ErrorCode, KafkaError
 
@@ -83,9 +84,9 @@ class VerificationGuards:
             from_zero = transaction_version >= EPOCH_BUMPS_FROM
             found = _Verification(self._last_guard, header.producer_epoch, header.base_sequence, now_ms, from_zero)
             self._verifications[header.producer_id] = found
-        elif header.producer_epoch == found.epoch:
+        elif header.producer_epoch == found.epoch and comes_before(header.base_sequence, found.lowest_sequence):
             # An earlier batch may come second; appending the later one first would lose it.
-            found.lowest_sequence = min(found.lowest_sequence, header.base_sequence)
+            found.lowest_sequence = header.base_sequence
         return found.guard
 
     def verify(self, header: OfProducer, guard: int) -> None:
@@ -106,7 +107,8 @@ class VerificationGuards:
             is_fenced = entry is not None and header.producer_epoch < entry.epoch
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE, message)
         unknown = entry is None
-        if header.base_sequence > found.lowest_sequence or (found.from_zero and unknown and header.base_sequence != 0):
+        is_later = comes_before(found.lowest_sequence, header.base_sequence)
+        if is_later or (found.from_zero and unknown and header.base_sequence != 0):
             lowest = 0 if found.from_zero and unknown else found.lowest_sequence
             message = (
                 f"producer {header.producer_id}: sequence {header.base_sequence} where {lowest} was expected first"

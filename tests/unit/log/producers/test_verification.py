@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.log.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from ottla.log.producers.entry import SEQUENCE_MAX
 from ottla.log.producers.state import ProducerStateManager
 from ottla.log.producers.verification import NOT_NEEDED, VerificationGuards
 from ottla.log.records import EndMarker
@@ -108,6 +109,15 @@ def test_a_batch_does_not_overtake_an_earlier_one_under_verification(partition: 
     assert partition.guards.begin(batch(3), 0) == guard
     assert partition.refused(batch(5), guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     partition.append(batch(3), guard)
+
+
+def test_after_the_largest_sequence_comes_zero_here_too(partition: Partition) -> None:
+    last, following = batch(SEQUENCE_MAX - 49), batch(0)
+    guard = partition.guards.begin(last, 0)
+    assert partition.guards.begin(following, 0) == guard
+    assert partition.refused(following, guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    partition.append(last, guard)
+    partition.append(following, guard)
 
 
 def test_version_two_begins_at_zero_where_the_producer_is_unknown(partition: Partition) -> None:
