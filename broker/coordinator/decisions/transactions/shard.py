@@ -96,13 +96,15 @@ class TransactionShard:
         return lambda: self._set(transactional_id, before)
 
     def _set(self, transactional_id: str, transaction: Transaction | None) -> None:
+        before = self.written.get(transactional_id)
         if transaction is None:
             self.written.pop(transactional_id, None)
         else:
             self.written[transactional_id] = transaction
         if transaction is None or transaction.state is not State.ONGOING:
             self.open.pop(transactional_id, None)
-        elif transactional_id not in self.open:
+        elif transactional_id not in self.open or before is None or before.started_ms != transaction.started_ms:
+            # Not the one that was open before: where a shard is loaded, how that ended may not be replayed.
             self.open[transactional_id] = asking.due_ms(transaction, self._effects.clock_ms, self._effects.time_ms)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:

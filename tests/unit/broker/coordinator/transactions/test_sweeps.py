@@ -5,6 +5,10 @@ import pytest
 from ottla.broker.coordinator.decisions.transactions.asking import Producer
 from ottla.broker.coordinator.decisions.transactions.sweeps import LOOKED_AT_MAX, PIECE_BYTES
 from ottla.broker.coordinator.decisions.transactions.transaction import State
+from ottla.broker.coordinator.decisions.transactions.transaction_records import record, tombstone
+from ottla.broker.coordinator.shard_replay import ShardReplay
+from ottla.log.records import Record as LogRecord
+from ottla.log.records import encode_batch
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.transactions.transaction_bench import TIMEOUT_MS, V1, V2, Bench, code, who
 
@@ -105,6 +109,32 @@ def test_another_coordinator_counts_from_when_the_transaction_began() -> None:
 
 
 HOUR_MS = 3_600_000
+
+
+def test_another_coordinator_does_not_count_from_the_transaction_before() -> None:
+    """Of an id only the last record is replayed; but where one that was forgotten comes again, all that stands before it is first."""
+    bench = Bench()
+    producer = bench.begun()
+    forgotten = record("y", bench.transaction, 2)
+    bench.log += [tombstone("y"), forgotten]
+    producer = who(bench.end(producer))
+    bench.arrive()
+    bench.wait(TIMEOUT_MS)
+    bench.add(producer)
+
+    other = Bench()
+    other.time_ms = bench.time_ms
+    replay = ShardReplay("a partition", other.shard, lambda: 0)
+    batch = encode_batch([LogRecord(at, 1, each.key, each.value) for at, each in enumerate(bench.log)])
+    assert not list(replay.take(bytes(batch), 0, len(bench.log)))
+    assert not list(replay.finish())
+    assert not list(other.shard.begin())
+    other.wait(TIMEOUT_MS)
+    other.shard.abort_late()
+    assert other.state() is State.ONGOING
+    other.wait(1)
+    other.shard.abort_late()
+    assert other.state() is State.PREPARE_ABORT
 
 
 @pytest.mark.parametrize("jump_ms", [-HOUR_MS, HOUR_MS])
