@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class MarkerSender:
-    """A metadata publisher. What falls into one turn of the loop goes to a broker with one request."""
+    """A metadata publisher. What falls into one turn of the loop goes to a broker with one request, or as many as it needs."""
 
     def __init__(self, config: ServerConfig, image: MetadataImage, timers: LoopTimers, write_here: WriteHere) -> None:
         """``image`` is the node's own, which changes."""
@@ -105,20 +105,20 @@ class MarkerSender:
 
     def _send_to(self, broker_id: int) -> None:
         if broker_id == self._node_id:
-            self._write_all_here()
+            self._write_some_here()
             return
         link = self._links.get(broker_id) or self._connect(broker_id)
-        if link.room <= 0:
-            return  # with what comes until then, as soon as there is
-        batch = self._queue.take(broker_id)
-        if batch is not None:
+        while link.room > 0 and (batch := self._queue.take(broker_id)) is not None:
             self._request(link, batch)
+        # What is left goes with what comes until then, as soon as there is room.
 
-    def _write_all_here(self) -> None:
-        """Each partition answers for itself: none waits for another's."""
+    def _write_some_here(self) -> None:
+        """Each partition answers for itself: none waits for another's. What is left is written in the next turn."""
         batch = self._queue.take(self._node_id)
         if batch is None:
             return
+        if self._node_id in self._queue.brokers():
+            self._plan()
         for task, places in batch.parts:
             marker = PartitionMarker(*task.marker)
             for place in places:

@@ -1,4 +1,4 @@
-"""Which partitions are to be told how a transaction ended, and through which broker: all that falls into a turn in one request."""
+"""Which partitions are to be told how a transaction ended, and through which broker: what falls into a turn in one request, if it fits."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -10,6 +10,10 @@ from ottla.runtime.errors import ErrorCode
 
 NOWHERE = -1
 FIRST_BACKOFF_MS, BACKOFF_MS_MAX = 20, 1_000
+REQUEST_BYTES_MAX = 64 << 10
+"""What waited for a broker may be more than that takes at once (`ottla.plain.request.max.bytes`), or anybody should wait for."""
+PLACE_BYTES = 40
+"""At most so many has a place in a request, beside the topic's name."""
 
 _OVER = frozenset(
     (
@@ -95,13 +99,22 @@ class MarkerQueue:
         return list(self._queues)
 
     def take(self, broker_id: int) -> Batch | None:
-        """All that is to be sent to a broker."""
-        queue = self._queues.pop(broker_id, {})
-        parts = [
-            (task, kept)
-            for task, places in queue.items()
-            if (kept := [each for each in places if task.places.get(each) == broker_id])
-        ]
+        """What is to be sent to a broker, as much of it as a request may have."""
+        parts: list[tuple[Task, list[Place]]] = []
+        rest: dict[Task, dict[Place, None]] = {}
+        left = REQUEST_BYTES_MAX
+        for task, places in self._queues.pop(broker_id, {}).items():
+            if left <= 0:
+                rest[task] = places
+                continue
+            here = [each for each in places if task.places.get(each) == broker_id]
+            count, left = _fitting(here, left)
+            if count:
+                parts.append((task, here[:count]))
+            if count < len(here):
+                rest[task] = dict.fromkeys(here[count:])
+        if rest:
+            self._queues[broker_id] = rest
         return Batch(broker_id, parts) if parts else None
 
     def lost(self, batch: Batch) -> list[Task]:
@@ -159,6 +172,15 @@ def _settle(task: Task, place: Place, code: int) -> None:
         del task.places[place]
     else:
         task.places[place] = NOWHERE
+
+
+def _fitting(places: list[Place], left: int) -> tuple[int, int]:
+    """How many go, and how many bytes are left then: the last one may be more than that."""
+    for count, (topic, _) in enumerate(places):
+        if left <= 0:
+            return count, left
+        left -= PLACE_BYTES + len(topic)
+    return len(places), left
 
 
 def _here(task: Task, places: Iterable[Place], batch: Batch) -> list[Place]:

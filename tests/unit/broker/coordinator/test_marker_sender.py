@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from ottla.broker.coordinator import marker_sender
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.marker_sender import MarkerSender
+from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.replication.markers import Marker as PartitionMarker
 from ottla.broker.wire.codec import decoder, encoder
 from ottla.broker.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -46,6 +48,7 @@ class Link:
         self.room = 0
         self.broken: list[str] = []
         self.asked: list[tuple[WriteTxnMarkersRequest, Callable[[memoryview, int], Any]]] = []
+        self.sizes: list[int] = []
         self.knows = VERSION
         self.closed = False
         LINKS[broker_id] = self
@@ -68,6 +71,7 @@ class Link:
         self.broken.append(reason)
 
     def request(self, key: int, version: int, body: bytes, on_answer: Callable[[memoryview, int], Any]) -> None:
+        self.sizes.append(len(body))
         self.asked.append((decoder(WriteTxnMarkersRequest, version)(memoryview(body), 0)[0], on_answer))
 
     def up(self) -> None:
@@ -171,6 +175,30 @@ async def test_what_falls_into_one_turn_goes_to_each_broker_in_one_request(bench
     LINKS[3].answer()
     await bench.turn()
     assert bench.done == [6, 5]
+
+
+@on_a_bench
+async def test_what_waited_for_a_broker_goes_in_requests_that_it_takes(bench: Bench) -> None:
+    """A larger one would end the connection, and come again as large."""
+    topics = [f"{number:0249}" for number in range(100)]
+    for name in topics:
+        bench.image.topics_by_name[name] = TopicView(name, b"n" * 16, {0: partition_view((2,), (2,), 2)})
+    for producer_id in range(100):
+        marker = Marker(producer_id, 4, True, 7, 2)
+        partitions = dict.fromkeys(topics, frozenset((0,)))
+        bench.sender.send(marker, partitions, partial(bench.done.append, producer_id))
+    await bench.turn()
+    link = LINKS[2]
+    link.up()
+    while len(bench.done) < 100:
+        await bench.turn()
+        assert link.asked
+        link.room = 64
+        link.answer()
+        await bench.turn()
+    assert sum(link.sizes) > ConnectionLimits().plain_bytes_max
+    assert max(link.sizes) <= ConnectionLimits().plain_bytes_max // 4
+    assert bench.done == list(range(100))
 
 
 @on_a_bench

@@ -1,12 +1,15 @@
 """Which broker is told of which transaction's end, how often, and when that is over."""
 
 from typing import Any
+from unittest.mock import patch
 
+from ottla.broker.coordinator.decisions.transactions import marker_queue
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.decisions.transactions.marker_queue import (
     BACKOFF_MS_MAX,
     FIRST_BACKOFF_MS,
     NOWHERE,
+    PLACE_BYTES,
     Batch,
     MarkerQueue,
     Task,
@@ -80,6 +83,24 @@ def test_all_that_one_broker_leads_goes_in_one_request() -> None:
     assert site.queue.answered(other, answer(other)) == ([first], [])
     assert len(site.queue) == 0
     assert site.queue.take(1) is None
+
+
+def test_what_is_more_than_a_request_takes_goes_in_several_each_place_in_one() -> None:
+    site = Site(t0=1, t1=1, u0=1)
+    first, second = site.add(5, T0, T1, U0), site.add(6, T0)
+    with patch.object(marker_queue, "REQUEST_BYTES_MAX", 2 * (PLACE_BYTES + 1)):
+        batches = [site.take(1), site.take(1)]
+    assert [told(each) for each in batches] == [{5: [T0, T1]}, {5: [U0], 6: [T0]}]
+    assert site.queue.brokers() == []
+    assert site.queue.answered(batches[1], answer(batches[1])) == ([second], [])
+    assert site.queue.answered(batches[0], answer(batches[0])) == ([first], [])
+
+
+def test_one_place_goes_however_large_it_is() -> None:
+    site = Site(t0=1, t1=1)
+    site.add(5, T0, T1)
+    with patch.object(marker_queue, "REQUEST_BYTES_MAX", 1):
+        assert [told(site.take(1)), told(site.take(1))] == [{5: [T0]}, {5: [T1]}]
 
 
 def test_a_partition_that_is_no_more_is_not_told() -> None:
