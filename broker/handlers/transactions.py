@@ -37,12 +37,16 @@ from ottla.broker.wire.messages.add_partitions_to_txn_response import (
 from ottla.broker.wire.messages.end_txn_request import EndTxnRequest
 from ottla.broker.wire.messages.end_txn_response import EndTxnResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.timers import Timer
 
 if TYPE_CHECKING:
     from ottla.broker.links.peers import Peers
     from ottla.broker.replication.verifications import Place, Transaction
 
 _CREATION_TIMEOUT_MS = 5_000
+_BROKER_ANSWER_MS = 1_000
+"""A broker is told of each transaction by then: it asks on one connection, where an answer waits for those before it, and gives up
+after some seconds what it asked about others too."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -191,8 +195,11 @@ class Adding:
         self._transactions = transactions
         self._answer = answer
         self._told: dict[int, AddPartitionsToTxnResult] = {}
+        self._timer: Timer | None = None
         for place, each in enumerate(transactions):
             self._ask(place, each)
+        if self._is_of_broker and len(self._told) < len(transactions):
+            self._timer = broker.timers.call_later_ms(_BROKER_ANSWER_MS, self._tell_the_rest)
 
     def _ask(self, place: int, asked: AddPartitionsToTxnTransaction) -> None:
         partitions = answers.partitions_of(asked.topics)
@@ -229,9 +236,17 @@ class Adding:
         else:
             self._tell(place, answers.verified(partitions, found))
 
+    def _tell_the_rest(self) -> None:
+        for place, asked in enumerate(self._transactions):
+            self._tell_error(place, answers.partitions_of(asked.topics), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
     def _tell(self, place: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
+        if place in self._told:
+            return
         self._told[place] = AddPartitionsToTxnResult(self._transactions[place].transactional_id, topics)
         if len(self._told) == len(self._transactions):
+            if self._timer is not None:
+                self._timer.cancel()
             self._answer([self._told[each] for each in range(len(self._transactions))])
 
 

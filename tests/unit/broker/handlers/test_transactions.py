@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.coordinator.decisions.transactions.transaction import State
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.handlers.transaction_descriptions import LOOKED_AT_MAX
+from ottla.broker.links.verifier import TIMEOUT_MS
 from ottla.broker.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.broker.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -190,6 +191,31 @@ def test_a_broker_asks_for_many_transactions_and_each_has_its_answer(site: Site,
     }
     assert found == {"x": 0, "y": ErrorCode.INVALID_PRODUCER_ID_MAPPING, "elsewhere": ErrorCode.NOT_COORDINATOR}
     assert site.ask(AddPartitionsToTxnRequest(), 5).results_by_transaction == []
+
+
+def test_a_transaction_whose_records_are_not_replicated_keeps_a_broker_s_others_from_no_answer(
+    site: Site, bench: Bench
+) -> None:
+    """The broker asks on one connection, and would have given all of them up."""
+    bench.producer()
+    bench.commits = False
+    topics = [AddPartitionsToTxnTopic("t", [0])]
+    asked = [AddPartitionsToTxnTransaction(name, 1_001, 0, False, topics) for name in ("x", "elsewhere")]
+    site.send(AddPartitionsToTxnRequest(asked), 5)
+    assert not site.written
+    site.timers.advance(TIMEOUT_MS // 2)
+    response = site.received("AddPartitionsToTxnResponse", 5)
+    found = {
+        each.transactional_id: each.topic_results[0].results_by_partition[0].partition_error_code
+        for each in response.results_by_transaction
+    }
+    assert found == {"x": ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere": ErrorCode.NOT_COORDINATOR}
+    bench.commit()
+    assert not site.written
+    bench.commits = True
+    assert set(errors(5, site.ask(adding(5), 5)).values()) == {0}
+    site.timers.advance(TIMEOUT_MS)
+    assert not site.written
 
 
 @pytest.mark.parametrize("version", range(5))
