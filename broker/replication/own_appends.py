@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.replication.appending import OnCommitted, append_own
+from ottla.broker.replication.appending import OnCommitted, OwnAppend, append_own
 from ottla.log.batch import HEADER_BYTES
 from ottla.log.compression import NONE
 from ottla.log.plain_batch import KeyValue, encode_pairs
@@ -167,10 +167,10 @@ class OwnAppends:
         size_max = self._partition.log.config.max_message_bytes
         if len(encoded) > size_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(encoded)} bytes, at most {size_max} are taken")
-        append = append_own(
+        batch.append = append_own(
             self._partition, encoded, self._leader_epoch, wall_ms, self._now_ms(), batch.committed, transaction_version
         )
-        return append.info
+        return batch.append.info
 
 
 class _Entry(NamedTuple):
@@ -186,6 +186,7 @@ class _Batch:
 
     def __init__(self, appends: OwnAppends, entries: list[_Entry]) -> None:
         self.entries = entries
+        self.append: OwnAppend | None = None
         self._appends = appends
         self._is_written = False
         self._is_settled = False
@@ -228,6 +229,9 @@ class _Batch:
             self._appends.under_way.pop(self, None)
             if self._timer is not None:
                 self._timer.cancel()
+            append, self.append = self.append, None  # which knows this
+            if append is not None:
+                append.done = True  # the partition need not keep it, nor who waits behind it
             for entry in self.entries:
                 _call(entry.on_done, error)
 

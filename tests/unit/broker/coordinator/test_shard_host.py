@@ -185,6 +185,18 @@ async def test_who_reads_waits_for_what_was_written_before_and_no_longer_than_ot
 
 
 @on_a_bench
+async def test_a_partition_that_gets_nowhere_gathers_nobody_who_was_told(bench: Bench) -> None:
+    await bench.begin()
+    bench.write(b"a", b"1")
+    await bench.turn()
+    for _ in range(5):
+        bench.host.write((), bench.told.append)
+        bench.timers.pass_ms(WRITE_TIMEOUT_MS)
+    assert bench.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 6
+    assert len(bench.partition.produce_waiters) == 1, "the last one goes when another comes"
+
+
+@on_a_bench
 async def test_who_reads_in_the_turn_of_a_write_waits_for_it(bench: Bench) -> None:
     await bench.begin()
     bench.write(b"a", b"1")
