@@ -162,8 +162,9 @@ def ended(
 
 
 def _is_repeated(known: Transaction, asker: Producer) -> bool:
-    """The answer to a request of version 2 was lost: since then the epoch has moved on by one, or to the next id."""
-    if known.state in (State.EMPTY, State.ONGOING):
+    """The answer to a request of version 2 was lost: since then the epoch has moved on by one, or to the next id. What was ended by
+    older rules is another's, who was given the epoch that follows."""
+    if known.state in (State.EMPTY, State.ONGOING) or known.client_version < EPOCH_BUMPS_FROM:
         return False
     if asker.id == known.producer_id:
         return known.epoch == asker.epoch + 1

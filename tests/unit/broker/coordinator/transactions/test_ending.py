@@ -213,3 +213,19 @@ def test_who_did_not_hear_of_the_end_and_begins_anew_has_the_epoch_of_the_end(ar
     bench.arrive()
     assert who(answers) == (producer.id, 1)
     assert who(bench.another().init(Producer(producer.id, 1))) == (producer.id, 2)
+
+
+@BOTH_ENDS
+def test_who_goes_by_version_2_does_not_take_an_older_client_s_end_for_its_own(commits: bool) -> None:
+    """That client is one epoch on, as the fenced one would be by its own end."""
+    bench = Bench()
+    zombie = bench.begun()
+    assert code(bench.end(zombie, rules=V1)) is ErrorCode.NONE
+    bench.arrive()
+    producer = bench.producer()
+    assert producer.epoch == zombie.epoch + 1
+    assert code(bench.add(producer)) is ErrorCode.NONE
+    assert code(bench.end(producer, commits=commits, rules=V1)) is ErrorCode.NONE
+    assert code(bench.end(zombie, commits=commits)) is FENCED
+    bench.arrive()
+    assert code(bench.end(zombie, commits=commits)) is FENCED
