@@ -139,7 +139,7 @@ class TransactionShard:
         def attempt(new_id: int) -> None:
             known, now_ms = self.written.get(transactional_id), self._effects.time_ms
             if asking.must_fence(known, beginning.producer):
-                self.abort(transactional_id)
+                self.abort(transactional_id, _ignore)
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction that was open is being aborted")
             transaction = asking.initialized(known, beginning.producer, timeout_ms, now_ms, new_id)
             self._tell(transactional_id, transaction, told)
@@ -212,12 +212,12 @@ class TransactionShard:
 
         self._try(transactional_id, attempt, _refusing(told), self._until(CLIENT_PATIENCE_MS))
 
-    def abort(self, transactional_id: str) -> None:
-        """The open transaction, whoever's it is: its producer is fenced."""
+    def abort(self, transactional_id: str, told: OnError) -> None:
+        """The open transaction, whoever's it is: its producer is fenced. ``told`` once that stands."""
         fenced = transitions.fenced(
             self.written[transactional_id], self._node.transaction_version, self._effects.time_ms
         )
-        self._completing.prepare(transactional_id, fenced, _ignore)
+        self._completing.prepare(transactional_id, fenced, told)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

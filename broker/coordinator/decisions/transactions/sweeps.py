@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from ottla.broker.coordinator.decisions.effects import Effects, Record
+from ottla.broker.coordinator.decisions.effects import Done, Effects, Record
 from ottla.broker.coordinator.decisions.transactions import asking
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.transaction import Transaction
@@ -23,7 +23,7 @@ class Book(Protocol):
     written: dict[str, Transaction]
     open: dict[str, float]
 
-    def abort(self, transactional_id: str) -> None: ...
+    def abort(self, transactional_id: str, told: Done) -> None: ...
 
 
 class Sweeps:
@@ -60,8 +60,11 @@ class Sweeps:
         for each in ids:
             due_ms = self._book.open.get(each)
             if due_ms is not None and asking.is_late(due_ms, clock_ms):
-                self._book.abort(each)
-                self.timeout_count += 1
+                self._book.abort(each, self._count)
+
+    def _count(self, error: ErrorCode) -> None:
+        """What could not be written is found again by the next round."""
+        self.timeout_count += not error
 
     def _expire_some(self, ids: list[str]) -> None:
         """What cannot be written is found again by the next round."""

@@ -204,7 +204,7 @@ def test_who_ends_what_was_fenced_with_the_last_epoch_is_fenced() -> None:
     bench = Bench()
     bench.begun()
     bench.set(epoch=LAST_EPOCH)
-    bench.shard.abort("x")
+    bench.shard.abort("x", lambda _: None)
     bench.arrive()
     last = Producer(1_001, LAST_EPOCH)
     assert code(bench.end(last, commits=False, rules=V2)) is ErrorCode.PRODUCER_FENCED

@@ -83,10 +83,12 @@ def test_a_timeout_that_cannot_be_written_comes_again() -> None:
     bench.fail()
     assert bench.state() is State.ONGOING
     assert bench.transaction.epoch == 0
+    assert bench.shard.counts().timeouts == 0
     bench.wait(0)
     bench.shard.abort_late()
     bench.commit()
     assert len(bench.sent) == 1
+    assert bench.shard.counts().timeouts == 1
 
 
 def test_a_transaction_in_two_phases_has_no_timeout() -> None:
