@@ -24,7 +24,7 @@ def align_log(log: MetadataLog, snapshots: SnapshotFiles | None, mark: SyncedMar
     where that cannot be."""
     latest = snapshots.latest if snapshots is not None else None
     if latest is not None and _is_beyond(latest, log):
-        mark.cut_at(log.log_start_offset)
+        mark.cut_at(0)
         log.truncate_fully_and_start_at(latest.offset)  # it was received whole, and then the node died
     if log.log_start_offset == 0:
         return

@@ -118,7 +118,7 @@ class Performer:
         self._exchange.after_cut(self._state.log)
 
     def _install(self, instruction: do.InstallSnapshot) -> None:
-        self._mark.cut_at(self._log.log_start_offset)
+        self._mark.cut_at(0)
         self._driver.handle_first(self._exchange.install(instruction))
 
     # --- what the application learns ----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ class SyncedMark:
             self._write(offset, durable=self.offset == 0)
 
     def cut_at(self, offset: int) -> None:
-        """The log is about to be cut at ``offset``, which may pass through an empty one: durably, before anything goes."""
+        """The log is about to be cut at ``offset``, which may pass through an empty one: durably, before anything goes. 0: it is about to be
+        begun anew elsewhere, and has no segment for a moment, which a start takes for an end at 0."""
         if offset < self.offset:
             self._write(0, durable=True)
 

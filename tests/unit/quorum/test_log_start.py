@@ -48,6 +48,7 @@ def align_log(log: MemoryLog, files: SnapshotFiles | None) -> SyncedMark:
 def test_the_mark_is_taken_back_before_a_log_is_emptied_and_only_then() -> None:
     assert align_log(log(0, 1, 1, 1, 1), snapshots((2, 3))).offset == 0
     assert align_log(log(0, 1, 1), snapshots((2, 1))).offset == 2
+    assert align_log(log(4), snapshots((9, 2))).offset == 0, "it is empty already, and for a moment it has no segment"
 
 
 def test_a_log_from_the_beginning_needs_no_snapshot() -> None:
