@@ -138,7 +138,7 @@ LOGS = (
             (truncation, "_lower_recovery_point", _lowers_the_start_alone),
             (truncation, "_forget_behind", _forgets_all_but_the_point),
         ),
-        43,
+        102,
         (
             *split_off(800, ARRIVALS_LEADER, 2200),
             Fault(1500, "isolate", ("harness",), 2090),
