@@ -5,7 +5,7 @@ cut takes the unsynced tail of its machine with it; when every in-sync replica h
 be lost, as in Kafka. So power is cut only while all nodes are up, in sync and able to hear each other, and no leader asks to take one
 out of an ISR; and until that machine left the ISRs that it was in (or is back in all of them), nobody else is stopped or parted
 from the others: who is alone in sync then would be the one that lost its tail. Bits rot under the same condition: two others have
-what was there. kill -9 loses nothing that was written, so kills overlap freely.
+what was there. What finds no such moment at its time waits for one. kill -9 loses nothing that was written, so kills overlap freely.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ottla.broker.replication.decisions.isr import PendingShrink
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import NO_LEADER
-from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate
+from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate, last_end_ms
 from ottla.testing.simulation.cluster import SimulatedCluster
 
 
@@ -34,6 +34,8 @@ class FaultKind(NamedTuple):
     may: Callable[[str], bool] = lambda _: True
 
 
+WAIT_NS = 30_000_000
+"""What takes from a disk what it had is rarely survived at its own time. It comes at the first after that which is found so."""
 CLIENTS = "harness"
 """Where the clients are."""
 POWER_CUTS = ("crash", "crash-in-disk-operation")
@@ -86,18 +88,25 @@ class Faults:
         self._armed: int | None = None  # will lose power in a disk operation
         self._parted = Counter[str]()
         """By how many faults each node is parted from others now."""
+        self._over_ns = 0
+        """When the last fault is to be over."""
         self._ends = 0
         """And how many that end one later, or when they are over: it runs until then."""
 
-    def schedule(self, faults: Iterable[Fault]) -> None:
-        """Each at its time from now."""
+    def schedule(self, faults: Sequence[Fault]) -> None:
+        """Each at its time from now, or soon after."""
+        self._over_ns = self._loop.now_ns + last_end_ms(faults) * 1_000_000
         for fault in faults:
             self._loop.at_ns(self._loop.now_ns + fault.time_ms * 1_000_000, self._loop.harness, self._begin, fault)
 
-    def _begin(self, fault: Fault) -> None:
-        args = tuple(self._resolve(each) if isinstance(each, str) else each for each in fault.args)
-        fault = replace(fault, args=args)
+    def _begin(self, drawn: Fault) -> None:
+        args = tuple(self._resolve(each) if isinstance(each, str) else each for each in drawn.args)
+        fault = replace(drawn, args=args)
         if "" in args or not self._may_begin(fault):
+            later_ns = self._loop.now_ns + WAIT_NS
+            if self._kinds[fault.kind].loses and later_ns + fault.duration_ms * 1_000_000 <= self._over_ns:
+                self._loop.at_ns(later_ns, self._loop.harness, self._begin, drawn)
+                return
             self._loop.trace.event(self._loop.now_ns, "faults", f"skip-{fault.kind}", *fault.args)
             return
         self._loop.trace.event(self._loop.now_ns, "faults", fault.kind, *fault.args)
