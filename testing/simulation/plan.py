@@ -9,7 +9,7 @@ what was there. What finds no such moment at its time waits for one. kill -9 los
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
