@@ -28,13 +28,17 @@ _Question = tuple[str, int, int, OnFound]
 FETCHES_MAX = 2
 """For so many there is always room."""
 
+STALL_MS = 5_000
+"""A leader is silent for longer only where it may keep a fetch for longer."""
+
 
 def leaders(config: ServerConfig, timers: LoopTimers) -> OpenLeader:
     """Opens links to leaders, as the settings say."""
+    longest_ms = config.integer("replica.fetch.wait.max.ms")
     settings = LinkSettings(
         client_id=f"broker-{config.node_id}-fetcher",
         backoff_ms_max=config.integer("replica.fetch.backoff.ms"),
-        stall_ms=min(config.integer("replica.socket.timeout.ms"), 5_000),
+        stall_ms=min(config.integer("replica.socket.timeout.ms"), max(STALL_MS, 2 * longest_ms)),
         detours=config.detours,
     )
 

@@ -1,7 +1,10 @@
 """What a follower knows of a leader that dies, before and after the controller does, on the simulated network."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+
+import pytest
 
 from ottla.broker.replication.following.fetchers import LOST_MS
 from ottla.broker.replication.replica_manager import FENCED_LATELY_MS, ReplicaManager
@@ -97,3 +100,17 @@ def test_a_broker_was_fenced_lately_for_a_moment_and_not_once_it_is_back() -> No
         assert fenced_lately(cluster) == frozenset()
 
     run(scenario)
+
+
+def test_a_leader_that_keeps_a_fetch_as_long_as_it_may_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        await asyncio.sleep(1)
+        caplog.set_level(logging.INFO, "ottla.broker.links")
+        await asyncio.sleep(30)
+        assert not caplog.records
+        cluster.brokers[1].node.crash()
+        await asyncio.sleep(25)
+        assert {each.getMessage() for each in caplog.records} >= {"Broker 1 is out of reach: no answer for 20000 ms"}
+
+    run(scenario, replica_fetch_wait_max_ms="10000")
