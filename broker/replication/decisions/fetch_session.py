@@ -192,7 +192,8 @@ class SessionCache:
             broker_epoch=broker_epoch,
         )
         self._sessions[session.id] = session
-        if replica_id != CONSUMER_ID:
+        known = self._of_followers.get(replica_id)
+        if replica_id != CONSUMER_ID and (known is None or known.broker_epoch <= broker_epoch):
             self._of_followers[replica_id] = session
         return session, evicted
 

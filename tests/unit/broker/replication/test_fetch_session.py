@@ -360,6 +360,15 @@ def test_a_late_request_of_an_earlier_start_ends_no_session_of_the_later() -> No
     assert cache.succeeded(2, 22) is session
 
 
+def test_what_a_late_request_of_an_earlier_start_opened_hides_no_session_of_the_later() -> None:
+    cache = make_cache(slots=4)
+    session = of_follower(cache, broker_epoch=21)
+    late = of_follower(cache, broker_epoch=20)
+    assert cache.succeeded(2, 21) is session
+    cache.remove(late.id)
+    assert cache.succeeded(2, 21) is None
+
+
 def test_a_session_that_went_otherwise_is_not_ended_again() -> None:
     cache = make_cache(slots=1)
     cache.remove(of_follower(cache).id)
