@@ -152,14 +152,13 @@ class Partition:
         """
         if partition_epoch < self.partition_epoch:
             return False
+        if self.leader is not None:
+            self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # whatever becomes of its log
         self.log.make_whole()
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
         fetched = leader_epoch <= self.leader_epoch
         if self.is_damaged and may_cut(self.services.node_id, leader_id, isr, fetched_in_epoch=fetched):
             self._cut()
-        self.leader = None
-        self.services.behind.pop(self, None)
-        self.services.incomplete.pop(self, None)
         self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:
             log = self.log
@@ -182,7 +181,11 @@ class Partition:
     def retire(self, error: ErrorCode) -> None:
         """This broker hosts it no longer, or cannot: everyone who waits is told."""
         self.usable = False
-        self.leader = self.follower = None
+        self.follower = None
+        self._resign(error)
+
+    def _resign(self, error: ErrorCode) -> None:
+        self.leader = None
         self.services.behind.pop(self, None)
         self.services.incomplete.pop(self, None)
         self.fail_waiters(error)

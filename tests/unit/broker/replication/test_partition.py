@@ -1,10 +1,12 @@
 """What a hosted partition refuses, and what it ignores."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pytest
 
+from ottla.broker.replication.acks import await_acks
 from ottla.broker.replication.appending import append
 from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.decisions.replica import BrokerStanding, FollowerContact
@@ -12,14 +14,16 @@ from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.feeding import follower_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_services import PartitionServices
-from ottla.broker.replication.purgatory import WakeQueue
+from ottla.broker.replication.purgatory import ParkedRequest, WakeQueue
 from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.sync_later import SyncLater
+from tests.unit.broker.fake_timers import FakeTimers
 
 BROKERS = {broker: BrokerStanding(broker * 10, False, False) for broker in (1, 2, 3)}
 NAME = TopicPartition("flights", 0)
@@ -131,6 +135,28 @@ def test_a_follower_with_epochs_fetches_from_its_end_and_one_without_from_what_i
     partition.log.epochs.truncate_from_end(0)
     follow(partition, epoch=7, partition_epoch=10)
     assert (partition.follower.fetch_offset, partition.follower.last_fetched_epoch) == (0, -1)
+
+
+def test_a_leader_whose_log_cannot_be_read_leads_no_more_once_another_does(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Log) -> NoReturn:
+        raise StorageError("no descriptor is left")
+
+    lead(partition)
+    info = append(partition, batch(), -1, 0, 0)
+    told: list[Sequence[int]] = []
+    parked = ParkedRequest(told.append)
+    await_acks(partition, -1, info, parked)
+    parked.park(FakeTimers().call_later_ms, 30_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "make_whole", refuse)
+        with pytest.raises(StorageError):
+            follow(partition, epoch=6, partition_epoch=9)
+    assert partition.leader is None
+    assert told == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]]
+    assert follow(partition, epoch=6, partition_epoch=9)
+    assert partition.leader_id == 2
 
 
 # --- damage
