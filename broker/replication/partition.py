@@ -191,12 +191,12 @@ class Partition:
         self.fail_waiters(error)
 
     def configure(self, config: LogConfig, now_ms: int) -> None:
-        """The topic's settings changed."""
-        self.log.configure(config)
+        """The topic's settings changed. Raises StorageError, when all has been taken but the age of the active segment."""
         leader = self.leader
         if leader is not None:
             leader.set_min_insync_replicas(config.min_insync_replicas)
             self.advance(leader, now_ms)
+        self.log.configure(config)
 
     def _forget_verifications(self) -> None:
         if self.verification is not None:

@@ -1,6 +1,7 @@
 """What a hosted partition refuses, and what it ignores."""
 
 import asyncio
+import errno
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
@@ -157,6 +158,22 @@ def test_a_leader_whose_log_cannot_be_read_leads_no_more_once_another_does(
     assert told == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]]
     assert follow(partition, epoch=6, partition_epoch=9)
     assert partition.leader_id == 2
+
+
+def test_settings_that_a_log_takes_half_way_hold_for_its_leader(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    lead(partition, isr=(1,))
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "set_roll_time", refuse)
+        with pytest.raises(StorageError):
+            partition.configure(LogConfig(min_insync_replicas=2), 0)
+    with pytest.raises(KafkaError) as caught:
+        append(partition, batch(), -1, 0, 0)
+    assert caught.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 # --- damage
