@@ -24,7 +24,9 @@ class Deletions:
         self._manager = manager
         self._timers = timers
         self._wall_ms = wall_ms
-        self._waiting: dict[TopicPartition, bytes] = {}  # the topic's id
+        self._waiting: dict[
+            TopicPartition, tuple[bytes, ...]
+        ] = {}  # the ids of topics that had the name, one after the other
         self._turn_left = TURN_LOGS_MAX
         self._turn_planned = self._gathering = self._closed = False
 
@@ -36,13 +38,12 @@ class Deletions:
         if self._turn_left > 0:
             self._delete(partition, topic_id)
         else:
-            self._waiting[partition] = topic_id
+            self._waiting[partition] = (*self._waiting.get(partition, ()), topic_id)
         self._plan_turn()
 
     def finish(self, partition: TopicPartition) -> None:
         """Deletes the partition's log now, if it waits."""
-        topic_id = self._waiting.pop(partition, None)
-        if topic_id is not None:
+        for topic_id in self._waiting.pop(partition, ()):
             self._delete(partition, topic_id)
 
     def close(self) -> None:

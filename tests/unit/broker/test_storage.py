@@ -354,6 +354,16 @@ def test_a_partition_that_comes_back_before_its_log_was_deleted_has_a_new_one(be
     assert (log.abandoned, again.abandoned, again.log_end_offset) == (True, False, 0)
 
 
+def test_a_topic_that_is_deleted_before_it_had_a_log_keeps_no_other_of_its_name(bench: Bench) -> None:
+    log = bench.log("a")
+    bench.storage._deletions._turn_left = 0
+    bench.storage.delete(log.partition, TOPIC_ID)
+    bench.storage.delete(log.partition, OTHER_TOPIC_ID)
+    bench.fire(0)
+    assert log.abandoned
+    assert bench.storage.manager.logs == {}
+
+
 def test_what_is_still_to_be_deleted_at_a_stop_does_not_lie_there_at_the_next_start(bench: Bench) -> None:
     log = bench.log("a")
     bench.storage._deletions._turn_left = 0
