@@ -24,7 +24,7 @@ class Durability:
         """Syncs until all of the log is stable; tells ``on_stable`` up to which offset after each round.
 
         Asked again meanwhile, the newer callback takes the older one's place. A log whose directory failed is not heard of
-        any more.
+        any more. One that was left half-way is read anew, and may end earlier than it did.
         """
         running = log in self._waiting
         if log.abandoned:
@@ -64,14 +64,13 @@ class Durability:
 
     def _next(self, log: Log) -> None:
         try:
+            log.make_whole()  # who waits here may be the only one who uses it
             ticket = log.unsynced()
         except StorageError:
             self._stuck[log] = None
             return
         if ticket is not None:
             self._sync_later.sync(ticket.file, partial(self._synced, log, ticket))
-        elif log.recovery_point < log.log_end_offset:  # it has to be read anew first
-            self._stuck[log] = None
         else:
             self._waiting.pop(log)(log.recovery_point)
 

@@ -364,7 +364,11 @@ class LeaderFetcher:
 
     def _ask_when_stable(self, key: Key, partition: Partition, follower: PartitionFollower) -> None:
         def stable(offset: int) -> None:
-            if offset >= follower.fetch_offset and self._is_current(key, partition, follower):
+            if not self._is_current(key, partition, follower):
+                return
+            if partition.log.log_end_offset < follower.fetch_offset:
+                self._moved(key, partition, follower)  # it was read anew
+            elif offset >= follower.fetch_offset:
                 self._ask(key, partition)
 
         self._session.postpone(key)
