@@ -240,6 +240,8 @@ class LinkConnection(asyncio.BufferedProtocol):
         self._watchdog = None
         if not self._answers:
             return  # the next request watches again
+        if self._rest is not None:
+            self._silent_looks = -1  # nothing is read meanwhile
         if self._silent_looks >= LOOKS - 1:
             self.break_off(f"no answer for {self._stall_ms} ms")
             return

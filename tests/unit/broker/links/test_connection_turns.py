@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,12 +19,12 @@ VERSION = 4  # whose header is the correlation id alone
 class End:
     """A link on a transport that only remembers, and what became of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stall_ms: int = 5_000) -> None:
         self.loop = asyncio.get_running_loop()
         self.lost: list[str] = []
         self.transport = FakeTransport()
         self.link = LinkConnection(
-            "test", LoopTimers(self.loop), 5_000, lambda: None, lambda reason, _: self.lost.append(reason)
+            "test", LoopTimers(self.loop), stall_ms, lambda: None, lambda reason, _: self.lost.append(reason)
         )
         self.link.connection_made(self.transport)
         self.unread = b""
@@ -48,9 +49,9 @@ class End:
         return before - len(self.unread)
 
 
-def run(scenario: Callable[[End], Any]) -> None:
+def run(scenario: Callable[[End], Any], stall_ms: int = 5_000) -> None:
     async def main() -> None:
-        end = End()
+        end = End(stall_ms)
         try:
             await scenario(end)
         finally:
@@ -96,6 +97,31 @@ def test_an_answer_is_taken_in_over_turns_and_nothing_is_read_meanwhile() -> Non
         assert end.transport.reading
 
     run(scenario)
+
+
+def test_a_link_that_reads_nothing_while_it_takes_an_answer_in_misses_nothing() -> None:
+    async def scenario(end: End) -> None:
+        taken: list[bytes] = []
+
+        def take(frame: memoryview, position: int) -> Iterator[int]:
+            for _ in range(40):
+                time.sleep(0.01)  # a slow disk
+                yield TURN_BYTES
+
+        end.ask(take)
+        end.ask(lambda frame, position: taken.append(bytes(frame[position:])))
+        end.answer(b"")
+        end.read()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        end.answer(b"behind")
+        end.read()
+        assert (end.lost, taken) == ([], [b"behind"])
+        end.ask(lambda frame, position: None)
+        await asyncio.sleep(0.2)
+        assert end.lost == ["no answer for 50 ms"]
+
+    run(scenario, stall_ms=50)
 
 
 def test_small_pieces_are_taken_in_at_once() -> None:
