@@ -212,7 +212,8 @@ class Partition:
 
     @property
     def is_damaged(self) -> bool:
-        return self.damaged_from != UNDAMAGED
+        """Not where the segment that was damaged went meanwhile."""
+        return self.damaged_from != UNDAMAGED and self.damaged_from >= self.log.segments[0].base_offset
 
     def damaged(self, offset: int) -> bool:
         """The records from ``offset`` on are not what was written; False if that was known."""

@@ -222,3 +222,19 @@ def test_the_lowest_damage_counts(partition: Partition) -> None:
     assert not partition.damaged(4)
     assert partition.damaged(1)
     assert partition.damaged_from == 1
+
+
+def test_damage_that_retention_took_is_none(partition: Partition) -> None:
+    lead(partition, isr=(1,))
+    for _ in range(3):
+        append(partition, batch(), 1, 0, 0)
+    partition.log.roll()
+    append(partition, batch(), 1, 0, 0)
+    partition.damaged(1)
+    partition.log.advance_log_start(3)
+    assert partition.is_damaged, "the segment is there"
+    partition.log.delete_old_segments(0)
+    assert not partition.is_damaged
+    follow(partition, epoch=6, partition_epoch=9, isr=(2, 3))
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 4)
+    assert partition.damaged(3)
