@@ -24,9 +24,8 @@ class Deletions:
         self._manager = manager
         self._timers = timers
         self._wall_ms = wall_ms
-        self._waiting: dict[
-            TopicPartition, tuple[bytes, ...]
-        ] = {}  # the ids of topics that had the name, one after the other
+        self._waiting: dict[TopicPartition, tuple[bytes, ...]] = {}
+        """With the ids of the topics that had the name, one after the other."""
         self._turn_left = TURN_LOGS_MAX
         self._turn_planned = self._gathering = self._closed = False
 
