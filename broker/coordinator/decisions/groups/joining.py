@@ -73,6 +73,7 @@ class Joins:
         elif not self._has_room(group, joining.member_id):
             if joining.member_id not in group.joining:
                 self._rebalance.remove(group, joining.member_id)
+                self._rebalance.complete_if_joined(group)  # the others may have waited for it alone
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         elif group.metadata_bytes_without(self._place_of(group, joining)) + joining.size > METADATA_BYTES_MAX:
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)

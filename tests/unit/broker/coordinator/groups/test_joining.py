@@ -111,6 +111,16 @@ def test_while_a_rebalance_is_prepared_those_that_are_not_back_keep_nobody_out()
     assert bench.join().error is ErrorCode.MEMBER_ID_REQUIRED
 
 
+def test_who_finds_no_room_with_its_id_does_not_hold_up_those_that_are_back() -> None:
+    bench = Bench(max_size=2)
+    ids = bench.stable(2)
+    back = [bench.join(ids[0], protocols=("range", "sticky"))]
+    third_id = bench.join().said.member_id  # there is room while one is not back
+    back.append(bench.join(ids[1], protocols=("range", "sticky")))
+    assert bench.join(third_id).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [each.said.generation_id for each in back] == [2, 2]
+
+
 def test_a_new_member_makes_the_others_join_again() -> None:
     bench = Bench()
     ids = bench.stable(2)
