@@ -1,6 +1,7 @@
 """Subscriptions by regular expression of a shard's consumer groups: what their rounds find is written, and asks for another target."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from ottla.broker.coordinator.decisions.effects import Effects
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
@@ -74,8 +75,8 @@ class Patterns:
             self._effects.write([regex_tombstone(group.id, each) for each in needless], _pass)
 
     def _write(self, group: ConsumerGroup, regex: str, now: Resolved) -> None:
-        """Together with an epoch, if it is about topics: without one its members would never be given them. What cannot be written is found
-        again when one of them is heard from, or with the next round."""
+        """Together with an epoch, if it is about topics: without one its members would never be given them. What no record can hold is found
+        again with the next round."""
         before = group.resolved[regex].topics if regex in group.resolved else frozenset()
         records = [regex_record(group.id, regex, now)]
         if before != now.topics:
@@ -84,7 +85,12 @@ class Patterns:
             readers.update(now.topics)
             names = [topic for topic, count in readers.items() if count > 0]
             records.append(epoch_record(group.id, group.epoch + 1, metadata_hash(names, self._topics)))
-        self._effects.write(records, _pass)
+        self._effects.write(records, partial(self._written, group.id))
+
+    def _written(self, group_id: str, error: ErrorCode) -> None:
+        """What cannot be written now is looked for again soon, as if topics had come: nothing else would do that before the interval is over."""
+        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            self._resolution.topics_changed([group_id])
 
 
 def _pass(error: ErrorCode) -> None:

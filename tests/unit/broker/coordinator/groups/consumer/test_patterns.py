@@ -213,6 +213,21 @@ def test_what_could_not_be_written_is_found_again_when_the_member_is_heard_from(
     assert one.owned == {T: frozenset(range(4))}
 
 
+def test_a_topic_that_could_not_be_written_is_found_again_soon() -> None:
+    """There are too few replicas in sync for a while, say."""
+    bench = Bench()
+    one = Reader(bench, "one", "t|v.*")
+    settle(bench, one)
+    bench.wait(ROUND_PAUSE_MS)
+    bench.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    v = create(bench, "v1")
+    bench.wait(ROUND_PAUSE_MS)
+    bench.refuses = ErrorCode.NONE
+    bench.wait(ROUND_PAUSE_MS)
+    settle(bench, one)
+    assert one.owned.keys() == {T, v}
+
+
 def test_a_member_whose_expression_is_resolved_costs_no_record() -> None:
     bench = Bench()
     one = Reader(bench, "one", "t")
