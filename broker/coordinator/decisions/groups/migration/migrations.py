@@ -13,6 +13,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.departures import Depart
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
 from ottla.broker.coordinator.decisions.groups.consumer.records import group_tombstones
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
 from ottla.broker.coordinator.decisions.groups.group_records import group_tombstone
 from ottla.broker.coordinator.decisions.groups.kinds import has_ended
 from ottla.broker.coordinator.decisions.groups.migration.downgrading import (
@@ -114,7 +115,8 @@ class Migrations:
     # --- to the classic protocol --------------------------------------------------------------------------------------
 
     def admit_classic(self, group_id: str) -> ErrorCode:
-        """A consumer group without members makes way for a classic one."""
+        """A consumer group without members makes way for a classic one, whose offsets are needed from now on: its member may only have asked
+        for an id."""
         consumers = self._consumers.find(group_id)
         if consumers is None:
             return ErrorCode.NONE
@@ -128,6 +130,10 @@ class Migrations:
                 self._rebalance.end(group, error)
 
         self._effects.write(group_tombstones(consumers), written)
+        if not outcome:
+            classic = ClassicGroup(group_id, self._effects.time_ms)
+            classic.protocol_type = CONSUMER
+            self._classic.put(classic)
         return outcome
 
     def shrunk(self, group_id: str) -> None:

@@ -217,3 +217,19 @@ def test_offsets_do_not_expire_while_the_only_member_is_away_for_a_moment() -> N
     bench.wait(8 * DAY_MS)
     bench.shard.expire()
     assert offset(bench)[0] == -1
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_nor_while_a_classic_member_is_about_to_take_its_place(gives_up: bool) -> None:
+    bench = Bench()
+    one = alone(bench)
+    commit(bench, 5, generation=one.epoch, member_id="one")
+    bench.time_ms += 8 * DAY_MS
+    one.leave()
+    assert bench.join().error is ErrorCode.MEMBER_ID_REQUIRED
+    bench.wait(20_000 * gives_up)
+    bench.shard.expire()
+    assert offset(bench) == (5, 0)
+    bench.wait(8 * DAY_MS)
+    bench.shard.expire()
+    assert bench.shard.contents() == Bench().shard.contents()
