@@ -43,7 +43,7 @@ class Rebalance:
 
     def prepare(self, group: ClassicGroup, cause: Cause) -> None:
         """All members are to join again: their heartbeats tell them."""
-        effects, delay_ms = self._effects, self._settings.initial_rebalance_delay_ms
+        effects = self._effects
         self.recorder.begun(group, cause)
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.refuse_syncing(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -51,8 +51,7 @@ class Rebalance:
         is_first = group.is_in(GroupState.EMPTY)
         group.change(GroupState.PREPARING_REBALANCE, effects.time_ms)
         if is_first:
-            left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            self._wait_for_more(group, delay_ms, left_ms)
+            self._wait_for_first(group)
         elif group.has_all_joined:
             self._complete(group)
         else:
@@ -63,6 +62,10 @@ class Rebalance:
         is_first = group.state_before is GroupState.EMPTY
         if group.is_in(GroupState.PREPARING_REBALANCE) and not is_first and group.has_all_joined:
             self._complete(group)
+
+    def _wait_for_first(self, group: ClassicGroup) -> None:
+        delay_ms = self._settings.initial_rebalance_delay_ms
+        self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
 
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
         """Members of a new group start together: one rebalance for all of them (KIP-134)."""
@@ -235,9 +238,11 @@ class Rebalance:
         """The group was ended, and is here again: whoever waited was told, so all are to join again."""
         group.pending.clear()
         for member in group.members.values():
-            member.expires_ms = 0
+            member.is_new, member.expires_ms = False, 0
             self.keep(group, member)
-        if group.is_in(GroupState.PREPARING_REBALANCE):
+        if group.is_in(GroupState.PREPARING_REBALANCE) and group.state_before is GroupState.EMPTY:
+            self._wait_for_first(group)
+        elif group.is_in(GroupState.PREPARING_REBALANCE):
             self._wait_for_all(group, group.rebalance_timeout_ms)
         else:
             self.prepare(group, cause)

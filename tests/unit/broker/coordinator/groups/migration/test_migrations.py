@@ -224,6 +224,19 @@ def test_a_rebalance_that_was_being_prepared_goes_on_when_the_change_could_not_b
     assert [each.said.generation_id for each in answers] == [2, 2]
 
 
+def test_and_so_does_a_first_one_which_waits_no_longer_than_first_ones_do() -> None:
+    bench = MigrationBench()
+    a, b = Classic(bench), Classic(bench)
+    asked = [a.ask_to_join(), b.ask_to_join()]
+    bench.commits = False
+    Modern(bench, "new").ask()
+    bench.fail()
+    assert {each.error for each in asked} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    again = [a.ask_to_join(), b.ask_to_join()]
+    bench.wait(2 * bench.settings.initial_rebalance_delay_ms)
+    assert [each.said.generation_id for each in again] == [1, 1]
+
+
 def test_members_that_fall_silent_after_a_change_was_undone_are_taken_out() -> None:
     bench = MigrationBench()
     bench.stable_classic(Classic(bench))
