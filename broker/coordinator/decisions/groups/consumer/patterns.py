@@ -47,8 +47,7 @@ class Patterns:
         """Who subscribes, or to what, may have changed."""
         if group.regexes or group.resolved:
             self._resolution.look_at(group.id)
-        if not group.regexes:
-            self._forget_needless(group)  # no round will do it
+            self._forget_needless(group)  # perhaps there is nothing to match, and so no round soon
 
     def topics_changed(self) -> None:
         """Topics came or went."""

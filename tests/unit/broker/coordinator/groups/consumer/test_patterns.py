@@ -138,6 +138,17 @@ def test_a_member_may_subscribe_with_another_expression_and_the_first_is_forgott
     assert dict(group_of(bench).readers) == {"u": 1}
 
 
+def test_nor_does_the_first_stay_where_the_other_one_is_known() -> None:
+    bench = Bench()
+    one, two = Reader(bench, "one", "t"), Reader(bench, "two", "u")
+    settle(bench, one, two)
+    two.hear(join(bench, "two", (), subscribed_topic_regex="t"))
+    assert group_of(bench).resolved.keys() == group_of(bench).readers.keys() == {"t"}
+    settle(bench, one, two)
+    assert [len(each.owned[T]) for each in (one, two)] == [2, 2]
+    assert bench.shard.contents() == bench.another().shard.contents()
+
+
 def test_a_member_may_subscribe_with_names_again() -> None:
     bench = Bench()
     one = Reader(bench, "one", "t")
