@@ -144,6 +144,28 @@ def test_a_topic_made_anew_in_the_middle_of_a_reading_gives_nothing_of_the_new(
     assert len(reading.lost) == skips_loss
 
 
+@pytest.mark.parametrize("skips_loss", [False, True])
+def test_a_topic_made_anew_behind_another_gives_nothing_of_the_new(
+    skips_loss: bool, single: Cluster, client: Client, make_topic: MakeTopic
+) -> None:
+    """Its turn has not come when it is asked for with the one before it."""
+    before, topic, behind = make_topic(), make_topic(), make_topic()
+    for each in (before, topic, behind):
+        produce(single.bootstrap_servers, each, 0, range(10))
+    ranges = [Range(each, 0, 0, 10, client.topic(each).id) for each in (before, topic, behind)]
+    admin = AdminClient({"bootstrap.servers": single.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result()
+    _make(single, topic, 1)
+    produce(single.bootstrap_servers, topic, 0, range(5000, 5010))
+    client.forget()
+
+    reading, came = Fetcher(client, ranges, skips_loss=skips_loss), list[Fetched]()
+    with nullcontext() if skips_loss else pytest.raises(TopicChangedError, match=f"{topic}.* is another topic now"):
+        came.extend(reading)
+    assert values(ranges, came) == [*range(10)] * (1 + skips_loss)
+    assert len(reading.lost) == skips_loss
+
+
 def test_only_what_is_committed_is_waited_for_and_aborted_transactions_are_named(
     single: Cluster, make_topic: MakeTopic
 ) -> None:
