@@ -102,13 +102,13 @@ def narrowed(
     """Ranges that have everything wanted. ``at_time`` gives the first offset of a time or after, -1 where there is none.
 
     Times in a log need not rise with the offsets. The first record of a time or after is where reading may begin: all
-    before are older. Nothing like that holds for an end, so that times narrow the start alone.
+    before are older. Nothing like that holds for an end, so that times narrow the start alone. Times before 1970 cannot be asked for.
     """
     first = {which: max(start, wanted.offset_first) for which, start in starts.items()}
     last = dict(ends)
     if wanted.offset_last is not None:
         last = {which: min(end, wanted.offset_last + 1) for which, end in ends.items()}
-    if wanted.ms_first is not None and starts:
+    if wanted.ms_first is not None and wanted.ms_first >= 0 and starts:
         found = at_time(dict.fromkeys(starts, wanted.ms_first))
         first = {which: max(first[which], found[which] if found[which] >= 0 else last[which]) for which in first}
     return first, last

@@ -43,6 +43,13 @@ def test_a_time_narrows_the_start_alone_since_times_need_not_rise() -> None:
     assert narrow(GreaterThan(("timestamp",), AT), found=-1)[0] == {A: 100, B: 200}  # nothing is as young
 
 
+def test_a_time_before_1970_is_no_word_of_list_offsets() -> None:
+    """There -1 is the end, and -3 the record with the latest time."""
+    before = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+    assert narrow(GreaterThanOrEqual(("timestamp",), before), found=70) == ({A: 10, B: 20}, {A: 100, B: 200})
+
+
 def test_filters_of_other_columns_say_nothing() -> None:
     others = [
         EqualTo(("key",), b"k"),
