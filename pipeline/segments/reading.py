@@ -93,7 +93,14 @@ class _Reading:
 
     def _torn(self, at: int, rest: memoryview) -> bool:
         """Whether a file ends here as a crash may leave it: with zeros, at the end of the partition."""
-        return self._stretch.last and at + len(rest) >= self._stretch.end and not any(rest)
+        if not self._stretch.last or np.frombuffer(rest, np.uint8).any():
+            return False
+        behind = Pieces(self._stretch.path, at + len(rest), self._stretch.end)
+        for piece in behind:
+            if np.frombuffer(piece.data, np.uint8).any():
+                return False
+            behind.next_at(piece.position + len(piece.data))
+        return True
 
     def _corrupt(self, position: int, offset: int, message: str) -> CorruptSegmentError:
         return CorruptSegmentError(self._stretch.path, position, offset, message)

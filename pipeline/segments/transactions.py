@@ -101,7 +101,8 @@ class _Walk:
             chosen = (given.headers["attributes"][:sound] & TRANSACTIONAL != 0) & (given.bases[:sound] >= from_offset)
             for index in np.flatnonzero(chosen).tolist():
                 self._take(given, index)
-            if fault or (piece.last and not given.end):
+            goes_on = given.end or (given.cut_off_bytes > len(piece.data) and not piece.last)
+            if fault or not goes_on:
                 return
             pieces.next_at(piece.position + given.end, given.cut_off_bytes)
 

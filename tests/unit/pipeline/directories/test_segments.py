@@ -13,6 +13,7 @@ from ottla.pipeline.arrow.encoder import encode
 from ottla.pipeline.arrow.schema import COLUMNS
 from ottla.pipeline.segments.errors import CorruptSegmentError, SegmentsError
 from ottla.pipeline.segments.options import parse
+from ottla.pipeline.segments.pieces import PIECE_BYTES
 from ottla.pipeline.segments.reading import Stretch, read_stretch
 from ottla.pipeline.segments.source import SegmentsSource
 from ottla.pipeline.segments.tasks import plan
@@ -159,6 +160,22 @@ def test_a_torn_tail_ends_the_log(new_node: NewNode) -> None:
     for tail in (b"\0", torn[:40], torn, bytes(500)):
         node.segment().write_bytes(sound + tail)
         assert offsets(node.path) == list(range(10))
+
+
+def test_zeros_beyond_what_is_read_at_once_end_the_log(new_node: NewNode) -> None:
+    node = new_node()
+    node.append(10)
+    node.stop()
+    (node.path / "replication-offset-checkpoint").unlink()
+    size = node.segment().stat().st_size
+    os.truncate(node.segment(), size + 2 * PIECE_BYTES)
+
+    assert offsets(node.path, piece_bytes=PIECE_BYTES) == list(range(10))
+    with open(node.segment(), "r+b") as file:
+        file.seek(size + 2 * PIECE_BYTES - 1)
+        file.write(b"x")
+    with pytest.raises(CorruptSegmentError, match=f"at byte {size}, offset 10: batch version 0"):
+        offsets(node.path, piece_bytes=PIECE_BYTES)
 
 
 def test_a_log_that_ends_below_its_high_watermark_is_an_error(new_node: NewNode) -> None:
