@@ -61,7 +61,7 @@ class Stream:
         """
         start_json = self._ended if start_json is None else start_json
         start = from_json(start_json or {})
-        now = self._newest = self._target if self._target is not None else self._now(start.next)
+        now = self._newest = self._available(start)
         if start_json is None:
             return to_json(now)
         check_same_query(start, now.topics, self._described())
@@ -94,6 +94,14 @@ class Stream:
         )
 
     # -- how ------------------------------------------------------------------------------------------------------
+
+    def _available(self, start: Offsets) -> Offsets:
+        """What a batch from there may read."""
+        if self._target is None:
+            return self._now(start.next)
+        if not start.next.keys() <= self._target.next.keys():
+            self._target = self._now(start.next)  # nobody knew what to expect when it was looked for
+        return self._target
 
     def _now(self, expected: Collection[TopicPartition] = ()) -> Offsets:
         """What there is. Of what was there a broker may know nothing for a moment, one that has just started: so it is

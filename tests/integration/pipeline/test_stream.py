@@ -159,6 +159,22 @@ def test_a_stream_with_an_end_is_offered_nothing_beyond(single: Cluster, make_to
     assert source.stream.latest(end) == end
 
 
+@pytest.mark.parametrize("available_now", [True, False])
+def test_a_broker_that_knows_nothing_yet_is_asked_again(
+    single: Cluster, make_topic: MakeTopic, send: Any, monkeypatch: pytest.MonkeyPatch, available_now: bool
+) -> None:
+    topic = make_topic()
+    start = Source(single, topic).stream.initial()
+    send(topic, range(3))
+    source = Source(single, topic, failOnDataLoss="false")
+    nothing, ask = [dict[str, Any]()], source.client.topics
+    monkeypatch.setattr(source.client, "topics", lambda names: nothing.pop() if nothing else ask(names))
+    if available_now:
+        source.stream.prepare_available_now()
+
+    assert source.stream.latest(start)[topic] == {"0": 3}
+
+
 def test_partitions_that_come_are_read_from_their_beginning(
     single: Cluster, make_topic: MakeTopic, send: Any, admin: AdminClient
 ) -> None:
