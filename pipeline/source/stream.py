@@ -96,12 +96,17 @@ class Stream:
     # -- how ------------------------------------------------------------------------------------------------------
 
     def _available(self, start: Offsets) -> Offsets:
-        """What a batch from there may read."""
+        """What a batch from there may read: nothing beyond the query's end, though it began behind that."""
         if self._target is None:
-            return self._now(start.next)
-        if not start.next.keys() <= self._target.next.keys():
-            self._target = self._now(start.next)  # nobody knew what to expect when it was looked for
-        return self._target
+            now = self._now(start.next)
+        elif start.next.keys() <= self._target.next.keys():
+            now = self._target
+        else:
+            now = self._target = self._now(start.next)  # nobody knew what to expect when it was looked for
+        if self._options.ending is None:
+            return now
+        ends = {which: min(end, max(self._ending[which], start.next.get(which, 0))) for which, end in now.next.items()}
+        return Offsets(ends, now.ids)
 
     def _now(self, expected: Collection[TopicPartition] = ()) -> Offsets:
         """What there is. Of what was there a broker may know nothing for a moment, one that has just started: so it is
@@ -114,7 +119,6 @@ class Stream:
         ends = self._asking.ends(partitions)
         if self._options.ending is not None:
             self._ending |= self._ends_of_new(self._options.ending, partitions)
-            ends = {which: min(end, self._ending[which]) for which, end in ends.items()}
         return Offsets(ends, dict(self._asking.ids))
 
     def _ends_of_new(self, bound: Bound, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -160,6 +160,21 @@ def test_a_stream_with_an_end_is_offered_nothing_beyond(single: Cluster, make_to
 
 
 @pytest.mark.parametrize("available_now", [True, False])
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_stream_that_has_passed_its_end_stays_where_it_is(
+    single: Cluster, make_topic: MakeTopic, send: Any, fails: str, available_now: bool
+) -> None:
+    topic = make_topic()
+    send(topic, range(10))
+    source = Source(single, topic, endingOffsets=json.dumps({topic: {"0": 7}}), failOnDataLoss=fails)
+    if available_now:
+        source.stream.prepare_available_now()
+    start = source.stream.initial()
+
+    assert source.stream.latest(start) == start
+
+
+@pytest.mark.parametrize("available_now", [True, False])
 def test_a_broker_that_knows_nothing_yet_is_asked_again(
     single: Cluster, make_topic: MakeTopic, send: Any, monkeypatch: pytest.MonkeyPatch, available_now: bool
 ) -> None:
