@@ -62,7 +62,8 @@ def header_column(given: pa.Array | pa.ChunkedArray | None, rows: int) -> Column
     if not counts.any():
         return header_column(None, rows)
     pairs = given.flatten()
-    keys, values = (column(pc.struct_field(pairs, [number]), len(pairs)) for number in (0, 1))
+    fields = (pc.struct_field(pairs, [number]) for number in (0, 1))
+    keys, values = (column(field, len(pairs)).part(0, len(pairs)) for field in fields)
     if len(pairs) and int(keys.lengths.min()) < 0:
         raise ValueError("headers: null where a key was expected")
     joined = pc.binary_join_element_wise(

@@ -137,6 +137,16 @@ def test_null_headers_are_none() -> None:
     assert [record.headers for record in read(made.data)] == [(), (), (("a", None),)]
 
 
+def test_headers_of_long_offsets_are_written() -> None:
+    """As Spark sends them with spark.sql.execution.arrow.useLargeVarTypes."""
+    long = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+    given_headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None], long)
+
+    (made,) = encode(None, pa.array([b"1", b"2"]), headers=given_headers, timestamps=1)
+
+    assert [record.headers for record in read(made.data)] == [(("a", b"1"), ("b", None)), ()]
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_of_each_unit_are_milliseconds_in_the_log(unit: str) -> None:
     times = pa.array([1_700_000_000_000, 1_700_000_001_000]).cast(pa.timestamp("ms")).cast(pa.timestamp(unit, "UTC"))
