@@ -35,7 +35,10 @@ def statistics(metadata: parquet.FileMetaData) -> str:
 def _bounds(pieces: list[Any]) -> tuple[Any, Any]:
     if not pieces or not all(piece.has_min_max for piece in pieces):
         return None, None
-    low, high = min(piece.min for piece in pieces), max(piece.max for piece in pieces)
+    try:
+        low, high = min(piece.min for piece in pieces), max(piece.max for piece in pieces)
+    except OverflowError:
+        return None, None  # Python has no years behind 9999
     return _low(low), _high(high)
 
 
@@ -76,4 +79,4 @@ def _plain(value: Any) -> Any:
 
 def _milliseconds(value: datetime) -> str:
     utc = value.astimezone(UTC) if value.tzinfo else value
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}" + ("Z" if value.tzinfo else "")
+    return utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")

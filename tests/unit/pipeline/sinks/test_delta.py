@@ -143,3 +143,28 @@ def test_statistics_say_only_what_is_true(tmp_path: Path) -> None:
             "true": 1,
         },
     }
+
+
+def _with_times(path: Path, *micros: int) -> None:
+    rows = batch([("t", 0, offset, str(offset)) for offset in range(len(micros))])
+    times = pa.array(micros, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    Query("delta", str(path)).batch(0, rows.set_column(3, "timestamp", times))
+
+
+def test_readers_find_what_is_of_an_early_year(tmp_path: Path) -> None:
+    first = -62_135_596_800_000_000
+    _with_times(tmp_path, first, first + 1_500)
+
+    before = [("timestamp", "<", datetime(1000, 1, 1, tzinfo=UTC))]
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table(filters=before).num_rows == 2
+    (stats,) = DeltaTable(str(tmp_path)).get_add_actions(flatten=True)["max.timestamp"].to_pylist()
+    assert stats == datetime(1, 1, 1, 0, 0, 0, 2_000, tzinfo=UTC)
+
+
+def test_times_that_python_has_not_are_written_without_bounds(tmp_path: Path) -> None:
+    """As of a producer that took microseconds for milliseconds."""
+    micros = [1_700_000_000_000_000, 1_700_000_000_000_000_000]
+    _with_times(tmp_path, *micros)
+
+    found = DeltaTable(str(tmp_path)).to_pyarrow_table()["timestamp"].cast(pa.int64())
+    assert found.to_pylist() == micros
