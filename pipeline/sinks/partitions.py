@@ -31,8 +31,16 @@ def split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[Val
     rest = batch.drop_columns(list(columns))
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
-        values = tuple(text(column[int(rows[0])].as_py()) for column in found)
+        values = tuple(_told(column[int(rows[0])]) for column in found)
         yield values, rest if len(rows) == batch.num_rows else rest.take(pa.array(rows))
+
+
+def _told(value: pa.DictionaryScalar) -> str | None:
+    try:
+        return text(value.as_py())
+    except OverflowError:  # Python has days of the years 1 to 9999 only
+        day: str = value.value.cast(pa.string()).as_py()
+        return day if day.startswith("-") else f"+{day}"  # as Spark writes them
 
 
 def text(value: Any) -> str | None:

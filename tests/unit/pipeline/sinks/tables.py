@@ -22,7 +22,7 @@ ARROW = pa.schema(
         ("value", pa.string()),
     ]
 )
-SPARK_NAMES = {"int32": "integer", "int64": "long", "timestamp[us, tz=UTC]": "timestamp", "double": "double"}
+SPARK_NAMES = {"int32": "integer", "int64": "long", "timestamp[us, tz=UTC]": "timestamp", "date32[day]": "date"}
 Rows = Sequence[tuple[str, int, int, str]]
 
 

@@ -206,6 +206,20 @@ def test_rows_go_to_the_folders_of_their_partitions(form: str, tmp_path: Path) -
     assert found == {("t", 0, "a"), ("t", 0, "e"), ("t", 1, "c"), ("u v%", 0, "b"), (None, 1, "d")}
 
 
+def test_days_that_python_has_not_are_named_as_spark_names_them(form: str, tmp_path: Path) -> None:
+    """As of a producer that took microseconds for milliseconds."""
+    schema = ARROW.append(pa.field("day", pa.date32()))
+    days = pa.array([10_000_000, 0, -719_562], pa.int32()).cast(pa.date32())
+    three = batch([("t", 0, 0, "a"), ("t", 0, 1, "b"), ("t", 0, 2, "c")]).append_column("day", days)
+    assert Query(form, str(tmp_path), schema=schema, partitionBy="day").batch(0, three)
+
+    assert {str(Path(each).parent) for each in files(tmp_path)} == {
+        "day=+29349-01-26",
+        "day=1970-01-01",
+        "day=-0001-11-28",
+    }
+
+
 def test_files_end_at_their_size(form: str, tmp_path: Path) -> None:
     query = Query(form, str(tmp_path), targetFileRows="2")
     query.commit(0, [query.task(0, 0, [ONE, THREE, ONE, TWO])])
