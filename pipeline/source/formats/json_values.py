@@ -66,6 +66,8 @@ class JsonValues:
         Each value has to begin and end as an object does: then none can reach into the next, and where the number of
         rows is right no row is another's.
         """
+        if not _are_texts(values):
+            return None, "the value is no UTF-8"
         joined, offsets = _joined(values)
         if not _are_objects(joined, offsets):
             return (self._trimmed(values[0].as_py()) if len(values) == 1 else None), "the value is no JSON object"
@@ -102,6 +104,15 @@ def _join_many(values: pa.Array) -> bytes:
     one = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     joined: bytes = pc.binary_join(one, b"\n")[0].as_py()
     return joined + b"\n"
+
+
+def _are_texts(values: pa.Array) -> bool:
+    """Arrow's reader does not look."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _are_objects(joined: bytes, ends: np.ndarray) -> bool:

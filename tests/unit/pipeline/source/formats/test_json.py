@@ -33,6 +33,8 @@ BAD = [
     b'{"seq":1}\n{"seq":2}',
     b'{"vin":"',
     b"\xff\xfe",
+    b'{"vin":"\xff"}',
+    b'{"vin":"\xed\xa0\x80"}',
     b"{}x{}",
 ]
 
