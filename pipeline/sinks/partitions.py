@@ -41,6 +41,9 @@ def _told(value: pa.DictionaryScalar) -> str | None:
     except OverflowError:  # Python has days of the years 1 to 9999 only
         day: str = value.value.cast(pa.string()).as_py()
         return day if day.startswith("-") else f"+{day}"  # as Spark writes them
+    except UnicodeDecodeError:  # Spark's cast of bytes to a string looks at none of them
+        octets: bytes = value.value.cast(pa.binary()).as_py()
+        return octets.decode("utf-8", "replace")
 
 
 def text(value: Any) -> str | None:

@@ -37,8 +37,8 @@ def _bounds(pieces: list[Any]) -> tuple[Any, Any]:
         return None, None
     try:
         low, high = min(piece.min for piece in pieces), max(piece.max for piece in pieces)
-    except OverflowError:
-        return None, None  # Python has no years behind 9999
+    except (OverflowError, UnicodeDecodeError):
+        return None, None  # years behind 9999, and texts that are none: Python has neither
     return _low(low), _high(high)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from ottla.pipeline.sinks.attempts import Attempt
 from ottla.pipeline.sinks.changes import Batch
@@ -218,6 +219,19 @@ def test_days_that_python_has_not_are_named_as_spark_names_them(form: str, tmp_p
         "day=1970-01-01",
         "day=-0001-11-28",
     }
+
+
+@pytest.mark.parametrize("by", ["", "kind"])
+def test_texts_that_are_no_utf8_are_written_as_they_are(by: str, form: str, tmp_path: Path) -> None:
+    """Spark's cast of bytes to a string lets them be, and names a partition with U+FFFD for them."""
+    odd = pa.array([b"\xff", b"t"]).view(pa.string())
+    two = batch([("t", 0, 0, "a"), ("t", 0, 1, "b")]).set_column(4, "value", odd).append_column("kind", odd)
+    query = Query(form, str(tmp_path), schema=ARROW.append(pa.field("kind", pa.string())), partitionBy=by)
+    assert query.batch(0, two)
+
+    found = [pq.ParquetFile(tmp_path / each).read(["value"])["value"].cast(pa.binary()) for each in files(tmp_path)]
+    assert sorted(value for each in found for value in each.to_pylist()) == [b"t", b"\xff"]
+    assert {str(Path(each).parent) for each in files(tmp_path)} == ({"kind=t", "kind=%EF%BF%BD"} if by else {"."})
 
 
 def test_files_end_at_their_size(form: str, tmp_path: Path) -> None:
