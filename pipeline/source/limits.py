@@ -23,26 +23,28 @@ def at_most_offsets(start: Positions, end: Positions, most: int) -> dict[TopicPa
 def at_most_bytes(
     start: Positions, end: Positions, most: int, bytes_each: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, int]:
-    """Ends with about ``most`` bytes in all, by what an offset of each partition takes; at least one offset in all."""
+    """Ends with about ``most`` bytes in all, by what an offset of each partition takes; one offset of those whose share is none."""
     sizes = available(start, end)
     weights = {which: size * bytes_each[which] for which, size in sizes.items()}
     total = sum(weights.values())
     if total <= most:
         return dict(end)
     shares = {which: floor(size * most / total) for which, size in sizes.items()}
-    if not any(shares.values()):
-        shares[max(sizes, key=lambda which: (sizes[which], which))] = 1
+    without = [which for which, share in shares.items() if not share]
+    if without:
+        shares[max(without, key=lambda which: (sizes[which], which))] = 1
     return _cut(start, end, shares)
 
 
 def shared(sizes: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
-    """``most`` in proportion to the sizes, whole numbers, none more than its size; what is left goes to the largest rests."""
+    """``most`` in proportion to the sizes, whole numbers, none more than its size. What is left goes to those that would have nothing, and to
+    the largest rests: who has little need not wait until the others are read."""
     total = sum(sizes.values())
     if total <= most:
         return dict(sizes)
     shares = {which: size * most // total for which, size in sizes.items()}
     rest = most - sum(shares.values())
-    by_rest = sorted(sizes, key=lambda which: (-(sizes[which] * most % total), which))
+    by_rest = sorted(sizes, key=lambda which: (shares[which] > 0, -(sizes[which] * most % total), which))
     for which in by_rest[:rest]:
         shares[which] += 1
     return shares

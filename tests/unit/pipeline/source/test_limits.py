@@ -34,6 +34,19 @@ def test_shares_are_all_of_the_limit_and_no_more_than_there_is(sizes: dict[tuple
     assert all(0 <= shares[which] <= size for which, size in sizes.items())
 
 
+def test_a_little_is_read_beside_a_lot_that_grows() -> None:
+    """As with Spark's connector: it does not wait until the rest is read."""
+    start, end = {A: 0, B: 0, C: 0}, {A: 1_000_000, B: 1, C: 2}
+    by_offsets, by_bytes = start, start
+    for _ in range(3):
+        by_offsets = at_most_offsets(by_offsets, end, 1000)
+        by_bytes = at_most_bytes(by_bytes, end, 100_000, dict.fromkeys(end, 100.0))
+        end = end | {A: end[A] + 1000}
+
+    assert by_offsets == {A: 2997, B: 1, C: 2}
+    assert (by_bytes[B], by_bytes[C]) == (1, 2)
+
+
 def test_what_went_back_is_not_available() -> None:
     assert available({A: 5, B: 1}, {A: 3, B: 4, C: 9}) == {B: 3}
 
