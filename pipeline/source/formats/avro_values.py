@@ -25,6 +25,7 @@ _PRIMITIVES = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_NAMED = ("record", "enum", "fixed")
 _HEAD = """def decode(data):
     pos = 0
     end = len(data)"""
@@ -35,7 +36,7 @@ class AvroValues(Rows):
 
     def __init__(self, schema: bytes) -> None:
         try:
-            found = json.loads(schema)
+            found = _with_full_names(json.loads(schema), "")
             writer = _Writer()
             kind = writer.type_of(found, "the value")
             if isinstance(found, list) or not pa.types.is_struct(kind):
@@ -97,7 +98,8 @@ class _Writer:
                 raise ValueError(f"type {schema} is unknown")
             return found
         if isinstance(schema, dict) and "name" in schema:
-            self._named[schema["name"]] = self._named[schema["name"].rpartition(".")[2]] = schema
+            self._named.setdefault(schema["name"].rpartition(".")[2], schema)
+            self._named[schema["name"]] = schema
         return schema
 
     def _branch(self, union: list[Schema], where: str) -> tuple[int, Schema, int]:
@@ -220,6 +222,29 @@ class _Writer:
 
     def _fixed_size(self, _source: Source, schema: Schema, _variable: str, where: str) -> None:
         raise ValueError(f"{where} is of type {schema['type']}, which is unknown")
+
+
+def _with_full_names(schema: Schema, namespace: str) -> Schema:
+    """The schema with each name, where it is given and where it is used, in its namespace: another one may have a type of that name."""
+    if isinstance(schema, str):
+        return schema if schema in _PRIMITIVES else _full_name(schema, namespace)
+    if isinstance(schema, list):
+        return [_with_full_names(each, namespace) for each in schema]
+    found = dict(schema)
+    if schema["type"] in _NAMED:
+        name = _full_name(schema["name"], schema.get("namespace", namespace))
+        namespace, found["name"] = name.rpartition(".")[0], name
+    elif not isinstance(schema["type"], str):
+        found["type"] = _with_full_names(schema["type"], namespace)
+    for inside in found.keys() & {"items", "values"}:
+        found[inside] = _with_full_names(schema[inside], namespace)
+    if "fields" in found:
+        found["fields"] = [each | {"type": _with_full_names(each["type"], namespace)} for each in schema["fields"]]
+    return found
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _logical(schema: Schema) -> tuple[pa.DataType, str] | None:

@@ -101,6 +101,20 @@ def test_any_bytes_are_a_row_or_a_fault(value: bytes) -> None:
     assert all(each is None for each in rows[0].values()) == (faults[0] is not None)
 
 
+def test_names_are_told_apart_by_their_namespaces() -> None:
+    one = {"type": "enum", "name": "Status", "namespace": "order", "symbols": ["NEW", "SENT"]}
+    other = {"type": "enum", "name": "Status", "symbols": ["OPEN", "PAID"]}  # in the record's, shop
+    inner = {"type": "record", "name": "order.Line", "fields": [{"name": "of", "type": ["null", "Status"]}]}
+    kinds = [one, other, "order.Status", "Status", {"type": "array", "items": "shop.Status"}, inner]
+    fields = [{"name": name, "type": kind} for name, kind in zip("abcdef", kinds, strict=True)]
+    schema = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
+    record = {"a": "SENT", "b": "OPEN", "c": "NEW", "d": "PAID", "e": ["PAID"], "f": {"of": "SENT"}}
+
+    rows, faults = decoded([encoded(record, schema)], AvroValues(json.dumps(schema).encode()))
+
+    assert (rows, faults) == ([record], [None])
+
+
 def test_a_decimal_of_many_digits_is_exact() -> None:
     fields = [{"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 3}}]
     schema = {"type": "record", "name": "D", "fields": fields}
