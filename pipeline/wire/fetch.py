@@ -126,7 +126,12 @@ class Fetcher:
     def _node_of(self, reading: Reading) -> int:
         """Whom to ask. Raises BrokerError while nobody leads, TopicChangedError."""
         self._check_topic(reading)
-        node = self._asked_node(reading)
+        try:
+            node = self._asked_node(reading)
+        except (
+            PartitionError
+        ) as error:  # it came since somebody in this process looked, or a broker has not heard of it
+            raise BrokerError("every", "Metadata", str(error)) from None
         if node < 0:
             raise BrokerError("every", "Fetch", f"{_name(reading)} has no leader")
         return node

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ottla.log.batch import headers
 from ottla.log.records import decode_records
@@ -164,6 +164,20 @@ def test_a_topic_made_anew_behind_another_gives_nothing_of_the_new(
         came.extend(reading)
     assert values(ranges, came) == [*range(10)] * (1 + skips_loss)
     assert len(reading.lost) == skips_loss
+
+
+def test_a_partition_that_came_since_somebody_looked_is_read(
+    single: Cluster, client: Client, make_topic: MakeTopic
+) -> None:
+    """A worker keeps what it knows of a topic from task to task."""
+    topic = make_topic()
+    client.topic(topic)
+    admin = AdminClient({"bootstrap.servers": single.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    produce(single.bootstrap_servers, topic, 1, range(10))
+    ranges = [Range(topic, 1, 0, 10)]
+
+    assert values(ranges, Fetcher(client, ranges)) == list(range(10))
 
 
 def test_only_what_is_committed_is_waited_for_and_aborted_transactions_are_named(
