@@ -19,10 +19,13 @@ def batch_plan(cluster: Cluster, options: SourceOptions, wanted: Wanted | None =
     """What each task reads. Raises OffsetError, LossError."""
     tell(options.told)
     asking = Asking(cluster, options)
-    partitions = [which for which in asking.existing() if wanted is None or wanted.takes(which)]
+    every = asking.existing()  # that the options' offsets name, whatever is wanted of them
+    partitions = [which for which in every if wanted is None or wanted.takes(which)]
     bound = options.ending or Bound(Kind.LATEST, "endingOffsets")
-    starts = _within(asking, options, asking.start(partitions))
-    ends = _within(asking, options, asking.end(bound, partitions))
+    starts, ends = asking.start(every), asking.end(bound, every)
+    starts, ends = (
+        _within(asking, options, {which: offsets[which] for which in partitions}) for offsets in (starts, ends)
+    )
     if wanted is not None:
         starts, ends = narrowed(wanted, starts, ends, asking.at_time)
     ranges = [

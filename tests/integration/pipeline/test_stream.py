@@ -278,6 +278,16 @@ def test_filters_narrow_a_batch(single: Cluster, make_topic: MakeTopic, send: An
     )
 
 
+def test_filters_narrow_a_batch_whose_offsets_are_told(single: Cluster, make_topic: MakeTopic, send: Any) -> None:
+    topic = make_topic(2)
+    send(topic, range(50))
+    send(topic, range(50, 60), 1)
+    first, last = (json.dumps({topic: offsets}) for offsets in ({"0": 5, "1": 3}, {"0": 9, "1": 7}))
+    source = Source(single, topic, streaming=False, startingOffsets=first, endingOffsets=last)
+
+    assert source.values(source.batch(Wanted(partitions=frozenset({0})))) == list(range(5, 9))
+
+
 def test_offsets_that_the_log_does_not_have_are_lost(single: Cluster, make_topic: MakeTopic, send: Any) -> None:
     topic = make_topic()
     send(topic, range(5))
