@@ -36,21 +36,25 @@ def plan(
     """How many of the oldest segments may go. Pure; looks no further than the first that stays.
 
     Only what lies below the high watermark goes. Below the log start it always does; by age and by size only where
-    ``cleanup.policy`` has ``delete``. Negative limits are none.
+    ``cleanup.policy`` has ``delete``. Negative limits are none. A segment of which compaction left nothing holds up nothing: it goes
+    with the next one that goes.
     """
     by_policy = "delete" in config.cleanup_policy
     excess = total_bytes - config.retention_bytes if by_policy and config.retention_bytes >= 0 else 0
     by_age = by_policy and config.retention_ms >= 0
     count = 0
-    for segment in segments:
+    for number, segment in enumerate(segments, start=1):
         if segment.end_offset > high_watermark:
             break
+        below_start = segment.end_offset <= log_start_offset
+        if not segment.size_bytes and not below_start:
+            continue
         too_many = excess >= segment.size_bytes > 0
         too_old = by_age and now_ms - segment.largest_timestamp > config.retention_ms
-        if not (segment.end_offset <= log_start_offset or too_many or too_old):
+        if not (below_start or too_many or too_old):
             break
         excess -= segment.size_bytes
-        count += 1
+        count = number
     return count
 
 

@@ -44,6 +44,28 @@ def test_the_plan(
     assert found == count
 
 
+@pytest.mark.parametrize(
+    ("settings", "start", "now", "count"),
+    [
+        ({"retention_ms": -1, "retention_bytes": 200}, 0, 0, 3),
+        ({"retention_ms": 2500}, 0, 5000, 3),
+        ({"retention_ms": 5000}, 0, 5000, 0),
+        ({"retention_ms": -1, "retention_bytes": 400}, 0, 0, 0),
+        ({"retention_ms": -1}, 10, 0, 1),
+    ],
+    ids=["by size", "by age", "nothing behind it is old", "nothing is too much", "below the log start"],
+)
+def test_a_segment_of_which_compaction_left_nothing_goes_with_the_next_one(
+    settings: dict[str, object], start: int, now: int, count: int
+) -> None:
+    """What it says of its age is when it was cleaned; alone it stays, for readers may be at its offsets."""
+    config = LogConfig(cleanup_policy=("compact", "delete"), **settings)  # type: ignore[arg-type]  # keywords of many types
+    behind = [SegmentFacts(10 * number, 100, 1000 * (number - 1)) for number in range(2, 6)]
+    segments = [SegmentFacts(10, 0, 100_000), *behind]
+    found = plan(segments, config, total_bytes=400, log_start_offset=start, high_watermark=50, now_ms=now)
+    assert found == count
+
+
 def fill(log: Log, make_batch: MakeBatch) -> None:
     for number in range(30):
         log.append_as_leader(make_batch(2, time=NOW_MS + number), 0, NOW_MS)
