@@ -122,10 +122,10 @@ class TransactionIndex:
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
-            if len(kept) < self._written:
-                self._write(b"", len(kept) * ENTRY_BYTES)
-                self._written = len(kept)
-            self._entries = kept
+            written = min(len(kept), self._written)
+            if not self.is_new and self._disk.exists(self.path):  # of one that was not written, a part may be there
+                self._write(b"", written * ENTRY_BYTES)
+            self._written, self._entries = written, kept
 
     def reset(self) -> None:
         """Empties the index: it is about to be rebuilt. The file stays until then: it may be durable, and below what is scanned after a crash."""

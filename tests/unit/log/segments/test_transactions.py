@@ -1,11 +1,14 @@
 """The index of aborted transactions."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from ottla.log.segments.transactions import AbortedTransaction, TransactionIndex, TransactionIndexError, decode, encode
 from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
 
 ONE = AbortedTransaction(5, 11, 21, 22)  # as Apache Kafka 4.3.1 wrote it for a real transaction
 ONE_BYTES = bytes.fromhex("0000 0000000000000005 000000000000000b 0000000000000015 0000000000000016")
@@ -68,6 +71,17 @@ def test_truncation_drops_markers_at_or_behind_the_offset(tmp_path: Path) -> Non
     index.append(TWO)
     index.sync()
     assert index_at(tmp_path).entries() == [ONE, TWO]
+
+
+def test_truncation_takes_what_a_full_disk_left_of_an_entry() -> None:
+    """Whoever reads the file, as compaction does, would have found an index that cannot be right."""
+    platter = Platter.seeded(1)
+    index = TransactionIndex(SimulatedDisk(platter), "/00000000000000000000.txnindex")
+    index.append(ONE)
+    platter.fail_once(1, errno.ENOSPC, ("write",), written=0.5)
+    index.append(TWO)
+    index.truncate_to(40)
+    assert decode(SimulatedDisk(platter).read_bytes(index.path)) == [ONE]
 
 
 def test_reset_empties_the_index(tmp_path: Path) -> None:
