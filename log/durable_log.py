@@ -55,6 +55,14 @@ class DurableLog(NamedLog):
         if segment not in self._aborts_unsynced:
             self._aborts_unsynced += (segment,)
 
+    def write_aborted(self, segment: Segment) -> None:
+        """Brings the segment's transaction index up to what is known; one whose file comes to be only now has a name to sync. OSError
+        passes through."""
+        index = segment.transactions()
+        if index.lacks_file:
+            self.names_changed()
+        index.write()
+
     # Syncing
 
     def begin_segment(self) -> None:
@@ -180,11 +188,12 @@ class DurableLog(NamedLog):
 
     def settle(self) -> int:
         """Makes durable what a scan from the recovery point on would not find again; returns the recovery point to save."""
-        self.sync_names()
-        self.write_epochs()
         for segment in self._in_service(self._aborts_unsynced):
+            self.write_aborted(segment)
             segment.transactions().sync()
+        self.sync_names()
         self._aborts_unsynced = ()
+        self.write_epochs()
         for segment in self._in_service(self._unsettled):
             if segment is not self.active or segment.indexes_cut:
                 segment.sync_indexes()

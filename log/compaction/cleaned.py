@@ -45,7 +45,7 @@ class CompactedLog(DurableLog):
         try:
             for segment in self.segments:
                 aborted.ensure(self, segment)
-                segment.transactions().write()
+                self.write_aborted(segment)
         except OSError as error:
             raise self.root.failed(error) from error
 

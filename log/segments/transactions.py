@@ -95,6 +95,11 @@ class TransactionIndex:
             if error.errno not in (*NO_ROOM, *NOT_THE_DISK):
                 raise
 
+    @property
+    def lacks_file(self) -> bool:
+        """Whether the next `write` makes the file."""
+        return bool(self._entries) and not self._written and not self.is_new
+
     def write(self) -> None:
         """Brings the file up to the entries. OSError passes through."""
         entries = self._entries

@@ -1,0 +1,71 @@
+"""What was aborted below the recovery point, of which no start reads the batches again: after a power cut."""
+
+import errno
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
+from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
+from ottla.log.segments.transactions import AbortedTransaction
+from ottla.runtime.simulation.disk import SimulatedDisk
+from ottla.runtime.simulation.platter import Platter
+
+PARTITION = TopicPartition("flights", 0)
+DIRECTORY = "/data/flights-0"
+NOW_MS = 1_700_000_000_000
+
+
+def open_log(platter: Platter, recovery_point: int = 0) -> Log:
+    return Log.open(
+        SimulatedDisk(platter), DIRECTORY, PARTITION, LogConfig(), now_ms=NOW_MS, recovery_point=recovery_point
+    )
+
+
+def begin(log: Log, offset: int) -> None:
+    batch = encode_batch(
+        [Record(offset, NOW_MS, b"k", b"v")], base_offset=offset, leader_epoch=0,
+        producer_id=7, producer_epoch=0, base_sequence=offset, transactional=True,
+    )  # fmt: skip
+    log.append_as_follower(bytes(batch))
+
+
+def abort(log: Log, offset: int) -> None:
+    marker = end_marker_batch(
+        EndMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS, base_offset=offset, leader_epoch=0
+    )
+    log.append_as_follower(bytes(marker))
+
+
+def is_lost(seed: int, *, fails: bool, cleans: bool = False) -> bool:
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    log = open_log(platter)
+    begin(log, 0)
+    log.flush()
+    if fails:
+        platter.fail_once(1, errno.ENOSPC, ("create",))
+    abort(log, 1)
+    assert not platter.failure_is_due
+    log.root.set_full(False)
+    log.roll()
+    if cleans:
+        log.sync_names()
+        log.ensure_aborted()
+    log.flush()
+    platter.power_loss()
+    log = open_log(platter, recovery_point=2)
+    assert log.log_end_offset == 2
+    return log.aborted_transactions(0, 2) != [AbortedTransaction(7, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("cleans", [False, True], ids=["when it is settled", "before a cleaning"])
+def test_the_name_of_an_index_that_is_written_late_is_stable_with_its_entries(cleans: bool) -> None:
+    assert [seed for seed in range(40) if is_lost(seed, fails=True, cleans=cleans)] == []
+
+
+def test_the_name_of_an_index_is_stable_with_its_entries() -> None:
+    assert [seed for seed in range(40) if is_lost(seed, fails=False)] == []
