@@ -228,6 +228,8 @@ class ProducerStateManager:
                 except producer_snapshot.SnapshotError:
                     pass
                 else:
+                    if offset < first_offset:
+                        self._forget_open()
                     return max(offset, first_offset)
             disk.unlink(path)
         return first_offset
@@ -256,6 +258,14 @@ class ProducerStateManager:
             (e.transaction_first_offset, pid) for pid, e in entries.items() if e.transaction_first_offset >= 0
         )
         self._open = dict(first_offsets)
+        self._find_first_unstable()
+
+    def _forget_open(self) -> None:
+        """Batches behind the snapshot are gone, and markers with them: what is open goes by those that are left, from where the replay
+        begins. Of what is open in the snapshot nothing else can be read any more."""
+        for producer_id in self._open.values():
+            self._entries[producer_id].transaction_first_offset = -1
+        self._open = _NONE
         self._find_first_unstable()
 
     def _new_entry(self, producer_id: int) -> ProducerEntry:
