@@ -94,6 +94,7 @@ class LogCleaner:
             TopicPartition, CleaningTask
         ] = {}  # the last one of each log that was not forgotten since
         self._running: dict[TopicPartition, CleaningTask] = {}
+        self._failed: dict[TopicPartition, None] = {}  # logs whose last cleaning came to nothing: the others come first
         self.uncleanable: dict[TopicPartition, str] = {}
         self.looked_ms: int | None = None  # when it was last asked for something to do
         self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
@@ -109,14 +110,14 @@ class LogCleaner:
     def next_task(self, logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
         """The dirtiest of the logs that are due, or None; also when all workers are busy. Cheap for logs without news.
 
-        One that cannot be looked at is passed over.
+        One that cannot be looked at is passed over. One that failed waits until each of the others had its turn.
         """
         self.looked_ms = now_ms
         if len(self._running) >= self._settings.threads:
             return None
         due = list(self._due(logs, now_ms))
         self.dirtiest_ratio = max((dirty.ratio for _, dirty, _ in due), default=0.0)
-        while (log := choose(due)) is not None:
+        while (log := self._choose(due)) is not None:
             dirty = next(dirty for each, dirty, _ in due if each is log)
             try:
                 task = CleaningTask(log, self._job(log, dirty, now_ms), dirty)
@@ -128,6 +129,13 @@ class LogCleaner:
                 self._running[log.partition] = task
                 return task
         return None
+
+    def _choose(self, due: list[tuple[CleanableLog, DirtyRange, LogConfig]]) -> CleanableLog | None:
+        log = choose(entry for entry in due if entry[0].partition not in self._failed)
+        if log is None and self._failed:
+            self._failed.clear()
+            log = choose(due)
+        return log
 
     def _due(self, logs: Iterable[CleanableLog], now_ms: int) -> Iterator[tuple[CleanableLog, DirtyRange, LogConfig]]:
         for log in list(logs):  # a directory that fails at this takes its logs out
@@ -143,6 +151,7 @@ class LogCleaner:
         partition = task.log.partition
         if self._running.pop(partition, None) is not task:
             return False  # forgotten meanwhile: the log is gone
+        self._failed[partition] = None
         if outcome.damage is not None:
             self.uncleanable[partition] = outcome.damage
         result = outcome.result
@@ -153,6 +162,7 @@ class LogCleaner:
             task.log.install_cleaned(cleaned)
         task.end_offset = result.end_offset
         self._installed[partition] = task
+        self._failed.pop(partition, None)
         return True
 
     def record(self, task: CleaningTask) -> None:
@@ -171,6 +181,7 @@ class LogCleaner:
         """The log is deleted, about to be cut, or lost: a running cleaning no longer counts, nor does the damage it may have
         met. What was cleaned before is `CleanedOffsets`' to forget."""
         self._running.pop(partition, None)
+        self._failed.pop(partition, None)
         self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
 

@@ -154,6 +154,18 @@ def test_a_failed_worker_changes_nothing_and_is_tried_again(disk: Disk) -> None:
     assert cleaner.next_task([log], NOW) is not None
 
 
+def test_a_log_of_which_no_worker_comes_back_keeps_no_other_from_being_cleaned(disk: Disk) -> None:
+    cleaner = cleaner_on(disk)
+    logs = [FakeLog(disk, name, 4) for name in "abc"]
+    tried = []
+    for _ in range(6):
+        task = cleaner.next_task(logs, NOW)
+        assert task is not None
+        assert not cleaner.install(task, Outcome(failure="killed"))
+        tried.append(task.log)
+    assert tried == [*logs, *logs]
+
+
 def test_a_damaged_log_is_set_aside_by_name(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaner.next_task([log], NOW)
