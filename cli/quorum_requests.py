@@ -82,10 +82,16 @@ def _status(state: QuorumState) -> Row:
         "epoch": state.leader_epoch,
         "high watermark": state.high_watermark,
         "max lag": max((leader_end - each.log_end_offset for each in followers), default=0),
-        "max lag ms": max((newest_ms - each.last_caught_up_timestamp for each in followers), default=0),
+        "max lag ms": _max_lag_ms(followers, newest_ms),
         "voters": [each.replica_id for each in state.current_voters],
         "observers": [each.replica_id for each in state.observers],
     }
+
+
+def _max_lag_ms(followers: list[ReplicaState], newest_ms: int) -> int | None:
+    """None where the leader has not heard of one of them: that one is behind for longer than anybody knows."""
+    caught_up = [each.last_caught_up_timestamp for each in followers]
+    return None if -1 in caught_up else max((newest_ms - each for each in caught_up), default=0)
 
 
 # Changing it.

@@ -1,12 +1,18 @@
 """`ottla quorum add-controller` and `remove-controller`: what is asked of the broker, and what the person reads."""
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
 from ottla.broker.wire.messages.add_raft_voter_response import AddRaftVoterResponse
+from ottla.broker.wire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
 from ottla.broker.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.cli import client as cli_client
 from ottla.cli import quorum
@@ -14,6 +20,7 @@ from ottla.cli.failures import CommandError
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID, id_to_text
 
+NOW_MS = 1_800_000_000_000
 DISK = bytes(range(16))
 NEW = ["--controller-id", "4", "--controller-directory-id", id_to_text(DISK), "--controller-endpoint", "c4:9093"]
 OLD = ["--controller-id", "4", "--controller-directory-id", id_to_text(DISK)]
@@ -24,6 +31,7 @@ class FakeClient:
 
     answer: Any
     asked: list[Any]
+    finalized: ClassVar[dict[str, int]] = {}
 
     def __init__(self, bootstrap: str) -> None: ...
 
@@ -91,3 +99,19 @@ def test_a_controller_is_removed_by_node_and_directory(client: type[FakeClient])
 
     assert json.loads(done.output) == [{"change": "removed", "node": 4, "directory id": id_to_text(DISK)}]
     assert [(each.voter_id, each.voter_directory_id) for each in client.asked] == [(4, DISK), (4, ZERO_ID)]
+
+
+@pytest.mark.parametrize(("caught_up_ms", "lag_ms"), [(NOW_MS - 40, 40), (-1, None)])
+def test_a_voter_that_was_never_heard_of_is_behind_for_no_known_time(
+    client: type[FakeClient], caught_up_ms: int, lag_ms: int | None
+) -> None:
+    voters = [
+        ReplicaState(1, ZERO_ID, 90, NOW_MS, NOW_MS),
+        ReplicaState(2, ZERO_ID, 90, NOW_MS, NOW_MS - 10),
+        ReplicaState(3, ZERO_ID, -1, -1, caught_up_ms),
+    ]
+    partition = PartitionData(leader_id=1, leader_epoch=4, high_watermark=90, current_voters=voters)
+    client.answer = DescribeQuorumResponse(topics=[TopicData("__cluster_metadata", [partition])])
+    done = invoke("describe", "--status", "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)[0]["max lag ms"] == lag_ms
