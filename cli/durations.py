@@ -8,6 +8,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 _ISO = re.compile(r"(-)?P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _PLAIN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)")
 _FACTORS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_MS_MAX = 1 << 62
 
 
 def words(seconds: float) -> str:
@@ -26,8 +27,15 @@ def milliseconds(text: str, option: str) -> int:
     iso = _ISO.fullmatch(text.strip())
     if iso is not None and any(iso.groups()[1:]) and not iso.group(1):
         weeks, days, hours, minutes, seconds = (float(each or 0) for each in iso.groups()[1:])
-        return int(1000 * (((weeks * 7 + days) * 24 + hours) * 3600 + minutes * 60 + seconds))
+        return _whole(1000 * (((weeks * 7 + days) * 24 + hours) * 3600 + minutes * 60 + seconds), text, option)
     plain = _PLAIN.fullmatch(text.strip().lower())
     if plain is not None:
-        return int(1000 * float(plain.group(1)) * _FACTORS[plain.group(2)])
+        return _whole(1000 * float(plain.group(1)) * _FACTORS[plain.group(2)], text, option)
     raise click.UsageError(f"{option} {text!r}: write PT1H30M, or 90m, 2h, 1d")
+
+
+def _whole(span_ms: float, text: str, option: str) -> int:
+    """Raises UsageError for what no request can hold."""
+    if span_ms >= _MS_MAX:
+        raise click.UsageError(f"{option} {text!r} is too long")
+    return int(span_ms)

@@ -28,7 +28,7 @@ class Target(NamedTuple):
     to_offset: int | None = None
     shift_by: int | None = None
     time_ms: int | None = None
-    """At the first record that is no older; behind the last one where all are."""
+    """At the first record that is no older; behind the last one where all are. Never negative: such a time is asked for by another meaning."""
     by_place: Mapping[Place, int] | None = None
 
     def offset(self, place: Place, committed: int | None, start: int, end: int, at_time: int = -1) -> int:
@@ -56,9 +56,9 @@ def target_of(words: Mapping[str, object]) -> Target:
         raise click.UsageError(f"write one of {ways}")
     (name, value), now_ms = *given.items(), int(time.time() * 1000)
     if name == "to_datetime":
-        return Target(time_ms=_time_ms(str(value)))
+        return Target(time_ms=max(_time_ms(str(value)), 0))
     if name == "by_duration":
-        return Target(time_ms=now_ms - milliseconds(str(value), "--by-duration"))
+        return Target(time_ms=max(now_ms - milliseconds(str(value), "--by-duration"), 0))
     if name == "from_file":
         return Target(by_place=read_offsets(Path(str(value))))
     return Target(**{name: value})  # type: ignore[arg-type]
@@ -78,13 +78,14 @@ def _time_ms(text: str) -> int:
 def read_offsets(path: Path) -> dict[Place, int]:
     """Lines of topic,partition,offset. Raises UsageError for others, OSError."""
     found: dict[Place, int] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))), 1):
-        if not row:
-            continue
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
+            row = next(csv.reader([line.decode()]), None)
+            if not row:
+                continue
             topic, partition, offset = (each.strip() for each in row)
             found[Place(topic, int(partition))] = int(offset)
-        except ValueError:
+        except (ValueError, csv.Error):
             raise click.UsageError(f"{path}, line {number}: write topic,partition,offset") from None
     if not found:
         raise click.UsageError(f"{path} has no offsets: write lines of topic,partition,offset")

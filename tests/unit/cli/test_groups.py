@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -323,6 +324,9 @@ def test_a_reset_is_told_one_way_to_go(given: list[str]) -> None:
         (["--by-duration", "PT20S"], 69),
         (["--by-duration", "1m"], 29),
         (["--by-duration", "P1D"], 10),
+        (["--by-duration", "100000d"], 10),
+        (["--to-datetime", "1969-12-31T23:59:59.999"], 10),  # -1 would be the end
+        (["--to-datetime", "1960-01-01"], 10),
     ],
 )
 def test_a_reset_to_a_time_goes_to_the_first_record_from_then_on(
@@ -353,10 +357,10 @@ def test_a_dry_run_changes_nothing_and_an_export_is_taken_in_again(cluster: Fake
     assert cluster.committed == {Place("t", 0): 41, Place("t", 1): 8}
 
 
-@pytest.mark.parametrize("text", ["", "t,0\n", "t,zero,1\n"])
-def test_a_file_that_is_none_is_a_usage_error(cluster: FakeCluster, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"t,0\n", b"t,zero,1\n", b"t,0,\xff\n", b"t" * 200_000 + b",0,1\n"])
+def test_a_file_that_is_none_is_a_usage_error(cluster: FakeCluster, tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "offsets.csv"
-    file.write_text(text, encoding="utf-8")
+    file.write_bytes(data)
     assert invoke("reset-offsets", "g", "--from-file", str(file)).exit_code == 2
 
 
@@ -412,6 +416,12 @@ def test_offsets_of_what_is_read_stay(cluster: FakeCluster) -> None:
 )
 def test_a_span_is_read_as_kafkas_tools_or_as_people_write_it(text: str, value: int) -> None:
     assert milliseconds(text, "--x") == value
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999d", f"{'9' * 400}s", f"PT{'9' * 400}S", "PT9999999999999999H"])
+def test_a_span_that_no_request_can_hold_is_a_usage_error(text: str) -> None:
+    with pytest.raises(click.UsageError, match="is too long"):
+        milliseconds(text, "--x")
 
 
 @pytest.mark.parametrize(
