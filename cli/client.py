@@ -8,6 +8,7 @@ import msgspec
 
 from ottla.broker.wire.apis import API_VERSIONS, BY_NAME
 from ottla.broker.wire.codec import decoder, encoder
+from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.headers import encode_request_header, read_response_header
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
@@ -18,6 +19,7 @@ CLIENT_ID = "ottla-cli"
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 3.0
 FRAME_BYTES_MAX = 256 << 20
+FOREIGN = "what answers there does not speak Kafka's protocol"
 
 Response = TypeVar("Response", bound=msgspec.Struct)
 
@@ -43,13 +45,7 @@ class Client:
         """Connects to the first node of ``bootstrap`` that answers; ``option`` named them. Raises CommandError when none does.
         ``greeting_s``: for the first answer, where that is to come sooner than others."""
         self._correlation_id = 0
-        self._timeout_s = timeout_s if greeting_s is None else greeting_s
-        self._socket = _connect(bootstrap, self._timeout_s, option)
-        try:
-            told = self._api_versions()
-        except BaseException:
-            self.close()
-            raise
+        told = self._greet(bootstrap, timeout_s if greeting_s is None else greeting_s, option)
         self._timeout_s = timeout_s
         self._socket.settimeout(timeout_s)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
@@ -82,6 +78,27 @@ class Client:
             raise CommandError(f"the broker does not offer {api.name}: it is older or newer than this command")
         return self._exchange(api.key, version, request, response)
 
+    def _greet(self, bootstrap: str, patience_s: float, option: str) -> ApiVersionsResponse:
+        """Whoever dies, or stands behind a proxy, may take a connection and say nothing: only the last is waited for that long."""
+        addresses = [parse_endpoint(text.strip(), option) for text in bootstrap.split(",")]
+        failures = []
+        for left, address in zip(reversed(range(len(addresses))), addresses, strict=True):
+            self._timeout_s = min(patience_s, CONNECT_TIMEOUT_S) if left else patience_s
+            try:
+                self._socket = _connect(address, self._timeout_s)
+            except OSError as error:
+                failures.append(f"{address}: {error.strerror or error}")
+                continue
+            try:
+                return self._api_versions()
+            except BaseException as error:
+                self.close()
+                if len(addresses) == 1 or not isinstance(error, CommandError):
+                    raise
+                failures.append(f"{address}: {error}")
+        who = "controller" if option == "--bootstrap-controller" else "broker"
+        raise NobodyAnswers(f"no {who} answers ({'; '.join(failures)}): check {option}, and that the cluster is up")
+
     def _api_versions(self) -> ApiVersionsResponse:
         request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="0")
         return self._exchange(API_VERSIONS, 3, request, ApiVersionsResponse)
@@ -89,7 +106,11 @@ class Client:
     def _exchange(self, key: int, version: int, request: msgspec.Struct, response: type[Response]) -> Response:
         self._correlation_id += 1
         header = encode_request_header(key, version, self._correlation_id, CLIENT_ID)
-        body = b"".join([header, *encoder(type(request), version)(request)])
+        try:
+            body = b"".join([header, *encoder(type(request), version)(request)])
+        except (WireError, UnicodeEncodeError) as error:
+            detail = "a name is not UTF-8" if isinstance(error, UnicodeEncodeError) else error.message
+            raise CommandError(f"this cannot be asked of a broker: {detail}") from error
         try:
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
             frame = memoryview(self._receive(int.from_bytes(self._receive(4), "big")))
@@ -97,12 +118,15 @@ class Client:
             raise ConnectionLost(f"the broker did not answer within {self._timeout_s:.0f} s") from None
         except OSError as error:
             raise ConnectionLost(f"the connection to the broker broke: {error}") from error
-        _, position = read_response_header(frame, 0, key, version)
-        return decoder(response, version)(frame, position)[0]
+        try:
+            _, position = read_response_header(frame, 0, key, version)
+            return decoder(response, version)(frame, position)[0]
+        except WireError as error:
+            raise CommandError(FOREIGN) from error
 
     def _receive(self, size: int) -> bytes:
         if size > FRAME_BYTES_MAX:
-            raise CommandError("what answers there does not speak Kafka's protocol")
+            raise CommandError(FOREIGN)
         parts = bytearray()
         while len(parts) < size:
             part = self._socket.recv(size - len(parts))
@@ -112,16 +136,7 @@ class Client:
         return bytes(parts)
 
 
-def _connect(bootstrap: str, timeout_s: float, option: str) -> socket.socket:
-    failures = []
-    for text in bootstrap.split(","):
-        endpoint: Endpoint = parse_endpoint(text.strip(), option)
-        try:
-            connection = socket.create_connection(endpoint, CONNECT_TIMEOUT_S)
-        except OSError as error:
-            failures.append(f"{endpoint}: {error.strerror or error}")
-            continue
-        connection.settimeout(timeout_s)
-        return connection
-    who = "controller" if option == "--bootstrap-controller" else "broker"
-    raise NobodyAnswers(f"no {who} answers ({'; '.join(failures)}): check {option}, and that the cluster is up")
+def _connect(address: Endpoint, timeout_s: float) -> socket.socket:
+    connection = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    connection.settimeout(timeout_s)
+    return connection

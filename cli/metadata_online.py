@@ -13,7 +13,6 @@ from typing import Any
 
 from crc32c import crc32c
 
-from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.broker.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from ottla.cli.client import TIMEOUT_S, Client
@@ -116,7 +115,7 @@ def _speaks_kafka(address: str) -> bool:
     """The controllers of an Ottla cluster speak gRPC on their own listener, and nothing else."""
     try:
         Client(address, PROBE_S).close()
-    except (CommandError, WireError):
+    except CommandError:
         return False
     return True
 
