@@ -1,9 +1,14 @@
 """``ottla consume``: print a topic's records, with all its partitions assigned, or as a member of a group (through librdkafka)."""
 
 import json
+import signal
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from types import FrameType
+from typing import Any, BinaryIO
 
 import click
 
@@ -48,7 +53,7 @@ def consume(
     timeout_ms: int | None,
     output: str,
 ) -> None:
-    """Print the records of TOPIC until Ctrl-C, --max-messages or --timeout-ms."""
+    """Print the records of TOPIC until Ctrl-C (or SIGTERM), --max-messages or --timeout-ms."""
     if group is not None and partition:
         raise click.UsageError("a group shares the partitions among its members: --partition goes without --group")
     if group == "":
@@ -104,22 +109,68 @@ def _partitions(consumer: Any, topic: str) -> tuple[int, ...]:
     return tuple(sorted(found.partitions))
 
 
+class _Ends:
+    """Ctrl-C and SIGTERM end the printing alike (a group waits for a member that does not leave), but not while it is noted how far it came."""
+
+    def __init__(self) -> None:
+        self._came = self._is_noted = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._take)
+
+    def _take(self, _signal: int, _frame: FrameType | None) -> None:
+        self._came = True
+        if not self._is_noted:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """What comes meanwhile ends it afterwards."""
+        self._is_noted = True
+        yield
+        self._is_noted = False
+        if self._came:
+            raise KeyboardInterrupt
+
+
 def _print_records(
     consumer: Any, max_messages: int | None, timeout_ms: int | None, output: str, *, commits: bool
 ) -> None:
+    ends, to = _Ends(), _buffered_output()
     left = max_messages if max_messages is not None else sys.maxsize
     last = time.monotonic()
     while left > 0 and (timeout_ms is None or (time.monotonic() - last) * 1000 < timeout_ms):
         messages = consumer.consume(min(left, 1000), timeout=0.1)
-        for message in messages:
-            if message.error():
-                raise CommandError(message.error().str())
-            sys.stdout.buffer.write(_line(message, output))
-            last = time.monotonic()
-            left -= 1
-        sys.stdout.buffer.flush()
+        printed: list[Any] = []
+        is_over = False
+        try:
+            _print(messages, output, to, printed)
+            to.flush()
+        except KeyboardInterrupt:
+            is_over = True  # what was printed already counts: it would be printed again
         if commits:
-            _store(consumer, messages)
+            with ends.later():
+                _store(consumer, printed)
+        if is_over:
+            raise KeyboardInterrupt
+        if printed:
+            last = time.monotonic()
+            left -= len(printed)
+
+
+def _buffered_output() -> BinaryIO:
+    """Also where Python was told not to buffer: else a signal finds a record that is printed, and nothing that says so."""
+    if isinstance(sys.stdout.buffer, FileIO):
+        return open(sys.stdout.fileno(), "wb", closefd=False)
+    return sys.stdout.buffer
+
+
+def _print(messages: list[Any], output: str, to: BinaryIO, printed: list[Any]) -> None:
+    for message in messages:
+        if message.error():
+            raise CommandError(message.error().str())
+        to.write(_line(message, output))
+        printed.append(message)
 
 
 def _store(consumer: Any, messages: list[Any]) -> None:

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -112,6 +115,22 @@ def test_an_administrator_sees_moves_and_deletes_a_group(cluster: ProcessCluster
     assert sum(committed) == RECORDS
     assert admin.delete_consumer_groups([filled])[filled].result(30) is None
     assert consumer_offsets(cluster, filled) == [-1001] * PARTITIONS, "librdkafka's word for none"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_ottla_consume_as_a_member_that_leaves(
+    cluster: ProcessCluster, filled: str, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "consume", filled, "--group", filled]
+    with subprocess.Popen([*command, "-b", cluster.bootstrap_servers], stdout=subprocess.PIPE) as member:
+        assert member.stdout is not None
+        printed = [int(member.stdout.readline()) for _ in range(RECORDS)]
+        member.send_signal(number)
+        assert member.wait(PATIENCE_S) == 0
+    assert sorted(printed) == list(range(RECORDS))
+    assert consumer_offsets(cluster, filled) == [RECORDS // PARTITIONS] * PARTITIONS
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    assert admin.describe_consumer_groups([filled])[filled].result(30).state == ConsumerGroupState.EMPTY
 
 
 def consumer_offsets(cluster: ProcessCluster, topic: str) -> list[int]:
