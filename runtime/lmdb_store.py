@@ -7,6 +7,7 @@ next durable one in a single, synced transaction: the file is never corrupt, and
 LMDB maps its file. What was read of it counts as the process's memory, and an image is read once, at the start: so each commit lets go of it.
 """
 
+import contextlib
 import errno
 import heapq
 import os
@@ -53,6 +54,8 @@ class LmdbStore:
 
     def _open(self) -> "lmdb.Environment":
         try:
+            if not self._read_only and not os.path.exists(self._path):
+                self._create()
             environment = lmdb.open(
                 self._path,
                 map_size=self._map_size_bytes,
@@ -65,6 +68,16 @@ class LmdbStore:
         except lmdb.Error as error:
             raise _os_error(self._path, error) from error
         return environment
+
+    def _create(self) -> None:
+        """Empty, and whole or not at all: half of LMDB's first two pages (the disk was full) can be opened by nobody, ever."""
+        beside = self._path + ".new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        lmdb.open(beside, map_size=self._map_size_bytes, subdir=False, lock=False).close()
+        _sync_path(beside)
+        os.replace(beside, self._path)
+        _sync_path(os.path.dirname(self._path) or ".")
 
     def get(self, key: bytes) -> bytes | None:
         with self._guard:

@@ -238,3 +238,20 @@ def test_damaged_pages_are_an_error_with_the_file_in_it(tmp_path: Path) -> None:
         rotten.get(b"k00000")
     with pytest.raises(OSError, match=f"{path}: "):
         list(rotten.scan())
+
+
+@pytest.mark.parametrize("room", [0, 4096])
+def test_a_store_for_which_there_is_no_room_yet_is_made_once_there_is(tmp_path: Path, room: int) -> None:
+    path = str(tmp_path / "store")
+    script = (
+        "import resource, sys; from ottla.runtime.lmdb_store import LmdbStore\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
+        "try: LmdbStore(sys.argv[1])\n"
+        "except OSError: sys.exit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == 7
+    store = LmdbStore(path)
+    store.write([(b"a", b"1")], durable=True)
+    assert store.get(b"a") == b"1"
+    store.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["store", "store-lock"]
