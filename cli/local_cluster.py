@@ -14,6 +14,7 @@ from ottla.cli.failures import CommandError
 from ottla.cli.formatting import format_directories, new_cluster_id
 from ottla.cli.local_node import BOTH_ROLES, LocalNode
 from ottla.cli.up_words import stop_command
+from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.properties import parse_properties
 from ottla.runtime.settings.server import ServerConfig
 
@@ -200,7 +201,7 @@ def _cluster_id(home: Path) -> str:
     if not path.exists():
         try:
             home.mkdir(parents=True, exist_ok=True)
-            path.write_text(new_cluster_id() + "\n", encoding="utf-8")
+            RealDisk().write_atomically(str(path), f"{new_cluster_id()}\n".encode())
         except OSError as error:
             raise CommandError(f"cannot write to {home}: {error.strerror}; give a --dir that can be written") from error
     return path.read_text(encoding="utf-8").strip()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.properties import parse_properties
 from ottla.runtime.settings.server import METRICS_LISTENER
 
@@ -91,9 +92,7 @@ class LocalNode:
         """Writes server.properties unless the person has one there already: theirs is kept."""
         self.home.mkdir(parents=True, exist_ok=True)
         if not self.properties.exists():
-            self.properties.write_text(
-                "# Written by `ottla up`; yours to change.\n" + lines_of(texts), encoding="utf-8"
-            )
+            self._write("# Written by `ottla up`; yours to change.\n" + lines_of(texts))
 
     def set(self, texts: Mapping[str, str]) -> None:
         """Adds to server.properties what it does not say already: of two lines with a name the last one counts."""
@@ -102,7 +101,11 @@ class LocalNode:
         new = {name: text for name, text in texts.items() if there.get(name) != text}
         if new:
             end = "" if before.endswith("\n") or not before else "\n"
-            self.properties.write_text(before + end + lines_of(new), encoding="utf-8")
+            self._write(before + end + lines_of(new))
+
+    def _write(self, text: str) -> None:
+        """Whole or not at all: half of it would be taken for a person's."""
+        RealDisk().write_atomically(str(self.properties.resolve()), text.encode())
 
     def start(self) -> None:
         """In a session of its own: it outlives whoever started it."""

@@ -16,6 +16,7 @@ from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import LocalNode
 from ottla.cli.up_words import BrokerCount
 from ottla.runtime.settings.definitions import SettingError
+from ottla.testing.ports import free_port_block
 
 
 class Imagined(LocalCluster):
@@ -98,6 +99,27 @@ def test_a_setting_given_again_changes_the_file_once(tmp_path: Path) -> None:
         node.properties.read_text(encoding="utf-8") == "# mine\nnum.partitions=3\nnum.partitions=4\nnum.partitions=5\n"
     )
     assert node.has("num.partitions") == "5"
+
+
+@pytest.mark.parametrize("room", [5, 100, 400])
+def test_files_for_which_there_was_no_room_are_written_once_there_is(tmp_path: Path, room: int) -> None:
+    home = tmp_path / "cluster"
+    port = free_port_block(1, (0, 1000, 2000))
+    kept = LocalNode(home, 1, port)
+    script = (
+        "import resource, sys; from pathlib import Path; from ottla.cli.local_cluster import LocalCluster, Shape\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
+        f"try: LocalCluster.prepare(Path(sys.argv[1]), Shape(both=1), {port}, {{'num.partitions': '3'}})\n"
+        "except Exception: sys.exit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(home)], check=False).returncode == 7
+    made = LocalCluster.prepare(home, Shape(both=1), port, {"num.partitions": "3"})
+    assert len(made.cluster_id) == 22
+    assert (kept.has("node.id"), kept.has("ottla.log.file")) == ("1", str(kept.log_file))
+    before = kept.properties.read_text(encoding="utf-8")
+    script = script.replace("'3'", "'4'")
+    assert subprocess.run([sys.executable, "-c", script, str(home)], check=False).returncode == 7
+    assert kept.properties.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.parametrize(
