@@ -18,7 +18,7 @@ from ottla.broker.wire.messages.metadata_response import (
 )
 from ottla.cli.client import Client
 from ottla.cli.eligible_leaders import eligible_leaders
-from ottla.cli.failures import refuse
+from ottla.cli.failures import CommandError, refuse
 from ottla.cli.output import Row
 from ottla.quorum.metadata.places import Standing, shared_hosts
 from ottla.runtime.identifiers import id_to_text
@@ -53,14 +53,21 @@ def create_topic(
 
 
 def delete_topics(bootstrap: str, names: Sequence[str]) -> Iterator[str]:
-    """Lines that say what is gone. Raises CommandError."""
+    """Lines that say what is gone. Raises CommandError, once all of them are told."""
     states = [DeleteTopicState(name=name) for name in names]
     with Client(bootstrap) as client:
         request = DeleteTopicsRequest(topics=states, topic_names=list(names), timeout_ms=30_000)
         answer = client.call(request, DeleteTopicsResponse)
+    failed = []
     for each in answer.responses:
-        refuse(each.error_code, each.name or id_to_text(each.topic_id), each.error_message)
-        yield f"deleted {each.name}"
+        try:
+            refuse(each.error_code, each.name or id_to_text(each.topic_id), each.error_message)
+        except CommandError as error:
+            failed.append(str(error))
+        else:
+            yield f"deleted {each.name}"
+    if failed:
+        raise CommandError("; ".join(failed))
 
 
 def topic_rows(bootstrap: str) -> list[Row]:

@@ -1,12 +1,14 @@
-"""`ottla topics describe`: who may lead a partition that nobody is in sync of."""
+"""`ottla topics`: who may lead a partition that nobody is in sync of, and what was deleted."""
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.broker.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.broker.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.broker.wire.messages.describe_topic_partitions_response import (
     Cursor,
@@ -21,7 +23,9 @@ from ottla.broker.wire.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from ottla.cli import topic_requests
+from ottla.cli.failures import CommandError
 from ottla.cli.topics import topics
+from ottla.runtime.errors import ErrorCode
 
 ELIGIBLE: dict[int, tuple[list[int] | None, list[int] | None]] = {
     0: ([], []),
@@ -35,6 +39,7 @@ class FakeBroker:
 
     eligible = ELIGIBLE
     tells = True
+    deleted: ClassVar[dict[str, int]] = {}
 
     def __init__(self, _bootstrap: str) -> None: ...
 
@@ -48,6 +53,10 @@ class FakeBroker:
         return self.tells
 
     def call(self, request: msgspec.Struct, _response: type[Any]) -> Any:
+        if isinstance(request, DeleteTopicsRequest):
+            return DeleteTopicsResponse(
+                responses=[DeletableTopicResult(name=name, error_code=error) for name, error in self.deleted.items()]
+            )
         if isinstance(request, DescribeTopicPartitionsRequest):
             return self._partition(request)
         partitions = [MetadataResponsePartition(0, at, -1, 7, [1, 2, 3], []) for at in self.eligible]
@@ -98,3 +107,16 @@ def test_where_there_are_none_nothing_is_shown_of_them(broker: type[FakeBroker])
 def test_an_older_broker_tells_of_none(broker: type[FakeBroker]) -> None:
     broker.tells = False
     assert "eligible" not in described("t")
+
+
+def test_what_was_deleted_is_told_also_where_another_could_not_be(broker: type[FakeBroker]) -> None:
+    broker.deleted = {
+        "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a": 0,
+        "in": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "b": 0,
+    }
+    done = CliRunner().invoke(topics, ["delete", *broker.deleted])
+    assert done.stdout == "deleted a\ndeleted b\n"
+    assert isinstance(done.exception, CommandError)
+    assert str(done.exception) == "gone: UNKNOWN_TOPIC_OR_PARTITION; in: INVALID_TOPIC_EXCEPTION"
