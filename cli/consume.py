@@ -13,13 +13,15 @@ from typing import Any, BinaryIO
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import bootstrap_option
+from ottla.cli.output import PARTITION, bootstrap_option, in_utf8
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", callback=in_utf8)
 @bootstrap_option
-@click.option("--group", help="Join this group, and commit what was printed: it goes on there the next time.")
+@click.option(
+    "--group", callback=in_utf8, help="Join this group, and commit what was printed: it goes on there the next time."
+)
 @click.option(
     "--group-protocol",
     type=click.Choice(["classic", "consumer"]),
@@ -31,7 +33,7 @@ from ottla.cli.output import bootstrap_option
     show_default=True,
     help="Where to begin; with --group only what it has committed nothing of.",
 )
-@click.option("--partition", type=click.IntRange(0), multiple=True, help="Only this partition; again for more.")
+@click.option("--partition", type=PARTITION, multiple=True, help="Only this partition; again for more.")
 @click.option("--max-messages", type=click.IntRange(1), help="End after this many records.")
 @click.option("--timeout-ms", type=click.IntRange(1), help="End when no record came for this long.")
 @click.option(
@@ -94,12 +96,15 @@ def _settings(
 def _begin(consumer: Any, topic: str, partition: tuple[int, ...], group: str | None, from_beginning: bool) -> None:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
-    there = partition or _partitions(consumer, topic)
+    there = _partitions(consumer, topic)
+    missing = sorted(set(partition) - set(there))
+    if missing:
+        raise CommandError(f"{topic} has no partition {missing[0]}: it has {len(there)}")
     if group is not None:
         consumer.subscribe([topic])
         return
     start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-    consumer.assign([TopicPartition(topic, number, start) for number in there])
+    consumer.assign([TopicPartition(topic, number, start) for number in sorted(set(partition)) or there])
 
 
 def _partitions(consumer: Any, topic: str) -> tuple[int, ...]:

@@ -71,7 +71,7 @@ def _levels(features: tuple[str, ...], release: str | None) -> dict[str, int]:
     levels = {METADATA_VERSION: RELEASES[release]} if release else {}
     for text in features:
         name, _, level = text.partition("=")
-        if not name or not level.isdigit():
+        if not name or not (level.isascii() and level.isdigit()):
             raise click.UsageError(f"--feature {text}: write NAME=LEVEL, as in {METADATA_VERSION}=30")
         levels[name] = int(level)
     if not levels:

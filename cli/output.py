@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -49,6 +49,20 @@ def bootstrap_option_with(words: str) -> Callable[[Command], Command]:
 bootstrap_option = bootstrap_option_with(
     f"Any broker of the cluster, host[:port]; several by comma. Without a port it is {BROKER_PORT}."
 )
+
+PARTITION = click.IntRange(0, (1 << 31) - 1)
+Texts = TypeVar("Texts", str, str | None, tuple[str, ...])
+
+
+def in_utf8(_context: click.Context, option: click.Parameter, given: Texts) -> Texts:
+    """For what librdkafka's binding is given: over other bytes it takes the whole process with it."""
+    for text in (given,) if isinstance(given, str) else given or ():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"{option.opts[0]}: {text!a} is not UTF-8") from None
+    return given
+
 
 Row = dict[str, Any]
 

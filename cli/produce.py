@@ -1,25 +1,31 @@
 """``ottla produce``: lines of standard input become records (through librdkafka, acks=all, idempotent)."""
 
+import os
 import sys
 from typing import Any
 
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import bootstrap_option
+from ottla.cli.output import PARTITION, bootstrap_option, in_utf8
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", callback=in_utf8)
 @bootstrap_option
 @click.option("--key-separator", help="What stands between key and value in a line; without, records have no key.")
-@click.option("--partition", type=click.IntRange(0), help="Send all to this partition.")
+@click.option("--partition", type=PARTITION, help="Send all to this partition.")
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; again for more."
+    "--header",
+    "headers",
+    multiple=True,
+    callback=in_utf8,
+    metavar="NAME=VALUE",
+    help="A header of every record; again for more.",
 )
 def produce(
     topic: str,
@@ -31,6 +37,9 @@ def produce(
     headers: tuple[str, ...],
 ) -> None:
     """Send each line of standard input to TOPIC; ends when every record is acknowledged."""
+    if key_separator == "":
+        raise click.UsageError("--key-separator: write what stands between, or leave it out for records without keys")
+    pairs = [_pair(text) for text in headers]
     from confluent_kafka import KafkaException, Producer
 
     settings = {
@@ -43,7 +52,6 @@ def produce(
     }
     producer = Producer(settings)
     tally = _Tally()
-    pairs = [_pair(text) for text in headers]
     fixed: dict[str, Any] = {} if partition is None else {"partition": partition}
     for line in sys.stdin.buffer:
         text = line.rstrip(b"\n")
@@ -91,5 +99,5 @@ def _pair(text: str) -> tuple[str, str | bytes | None]:
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
     if separator is None:
         return None, line
-    key, found, value = line.partition(separator.encode())
+    key, found, value = line.partition(os.fsencode(separator))
     return (key, value) if found else (None, line)
