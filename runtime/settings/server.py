@@ -64,6 +64,9 @@ class ServerConfig:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise SettingError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise SettingError(f"{path}, line {line}: not UTF-8: save it as that") from error
         texts, unread = read_properties(text, str(path))
         texts.update(from_environment(os.environ if environment is None else environment))
         return cls(texts, str(path), unread)

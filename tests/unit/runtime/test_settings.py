@@ -148,6 +148,13 @@ def test_a_broker_id_alone_is_told_where_it_goes() -> None:
     assert refusal(texts | {"broker.id": "4"}) == ["node.id is not set: write node.id=4 in place of broker.id"]
 
 
+def test_a_file_in_another_encoding_is_told_with_its_line(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_bytes(b"node.id=1\n# f\xfcr uns\n")
+    with pytest.raises(SettingError, match=r"server.properties, line 2: not UTF-8"):
+        ServerConfig.load(properties, {})
+
+
 def test_a_line_that_is_none_is_told_with_the_rest(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text("node.id\nprocess.roles: broker\nlog.dir.s=/x\n")
