@@ -1,5 +1,6 @@
 """What `ottla log dump` prints: rows of files, or findings."""
 
+import re
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -15,20 +16,42 @@ from ottla.log.tools.dump import Damage, Row, dump_file
 from ottla.log.tools.verify import Finding, verify, verify_root
 from ottla.runtime.real_disk import RealDisk
 
-DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint", ".metadata", ".properties")
+DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+NAMED = ("-checkpoint", "partition.metadata", "meta.properties")
+_OF_A_SEGMENT = re.compile(r"\d{20}\b")
+_PARTITION = re.compile(r".+-\d+")
 
 
 def print_all(paths: tuple[Path, ...], output: str, *, records: bool) -> None:
     """The rows of every file that the paths name; ``records``: also of every record."""
     for path in paths:
         for file in _files(path):
-            _print(file, dump_file(RealDisk(), str(file), records=records, decode=decoder_of(file.parent.name)), output)
+            try:
+                rows = dump_file(RealDisk(), str(file), records=records, decode=decoder_of(file.parent.name))
+            except ValueError as error:
+                raise CommandError(str(error)) from error
+            _print(file, rows, output)
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(DUMPED))
+    _is_partition(path)  # or it is nothing to dump
+    return sorted(file for file in path.iterdir() if file.is_file() and _is_dumped(file.name))
+
+
+def _is_dumped(name: str) -> bool:
+    return name.endswith(NAMED) or (name.endswith(DUMPED) and _OF_A_SEGMENT.match(name) is not None)
+
+
+def _is_partition(directory: Path) -> bool:
+    """Otherwise it is a log directory. Raises CommandError where it is neither: nothing in there would be found unsound."""
+    names = [each.name for each in directory.iterdir()]
+    if "partition.metadata" in names or any(map(_OF_A_SEGMENT.match, names)):
+        return True
+    if not any(name.endswith(NAMED) or _PARTITION.fullmatch(name) for name in names):
+        raise CommandError(f"{directory} is neither a partition's directory nor a log directory (a node's log.dirs)")
+    return False
 
 
 def _print(path: Path, rows: Iterator[Row], output: str) -> None:
@@ -71,8 +94,7 @@ def verify_all(paths: tuple[Path, ...], output: str) -> None:
     for path in paths:
         if not path.is_dir():
             raise CommandError(f"{path} is a file: --verify takes a partition's directory or a log directory")
-        partition = any(file.suffix == ".log" for file in path.iterdir())
-        findings.extend((verify if partition else verify_root)(RealDisk(), str(path)))
+        findings.extend((verify if _is_partition(path) else verify_root)(RealDisk(), str(path)))
     if output == "json":
         sys.stdout.buffer.write(msgspec.json.encode(findings) + b"\n")
     else:

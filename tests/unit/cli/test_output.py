@@ -5,11 +5,15 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.failures import CommandError
+from ottla.cli.log import log
 from ottla.cli.log_print import print_all
 from ottla.cli.main import main
 from ottla.cli.output import bootstrap_option, show
 from ottla.log.records import Record, encode_batch
+from ottla.runtime.real_disk import RealDisk
 
 
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
@@ -31,6 +35,35 @@ def test_a_dump_into_a_pipe_has_every_column_in_full(tmp_path: Path, capsys: pyt
     assert "base_offset" in lines[1]
     assert "last_offset" in lines[1]
     assert value.decode() in lines[4]
+
+
+@pytest.mark.parametrize("option", [(), ("--verify",)])
+@pytest.mark.parametrize("names", [(), ("server.log", "server.properties", "pid", "data/")])
+def test_a_directory_without_logs_is_not_called_sound(
+    tmp_path: Path, names: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    for name in names:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).write_text("x")
+    done = CliRunner().invoke(log, ["dump", str(tmp_path), *option])
+    assert isinstance(done.exception, CommandError), done.exception
+    assert "neither a partition's directory nor a log directory" in str(done.exception)
+
+
+def test_a_file_that_is_no_log_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    done = CliRunner().invoke(log, ["dump", str(tmp_path / "notes.txt")])
+    assert isinstance(done.exception, CommandError), done.exception
+
+
+def test_a_partition_that_nobody_wrote_to_and_a_copy_of_one_are_sound(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    RealDisk().write_atomically(
+        str(partition / "partition.metadata"), b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+    )
+    for path in (tmp_path, partition):
+        done = CliRunner().invoke(log, ["dump", str(path), "--verify"])
+        assert done.exit_code == 0, done.exception
 
 
 def test_a_table_into_a_pipe_is_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
