@@ -137,6 +137,10 @@ class Client:
 
 
 def _connect(address: Endpoint, timeout_s: float) -> socket.socket:
-    connection = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    """Raises OSError."""
+    try:
+        connection = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    except UnicodeError as error:
+        raise OSError("this is no name of a host") from error
     connection.settimeout(timeout_s)
     return connection

@@ -35,7 +35,11 @@ def metrics(words: tuple[str, ...], listener: str, output: str) -> None:
     from ottla.runtime.settings.endpoints import parse_endpoint
 
     endpoint = parse_endpoint(listener, "--listener")
-    families = _chosen(json.loads(_get(endpoint, "/metrics.json")), words)
+    try:
+        told = json.loads(_get(endpoint, "/metrics.json"))
+    except ValueError as error:
+        raise CommandError(f"the answer of {endpoint} broke off: is its node stopping? Call this again") from error
+    families = _chosen(told, words)
     show([row for family in families for row in _rows(family)], COLUMNS, output)
 
 
@@ -70,9 +74,10 @@ def _get(endpoint: "Endpoint", path: str) -> bytes:
         with socket.create_connection(endpoint, TIMEOUT_S) as connection:
             connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {endpoint}\r\n\r\n".encode())
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
         raise CommandError(
-            f"nobody tells metrics at {endpoint} ({error.strerror or error}): give --listener the node's ottla.metrics.listener"
+            f"nobody tells metrics at {endpoint} ({reason or error}): give --listener the node's ottla.metrics.listener"
         ) from error
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.split(b" ")[1:2] != [b"200"]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 
 from ottla.broker.wire.apis import API_VERSIONS, BY_NAME
 from ottla.broker.wire.codec import encoder
@@ -17,6 +18,7 @@ from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.cli import client as cli_client
 from ottla.cli.client import Client, NobodyAnswers
 from ottla.cli.failures import CommandError
+from ottla.cli.metrics import metrics
 
 KEYS = [
     ApiVersion(API_VERSIONS, 0, 3),
@@ -98,3 +100,26 @@ def test_where_none_answers_each_is_named() -> None:
         Client(f"{first},{second}")
     assert first in str(told.value)
     assert second in str(told.value)
+
+
+@pytest.mark.parametrize("host", ["ü..", "a" * 80])
+def test_what_is_no_name_of_a_host_is_told_in_a_line(host: str) -> None:
+    with pytest.raises(NobodyAnswers, match="no name of a host"):
+        Client(f"{host}:9092")
+    done = CliRunner().invoke(metrics, ["-l", f"{host}:9092"])
+    assert isinstance(done.exception, CommandError), done.exception
+
+
+def test_metrics_that_break_off_are_told_in_a_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b'HTTP/1.0 200 OK\r\nContent-Length: 900\r\n\r\n[{"name"')
+
+        threading.Thread(target=serve, daemon=True).start()
+        done = CliRunner().invoke(metrics, ["-l", f"127.0.0.1:{listener.getsockname()[1]}"])
+    assert isinstance(done.exception, CommandError), done.exception
+    assert "broke off" in str(done.exception)
