@@ -134,7 +134,7 @@ class LocalNode:
         if not self.has_exited() and self.process:
             return self.process.pid  # in the moment of its exec it has no command line to be known by
         pid = self.pid()
-        return pid if pid is not None and _is_running(pid) else None
+        return pid if pid is not None and is_running(pid) else None
 
     def has_exited(self) -> bool:
         """Whether the child we started (if we did) has ended; it is collected then."""
@@ -158,7 +158,7 @@ def lines_of(texts: Mapping[str, str]) -> str:
     return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether the process is a node (``ottla server start``): a pid in a file left behind may be another program's by now."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
