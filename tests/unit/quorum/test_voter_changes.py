@@ -187,13 +187,11 @@ def test_a_node_that_has_stopped_asks_nobody_any_more() -> None:
         leader = await world.start()
         follower = next(member for member in world.members.values() if member is not leader)
         asking = asyncio.ensure_future(add(follower, 9, 3000))  # which is not there: it is asked again and again
-        await asyncio.sleep(0.6)
+        await world.until(lambda: any(each.address == ("host", 9) for each in world.switchboard.channels))
         await follower.stop()
         channels = len(world.switchboard.channels)
-        probes = [each for each in world.switchboard.channels if each.address == ("host", 9)]
         await asyncio.sleep(1)
         later = [each for each in world.switchboard.channels[channels:] if each.address == ("host", leader.id)]
-        assert probes
         assert later == []
         assert (await asking).error is not ErrorCode.NONE
 
