@@ -1,5 +1,7 @@
 """What a crash may leave undone between log and snapshots, and how a start makes them fit."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from ottla.log.batch import headers
@@ -7,9 +9,11 @@ from ottla.log.records import Record, encode_batch
 from ottla.quorum import log_start
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.log_start import LogStartError, log_summary, voter_history
-from ottla.quorum.raft.instructions import AppendControl, Voters
+from ottla.quorum.performing import Performer
+from ottla.quorum.raft.instructions import AppendControl, InstallSnapshot, Voters
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.quorum.snapshots.exchange import SnapshotExchange
 from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -49,6 +53,19 @@ def test_the_mark_is_taken_back_before_a_log_is_emptied_and_only_then() -> None:
     assert align_log(log(0, 1, 1, 1, 1), snapshots((2, 3))).offset == 0
     assert align_log(log(0, 1, 1), snapshots((2, 1))).offset == 2
     assert align_log(log(4), snapshots((9, 2))).offset == 0, "it is empty already, and for a moment it has no segment"
+
+
+def test_the_mark_is_taken_back_before_a_snapshot_takes_the_place_of_a_log_though_that_is_empty() -> None:
+    """Nothing was written since the snapshot that it begins with. Between two segments a process may end (seeds 36781, 48676)."""
+    kept = log(4)
+    mark = SyncedMark(MemoryStore())
+    mark.raise_to(4)
+    found: list[int] = []
+    performer, others = Mock(_mark=mark, _log=kept), Mock(spec=SnapshotExchange)
+    performer._exchange = others
+    others.install.side_effect = lambda _: found.append(mark.offset)
+    Performer._install(performer, Mock(spec=InstallSnapshot))
+    assert found == [0]
 
 
 def test_a_log_from_the_beginning_needs_no_snapshot() -> None:
