@@ -3,10 +3,12 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.broker.wire.messages.metadata_response import MetadataResponse
@@ -21,6 +23,8 @@ from ottla.testing.lifetime import Lifetime
 
 PATIENCE_S = 120.0
 """For a start. Beside a load of a hundred the interpreter alone took half a minute to begin."""
+LINES_TOLD = 60
+"""Of each node's log, where a test fails."""
 
 
 class ProcessCluster(Lifetime):
@@ -99,6 +103,16 @@ class ProcessCluster(Lifetime):
     def format(self, node: LocalNode, controllers: InitialControllers | None = None) -> None:
         """For this cluster."""
         format_directories(node.properties, self._cluster.cluster_id, ignore_formatted=False, controllers=controllers)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What the nodes have to say of a failure would go with their directory."""
+        if error is not None:
+            for node in self.nodes:
+                told = node.log_file.read_text(errors="replace").splitlines() if node.log_file.exists() else []
+                sys.stderr.write("\n".join((f"--- node {node.node_id}", *told[-LINES_TOLD:], "")))
+        super().__exit__(kind, error, trace)
 
     def close(self) -> None:
         left = self._cluster.stop(timeout_s=60)

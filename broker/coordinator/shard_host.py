@@ -98,7 +98,8 @@ class ShardHost:
 
     def load(self, shard: Shard, on_loaded: Callable[[KafkaError | None], None]) -> None:
         """Reads the partition from its start. All that the leader has counts: it will be committed unless another leads before, and
-        nobody is answered from it before it is."""
+        nobody is answered from it before it is. Where there is nothing to read it is loaded when this returns: who had the topic
+        made asks next, and a client that is told to wait waits long (librdkafka up to three seconds)."""
         self._shard = shard
         partition, around = self.partition, self._around
 
@@ -113,6 +114,11 @@ class ShardHost:
                 on_loaded(error)
 
         log = partition.log
+        if partition.usable and log.log_start_offset == log.log_end_offset:
+            begun = self._begun(shard, replay, on_loaded)
+            if next(begun, self) is not self:
+                around.turns.go_through(begun)
+            return
         plan = partial(around.turns.plan, weight=log.log_end_offset - log.log_start_offset)
         self._reading = PartitionReading(partition, 0, log_end, around.loads, replay.take, ended, SLICE_BYTES, plan)
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.testing.processes import ProcessCluster
 from tests.benchmarks.clusters import OttlaCluster
-from tests.benchmarks.rolling_restart import CLIENTS, clients, make_topic, roll
+from tests.benchmarks.rolling_restart import CLIENTS, PARTITIONS, TOPIC, clients, make_topic, roll
 
 SETTINGS = {"broker.heartbeat.interval.ms": "200"}
 """A node that leaves waits for one heartbeat of each other: two seconds, by default."""
@@ -21,6 +21,7 @@ def test_a_rolling_restart_gives_an_application_no_error_and_loses_no_record(mon
     with ProcessCluster(nodes=3, settings=SETTINGS) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         make_topic(admin)
+        cluster.wait_for_topic(TOPIC, PARTITIONS)
         with clients(cluster.bootstrap_servers, CLIENTS, RATE) as at_work:
             roll(OttlaCluster(cluster), admin)
             seen = at_work.end()

@@ -134,7 +134,24 @@ async def test_of_two_shards_one_is_loaded_after_the_other_and_both_are(bench: B
 
 
 @on_a_bench
+async def test_a_shard_of_an_empty_partition_is_loaded_at_once(bench: Bench) -> None:
+    """Who had the topic made asks in the next moment, and librdkafka waits three seconds when it is told to come again."""
+    await bench.begin(turns=0)
+    assert (bench.host.is_loaded, bench.loaded, bench.words.told) == (True, [None], ["begin"])
+
+
+@on_a_bench
+async def test_a_shard_of_an_empty_partition_that_has_much_to_begin_takes_its_turns(bench: Bench) -> None:
+    bench.words.pieces = 3
+    await bench.begin(turns=0)
+    assert not bench.host.is_loaded
+    await bench.turn(5)
+    assert (bench.host.is_loaded, bench.loaded) == (True, [None])
+
+
+@on_a_bench
 async def test_a_shard_that_begins_in_pieces_is_loaded_with_the_last(bench: Bench) -> None:
+    bench.fill((b"a", b"1"))
     bench.words.pieces = 3
     await bench.begin(turns=1)
     while not bench.words.told:
