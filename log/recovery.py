@@ -258,6 +258,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
     Returns the log end offset, and the offset from which on it was scanned and its indexes were made anew.
     """
     segments = log.segments
+    cleaned_to = log.root.saved_cleaned_offset(log.key)
     first = segments.index(log.segment_of(recovery_point))
     end = scanned_from = segments[first].base_offset
     epoch = -1
@@ -265,9 +266,10 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
         _complete_index(segments[first - 1])
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < end or (number > first and end < segment.base_offset <= end + RELATIVE_OFFSET_MAX):
-            # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that
-            # compaction makes do not reach the end of a segment, unless one is too wide for relative offsets.
+        lost = max(end, cleaned_to) < segment.base_offset <= end + RELATIVE_OFFSET_MAX
+        if segment.base_offset < end or (number > first and lost):
+            # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that reach
+            # the end of a segment are what compaction made, or too wide for relative offsets.
             _check_stable(segment.path, 0, end, stable_offset)
             _drop_from(log, number)
             break

@@ -91,6 +91,10 @@ class DirectoryState:
         """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
         return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(key, 0)
 
+    def saved_cleaned_offset(self, key: TopicIdPartition) -> int:
+        """Below it the log may be compacted, and all of it is stable; -1: nothing is."""
+        return -1 if self.cleaned_to is None else self.cleaned_to(key)
+
     def before_truncation(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Makes sure that a crash after the truncations does not find a recovery point or a log start above these offsets."""
         files = [file for file in (self.recovery_points, self.start_offsets) if file is not None]

@@ -12,6 +12,7 @@ from ottla.log.compaction.manager import CleanerSettings, CleaningTask, LogClean
 from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.producers.snapshot import offsets
@@ -157,6 +158,48 @@ def test_a_restarted_log_is_as_it_was_cleaned() -> None:
     machine.log.close()
     machine.start()
     machine.check()
+
+
+def restarted_without_a_recovery_point(machine: Machine, cleaned_to: int) -> Log:
+    """Its checkpoint could not be read, or says more than the disk has; the cleaner's can be."""
+    machine.log.flush()
+    root = DirectoryState("/data")
+    root.cleaned_to = lambda _: cleaned_to
+    return Log.open(SimulatedDisk(machine.platter), DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root)
+
+
+def cleaned_to_the_end(seed: int) -> Machine:
+    machine = filled(seed)
+    while machine.cleaned_to < machine.log.active_base_offset:
+        machine.clean()
+    segments = machine.log.segments
+    ends = [segment.load_tail() for segment in segments[:-1]]
+    assert any(end < segment.base_offset for end, segment in zip(ends, segments[1:], strict=True)), "no gap at an end"
+    return machine
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_scan_from_the_start_does_not_take_what_was_compacted_for_a_lost_end(seed: int) -> None:
+    machine = cleaned_to_the_end(seed)
+    end, segments = machine.log.log_end_offset, [segment.base_offset for segment in machine.log.segments]
+    machine.log = restarted_without_a_recovery_point(machine, machine.cleaned_to)
+    assert machine.log.log_end_offset == end
+    assert [segment.base_offset for segment in machine.log.segments] == segments
+    machine.check()
+
+
+def test_a_scan_from_the_start_finds_a_lost_end_behind_what_was_compacted() -> None:
+    machine = cleaned_to_the_end(4)
+    for number in range(8):
+        machine.append([(f"k{number}", "new"), ("often", "new")], 0)
+    machine.flush()
+    segments = machine.log.segments
+    lost = next(each for each in segments if each.base_offset >= machine.cleaned_to)
+    assert lost is not segments[-1]
+    *_, last = lost.walk_from(0)
+    lost.truncate(last[0])
+    machine.log = restarted_without_a_recovery_point(machine, machine.cleaned_to)
+    assert machine.log.log_end_offset == last[1].base_offset
 
 
 @pytest.mark.parametrize("seed", range(6))
