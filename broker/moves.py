@@ -117,8 +117,11 @@ class DirectoryMoves:
         move = next(iter(self.under_way.values()))
         try:
             waits = self._advance(move)
-        except KafkaError as error:
-            logger.warning("Moving %s to %s: %s", move.source.partition, move.copy.root.path, error.message)
+        except Exception as error:
+            surprise = None if isinstance(error, KafkaError | OSError) else error
+            logger.warning(
+                "Moving %s to %s is given up: %s", move.source.partition, move.copy.root.path, error, exc_info=surprise
+            )
             self._end(move)
             waits = False
         if not waits:
