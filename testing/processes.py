@@ -134,7 +134,7 @@ def _knows(node: LocalNode, topic: str, partitions: int) -> bool:
     return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> float:
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> float:
     """Seconds until ``condition()`` held, asked every 5 ms. Raises TimeoutError that says what did not come."""
     began = time.monotonic()
     while not condition():

@@ -33,7 +33,7 @@ PARTITIONS = 6
 TOPIC = "rolling-restart"
 CLIENTS = ("librdkafka", "kafka-python")
 BETWEEN_S = 0.5
-LATE_S = 20.0
+LATE_S = 60.0
 STARTED_S = 120.0
 """For two interpreters to begin, a first group to be made and to settle: on a machine that does much else, the first alone takes half a minute."""
 QUIET = {"log_level": 2}  # what librdkafka tells nobody but its log
@@ -243,7 +243,7 @@ def make_topic(admin: AdminClient) -> None:
 def wait_in_sync(admin: AdminClient) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        partitions = admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions.values()
+        partitions = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.values()
         if len(partitions) == PARTITIONS and all(len(each.isrs) == NODES for each in partitions):
             return
         time.sleep(0.05)

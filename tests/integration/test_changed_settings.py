@@ -15,12 +15,12 @@ def alter(admin: AdminClient, name: str, value: str | None) -> None:
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     entry = ConfigEntry(name, value, incremental_operation=operation)
     (altered,) = admin.incremental_alter_configs([ConfigResource(BROKER, "1", incremental_configs=[entry])]).values()
-    altered.result(20)
+    altered.result(60)
 
 
 def described(admin: AdminClient, name: str) -> tuple[str, ConfigSource]:
     (told,) = admin.describe_configs([ConfigResource(BROKER, "1")]).values()
-    entry = told.result(20)[name]
+    entry = told.result(60)[name]
     return entry.value, ConfigSource(entry.source)
 
 

@@ -120,7 +120,7 @@ class Prometheus:
 
     def end(self) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ def test_librdkafka_elects_the_preferred_leader_that_kafka_python_chose(cluster:
 
     librdkafka = AdminClient({"bootstrap.servers": servers})
     asked = ConfluentPartition(topic, 0)
-    elected = librdkafka.elect_leaders(ElectionType.PREFERRED, [asked]).result(20)[asked]
-    again = librdkafka.elect_leaders(ElectionType.PREFERRED, [asked]).result(20)[asked]
+    elected = librdkafka.elect_leaders(ElectionType.PREFERRED, [asked]).result(60)[asked]
+    again = librdkafka.elect_leaders(ElectionType.PREFERRED, [asked]).result(60)[asked]
 
     assert elected is None
     assert again is not None

@@ -65,7 +65,7 @@ def elect_from_what_is_left(cluster: ProcessCluster, survivor: LocalNode) -> Non
         admin.elect_leaders(ElectionType.UNCLEAN, [partition]).result(30)
         return admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0].leader == survivor.node_id
 
-    wait_for(is_led, "a leader", 30)
+    wait_for(is_led, "a leader", 60)
 
 
 def format_anew(cluster: ProcessCluster, node: LocalNode, survivor: LocalNode) -> None:
