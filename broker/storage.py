@@ -326,7 +326,11 @@ class Storage:
                 logger.error("%s: stray log left where it is: %s", log.partition, error)
 
     async def close(self, broker_epoch: int) -> None:
-        """Makes every log durable (on a thread) and marks the directories as cleanly shut."""
+        """Makes every log durable (on a thread) and marks the directories as cleanly shut.
+
+        A broker that never registered (epoch -1) took in no records: the mark is of the one before it again, or the controller
+        would take that for one that lost some, and strike it off the eligible leaders.
+        """
         self._repeated.cancel()
         for root in self.manager.roots:
             root.on_flush_settings = None
@@ -341,7 +345,8 @@ class Storage:
             await self._cleaning.stop()
         await self._removals.close(drop_waiting=True)  # the next start finds what is left
         await self._checkpoints.close()
-        await asyncio.get_running_loop().run_in_executor(None, self.manager.close, broker_epoch)
+        epoch = broker_epoch if broker_epoch >= 0 else self.previous_broker_epoch
+        await asyncio.get_running_loop().run_in_executor(None, self.manager.close, epoch)
 
 
 def _previous_epoch(config: ServerConfig, host: Host) -> int:

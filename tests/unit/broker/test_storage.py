@@ -134,6 +134,19 @@ def test_a_start_without_the_metadata_logs_directory_ends_as_its_failure_does_la
         assert started(disk, log_dirs="/data,/more").working_directories == [b"D" * 16]
 
 
+def test_a_start_that_never_registered_leaves_the_clean_shutdown_before_it_as_it_was() -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    disk.make_directories("/data")
+    MetaProperties(CLUSTER_ID, 1, b"D" * 16).write(disk, "/data")
+    asyncio.run(started(disk, log_dirs="/data").close(7))
+    failed = started(disk, log_dirs="/data")  # its port is taken, say, or no controller answers
+    asyncio.run(failed.close(-1))
+    assert started(disk, log_dirs="/data").previous_broker_epoch == 7
+    disk.platter().locked.clear()  # that one was killed, and may have lost something, also after a start that failed
+    asyncio.run(started(disk, log_dirs="/data").close(-1))
+    assert started(disk, log_dirs="/data").previous_broker_epoch == -1
+
+
 @pytest.mark.parametrize(("error", "left"), [(errno.EIO, ["a-0", "b-0"]), (errno.ENOSPC, ["a-0"])])
 def test_a_stray_that_cannot_be_set_aside_ends_no_start(bench: Bench, error: int, left: list[str]) -> None:
     for topic, topic_id in ("a", TOPIC_ID), ("b", OTHER_TOPIC_ID):
