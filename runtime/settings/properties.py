@@ -30,19 +30,24 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def read_properties(text: str, source: str) -> tuple[dict[str, str], list[str]]:
-    """Java properties as people write them: ``name=value`` lines, ``#`` and ``!`` comments, a backslash joins lines.
+    """Java properties as people write them: ``name=value`` lines, ``#`` and ``!`` comments, a backslash joins lines. A comment is
+    never joined with the line behind it, which may be a setting.
 
     Also what to say of each line that is none.
     """
     found: dict[str, str] = {}
     wrong: list[str] = []
     pending = ""
-    for number, raw in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    for number, raw in enumerate(lines, 1):
+        if not pending and raw.lstrip().startswith(("#", "!")):
+            continue
         line = pending + raw.strip()
         pending = ""
         if line.endswith("\\"):
-            pending = line[:-1]
-        elif line and line[0] not in "#!":
+            line = line[:-1]
+            pending = line if number < len(lines) else ""
+        if line and not pending:
             name, separator, value = line.partition("=")
             if separator:
                 found[name.strip()] = value.strip()

@@ -194,6 +194,13 @@ def test_properties_take_comments_and_joined_lines() -> None:
         parse_properties("a=1\nnonsense\n", "f")
 
 
+def test_no_setting_is_swallowed_by_a_backslash_at_a_lines_end() -> None:
+    assert parse_properties("# kept in C:\\\na=1\n", "f") == {"a": "1"}, "a comment is one line, as in Java"
+    assert parse_properties("#log.dirs=/a,\\\nlog.dirs=/b\n", "f") == {"log.dirs": "/b"}
+    assert parse_properties("a=1,\\\n#2\n", "f") == {"a": "1,#2"}, "and what is joined is none"
+    assert parse_properties("a=1\nb=2\\", "f") == {"a": "1", "b": "2"}, "the last line has none to be joined with"
+
+
 def test_the_environment_is_read_as_kafkas_image_reads_it() -> None:
     environment = {
         "KAFKA_LOG_DIRS": "/x",
