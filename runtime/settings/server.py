@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +47,7 @@ class ServerConfig:
         self.listeners = problems.read(LISTENERS, self._listeners, LISTENERS) or ()
         self._advertised = problems.read(ADVERTISED, self._listeners, ADVERTISED) or ()
         clients = tuple(each for each in self._advertised if each.name not in self.controller_listener_names)
-        self.advertised_listeners = clients or self.client_listeners
+        self._told_clients = clients or self.client_listeners
         self.metrics_listener: Endpoint | None = None
         if self.string(METRICS_LISTENER):
             text = self.string(METRICS_LISTENER)
@@ -144,6 +145,11 @@ class ServerConfig:
     def client_listeners(self) -> tuple[Listener, ...]:
         return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
 
+    @cached_property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients and brokers are told to connect to. An empty host is this machine's name, as in Kafka."""
+        return tuple(each if each.host else each._replace(host=socket.getfqdn()) for each in self._told_clients)
+
     @property
     def controller_listener(self) -> Listener | None:
         return next((each for each in self.listeners if each.name in self.controller_listener_names), None)
@@ -215,10 +221,14 @@ class ServerConfig:
             problems.contradicts(f"{LISTENERS} has none for clients: add PLAINTEXT://host:port", LISTENERS)
             return
         wanted = self.string("inter.broker.listener.name").upper()
-        if wanted and wanted != self.inter_broker_listener.name:
-            names = ", ".join(each.name for each in self.advertised_listeners)
-            line = f"inter.broker.listener.name={wanted}: write one that is advertised: {names}"
+        names = [each.name for each in self._told_clients]
+        if wanted and wanted not in names:
+            line = f"inter.broker.listener.name={wanted}: write one that is advertised: {', '.join(names)}"
             problems.contradicts(line, LISTENERS, ADVERTISED)
+        for each in self._told_clients:
+            if each.host in ANY_HOST and each.host:
+                line = f"{ADVERTISED}: nobody can connect to {each.host}: write {each.name}://host:{each.port} there"
+                problems.contradicts(line, LISTENERS, ADVERTISED)
         self._check_groups(problems)
         self._check_consumer_groups(problems)
 

@@ -76,7 +76,7 @@ def test_a_broker_follows_the_voter_on_its_own_host_and_another_when_that_dies()
     async def scenario(world: Machines) -> None:
         leader = await start(world)
         near = await world.a_follower(leader)
-        await world.start_broker(f"listeners=PLAINTEXT://0.0.0.0:9092,OTHER://{HOSTS[near.id]}:9094")
+        await world.start_broker(f"listeners=PLAINTEXT://:9092,OTHER://{HOSTS[near.id]}:9094")
         last = leader.node.append([b"x"], leader.node.leader.epoch)
         await world.until(lambda: world.broker.high_watermark > last)
         assert world.asked == near.id

@@ -1,11 +1,19 @@
 """Settings: what is refused, and what a value resolves to."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from ottla.runtime.settings.definitions import SettingError, group_settings, server_settings, topic_settings
-from ottla.runtime.settings.endpoints import Endpoint, parse_detours, parse_endpoint, parse_voters, reached_by
+from ottla.runtime.settings.endpoints import (
+    Endpoint,
+    Listener,
+    parse_detours,
+    parse_endpoint,
+    parse_voters,
+    reached_by,
+)
 from ottla.runtime.settings.idle import idle_settings
 from ottla.runtime.settings.properties import from_environment, parse_properties
 from ottla.runtime.settings.retired import RETIRED
@@ -34,6 +42,30 @@ def test_what_was_set_and_changes_nothing_is_told() -> None:
         "group.coordinator.threads changes nothing here: a node runs on one event loop",
         "group.share.max.size changes nothing here: there are no share groups yet",
     ]
+
+
+def test_a_listener_on_all_addresses_is_advertised_by_this_machines_name() -> None:
+    """As in Kafka, whose own example says ``PLAINTEXT://:9092``: an empty host leads each client, and each broker, to itself."""
+    own = socket.getfqdn()
+    config = ServerConfig(NODE | {"listeners": "PLAINTEXT://:9092,CONTROLLER://localhost:9192"})
+    assert config.advertised_listeners == (Listener("PLAINTEXT", own, 9092),)
+    assert config.inter_broker_listener.host == own
+    config = ServerConfig(NODE | {"advertised.listeners": "PLAINTEXT://:9094"})
+    assert config.advertised_listeners == (Listener("PLAINTEXT", own, 9094),)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9192"},
+        {"listeners": "PLAINTEXT://[::]:9092,CONTROLLER://localhost:9192"},
+        {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
+    ],
+)
+def test_an_address_that_nobody_can_connect_to_is_not_advertised(texts: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match=r"advertised.listeners.*write PLAINTEXT://host:9092"):
+        ServerConfig(NODE | texts)
+    ServerConfig(NODE | texts | {"advertised.listeners": "PLAINTEXT://a:9092"})
 
 
 def test_a_node_knows_its_listeners_apart() -> None:
