@@ -39,16 +39,21 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
         loop.add_signal_handler(number, _end, ended, number.name)
     pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
     host = Host.real()
-    server = Server(config, host, GrpcTransport(detours=config.detours), on_fatal=lambda error: _fail(ended, error))
     mine: list[str] = []
+
+    def take_over() -> None:
+        """Only now are these files sure to be of no other process that runs on the same directories."""
+        mine.extend((pid_file, ready_file))
+        _remove(ready_file)  # one that was killed left it, and this one takes no requests yet
+        _write(pid_file, f"{os.getpid()}\n")
+
+    transport = GrpcTransport(detours=config.detours)
+    server = Server(config, host, transport, lambda error: _fail(ended, error), on_locked=take_over)
     host.loop_watch.at_page_turns.append(garbage.look)
     host.loop_watch.is_quiet = True
     host.loop_watch.start()
     try:
         await server.start()
-        # Only now is it sure that no other process runs on these directories, whose pid file this would be.
-        mine += [pid_file, ready_file]
-        _write(pid_file, f"{os.getpid()}\n")
         await asyncio.wait([ended, asyncio.ensure_future(server.ready.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
             host.loop_watch.is_quiet = False

@@ -69,14 +69,17 @@ class Server:
         transport: RpcTransport,
         on_fatal: OnFatal | None = None,
         start_cleaner: StartWorker = CleanerProcess,
+        on_locked: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_fatal`` is told when the node cannot go on; it should then be stopped."""
+        """``on_fatal`` is told when the node cannot go on; it should then be stopped. ``on_locked`` is called once no other process
+        can run on these directories, before anything of them is read, which may take minutes."""
         self.config = config
         self.ready = asyncio.Event()
         self._start_cleaner = start_cleaner
         self._host = host
         self._transport = transport
         self._on_fatal = on_fatal or _log_fatal
+        self._on_locked = on_locked
         self._log: Log | None = None
         self._lock: Lock | None = None  # before the log is opened: recovery may cut what another process just wrote
         self._stores: list[KeyValueStore] = []
@@ -103,6 +106,7 @@ class Server:
         directory = metadata_directory(config)
         host.disk.make_directories(directory)
         self._lock = lock(host.disk, directory)
+        self._on_locked()
         await self._transport.prepare(identity.cluster_id)
         await self._serve_metrics()
         begun = BegunMark(host.disk, config.metadata_log_dir, identity.metadata_directory_id)

@@ -1,0 +1,62 @@
+"""The files by which others know a node's process: whose number it has, and whether it takes requests."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from ottla.broker import process, server
+from ottla.cli.formatting import format_directories, new_cluster_id
+from ottla.cli.local_node import LocalNode
+from ottla.log.directories.roots import LogDirectoryError
+from ottla.runtime.garbage import Garbage
+from ottla.runtime.real_disk import RealDisk
+from ottla.runtime.settings.server import ServerConfig
+
+
+class Enough(Exception):
+    """The start went as far as the test looks."""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> LocalNode:
+    """Was killed while it took requests."""
+    found = LocalNode(tmp_path, 1, 19092)
+    texts = found.texts({"controller.quorum.voters": "1@localhost:20092"}, 1)
+    found.write_properties({name: text for name, text in texts.items() if name != "ottla.metrics.listener"})
+    format_directories(found.properties, new_cluster_id(), ignore_formatted=False)
+    found.ready_file.write_text("ready\n")
+    found.pid_file.write_text("1\n")
+    return found
+
+
+def serve(node: LocalNode) -> None:
+    asyncio.run(process._serve(ServerConfig.load(node.properties, {}), Garbage()))
+
+
+def test_a_node_is_not_ready_while_it_starts_though_the_process_before_was_killed(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, str]] = []
+
+    def look(*_: object) -> None:
+        seen.append((node.ready_file.exists(), node.pid_file.read_text()))
+        raise Enough
+
+    monkeypatch.setattr(server, "open_metadata_log", look)  # it is about to read its logs, which may take minutes
+    with pytest.raises(Enough):
+        serve(node)
+    assert seen == [(False, f"{os.getpid()}\n")]
+    assert not node.pid_file.exists()
+
+
+def test_a_second_process_leaves_the_first_ones_files_alone(node: LocalNode) -> None:
+    directory = node.home / "data" / "__cluster_metadata-0"
+    directory.mkdir(exist_ok=True)
+    lock = RealDisk().lock(str(directory / ".lock"))
+    with pytest.raises(LogDirectoryError, match="in use by another process"):
+        serve(node)
+    lock.release()
+    assert node.ready_file.exists()
+    assert node.pid_file.read_text() == "1\n"
