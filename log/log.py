@@ -89,11 +89,13 @@ class Log(FollowerLog, SearchableLog, CuttableLog, RetainedLog, CompactedLog):
 
     def configure(self, config: LogConfig) -> None:
         """Changed topic settings: they hold from the next append on. Raises StorageError where the active segment cannot be read."""
-        self.config = config
+        before, self.config = self.config, config
         self.gaps_allowed = self.gaps_allowed or config.compacted
         self.active.configure(config)
         self.note_flush_settings()
         self.note_must_sync()
+        if (config.segment_ms, config.segment_jitter_ms) == (before.segment_ms, before.segment_jitter_ms):
+            return
         try:
             self.set_roll_time()
         except OSError as error:

@@ -355,9 +355,12 @@ class ReplicaManager:
                 self._configure([each for each in hosted if each is not None], image)
 
     def _configure(self, partitions: list[Partition], image: MetadataImage) -> None:
+        """Those alone that have other settings now: most that change for a broker are none of a log's, and a log reads its active segment."""
         for partition in partitions:
             try:
-                partition.configure(self._log_config(partition.topic, image), self.timers.now_ms())
+                config = self._log_config(partition.topic, image)
+                if config != partition.log.config:
+                    partition.configure(config, self.timers.now_ms())
             except Exception as error:
                 logger.error("Could not configure %s: %s", partition, error, exc_info=not is_expected(error))
 

@@ -257,6 +257,19 @@ def test_changed_settings_hold_from_the_next_append_on(open_log: OpenLog, make_b
     assert len(log.segments) == 2
 
 
+def test_settings_that_do_not_age_segments_read_none(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    """They may come for ten thousand logs at once."""
+    log = open_log()
+    log.append_as_leader(make_batch(), 0, NOW_MS)
+    platter.fail(log.directory, errno.EIO)
+    log.configure(LogConfig(retention_ms=1_000))
+    assert log.root.failure is None
+    with pytest.raises(KafkaError):
+        log.configure(LogConfig(retention_ms=1_000, segment_ms=5))
+
+
 def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(
     open_log: OpenLog, make_batch: MakeBatch, platter: Platter
 ) -> None:

@@ -170,7 +170,7 @@ def test_settings_that_a_log_takes_half_way_hold_for_its_leader(
     with monkeypatch.context() as patch:
         patch.setattr(Log, "set_roll_time", refuse)
         with pytest.raises(StorageError):
-            partition.configure(LogConfig(min_insync_replicas=2), 0)
+            partition.configure(LogConfig(min_insync_replicas=2, segment_ms=1_000), 0)
     with pytest.raises(KafkaError) as caught:
         append(partition, batch(), -1, 0, 0)
     assert caught.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
