@@ -62,14 +62,19 @@ def health(properties: Path, output: str) -> None:
 
 def _stderr_is(path: str) -> bool:
     """Whether what goes to standard error is seen where the log is: in that file, or without one, on the terminal."""
-    return not path or os.path.samestat(os.stat(path), os.fstat(2))
+    try:
+        return not path or os.path.samestat(os.stat(path), os.fstat(2))
+    except FileNotFoundError:
+        return False  # it was rotated away
 
 
 def _log_to(path: str) -> None:
     """One line a fact. With ``ottla.log.file`` they go there; a terminal also sees warnings."""
     handlers: list[logging.Handler] = []
     if path:
-        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        from ottla.cli.log_file import LogFile  # with sockets and more, which only a node pays for
+
+        handlers.append(LogFile(path, encoding="utf-8"))
     if not path or sys.stderr.isatty():
         terminal = logging.StreamHandler()
         terminal.setLevel(logging.WARNING if path else logging.NOTSET)
