@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import signal
 from pathlib import Path
 
 import lmdb
@@ -19,6 +18,7 @@ from ottla.runtime.garbage import Garbage
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run
 from ottla.runtime.settings.server import ServerConfig
+from ottla.runtime.stop_signals import stop_signals
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ FAILURES = (QuorumFailure, QuorumStateError, InitialVotersError, LogStartError, 
 
 
 def run_node(config: ServerConfig) -> None:
-    """Runs a node until SIGTERM or SIGINT, then stops it gracefully. Raises what kept it from starting."""
+    """Runs a node until SIGTERM, SIGINT or SIGHUP, then stops it gracefully. Raises what kept it from starting."""
     garbage = Garbage()
     run(lambda: _serve(config, garbage), garbage)
 
@@ -35,7 +35,7 @@ def run_node(config: ServerConfig) -> None:
 async def _serve(config: ServerConfig, garbage: Garbage) -> None:
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, _end, ended, number.name)
     pid_file, ready_file = (config.string(name) for name in ("ottla.pid.file", "ottla.ready.file"))
     host = Host.real()

@@ -17,6 +17,7 @@ from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import LocalNode
 from ottla.cli.up_topics import make_topics
 from ottla.cli.up_words import NewTopic, stop_command
+from ottla.runtime.stop_signals import stop_signals
 
 STOP_TIMEOUT_S = 30.0
 
@@ -80,8 +81,9 @@ def run_cluster(
 ) -> None:
     began = time.monotonic()
     stays = False
+    asked = stop_signals()
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in asked:
             signal.signal(number, _raise_stop)
         cluster.start()
         cluster.wait_ready()
@@ -98,7 +100,7 @@ def run_cluster(
         pass
     finally:
         if not stays:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in asked:
                 signal.signal(number, signal.SIG_IGN)
             _stop(cluster)
             click.echo("stopped")

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,43 @@ def test_a_second_process_leaves_the_first_ones_files_alone(node: LocalNode) -> 
     lock.release()
     assert node.ready_file.exists()
     assert node.pid_file.read_text() == "1\n"
+
+
+class Hangup:
+    """A server whose terminal is closed while it starts; later somebody stops it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.ready = asyncio.Event()
+
+    async def start(self) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def stop(self) -> None: ...
+
+
+@pytest.fixture
+def hangups() -> Iterator[list[int]]:
+    """Those that no node took: their default would end the tests."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, _: seen.append(number))
+    yield seen
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("nohup", "reason"), [(False, "SIGHUP"), (True, "SIGTERM")])
+def test_a_node_whose_terminal_is_closed_stops_in_order_unless_it_was_started_with_nohup(
+    node: LocalNode,
+    hangups: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    nohup: bool,
+    reason: str,
+) -> None:
+    if nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(process, "Server", Hangup)
+    with caplog.at_level("INFO"):
+        serve(node)
+    assert [record.message for record in caplog.records] == [f"node 1 stops: {reason}"]
+    assert hangups == []
