@@ -1,5 +1,6 @@
 """Reads ``server.properties`` and the ``KAFKA_*`` environment of Kafka's image into one mapping of text."""
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
@@ -19,6 +20,11 @@ _NOT_SETTINGS = (
     "KAFKA_VERSION",
     "KAFKA_HOME",
 )
+# What Kubernetes tells each container of a service whose name begins with "kafka": KAFKA_PORT holds an address there.
+_SERVICE_LINK = re.compile(
+    r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
+)
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
@@ -60,10 +66,14 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """``KAFKA_LOG_DIRS=/x`` sets ``log.dirs``: one underscore is a dot, two an underscore, three a dash."""
     found = {}
     for name in sorted(environment):
-        if name.startswith("KAFKA_") and not name.startswith(_NOT_SETTINGS):
+        if name.startswith("KAFKA_") and not name.startswith(_NOT_SETTINGS) and not _is_link(name, environment[name]):
             words = name[len("KAFKA_") :].lower().replace("___", "-").replace("__", "\0").replace("_", ".")
             found[words.replace("\0", "_")] = environment[name]
     return found
+
+
+def _is_link(name: str, text: str) -> bool:
+    return bool(_SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.fullmatch(text)))
 
 
 def unknown_settings(names: Iterable[str], source: str) -> list[str]:

@@ -245,6 +245,25 @@ def test_the_environment_is_read_as_kafkas_image_reads_it() -> None:
     assert from_environment(environment) == {"log.dirs": "/x", "ssl.key-x": "1", "a_b.c": "2"}
 
 
+def test_the_addresses_of_a_service_called_kafka_are_no_settings() -> None:
+    """Kubernetes tells each container of the services beside it, and Kafka passes over what it does not know."""
+    links = {
+        "KAFKA_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_SERVICE_PORT": "9092",
+        "KAFKA_SERVICE_PORT_CLIENTS": "9092",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "KAFKA_PORT_9092_TCP_PORT": "9092",
+        "KAFKA_PORT_9092_TCP_PROTO": "tcp",
+        "KAFKA_HEADLESS_SERVICE_HOST": "None",
+        "KAFKA_HEADLESS_PORT_9092_TCP_ADDR": "10.0.0.2",
+    }
+    assert from_environment(links) == {}
+    told = {"KAFKA_PORT": "9092", "KAFKA_SASL_KERBEROS_SERVICE_NAME": "kafka"}
+    assert from_environment(told) == {"port": "9092", "sasl.kerberos.service.name": "kafka"}
+
+
 def test_a_topic_setting_wins_over_the_cluster_the_server_and_the_default() -> None:
     server = ServerConfig(NODE | {"log.retention.hours": "2", "log.segment.bytes": "2097152"})
 
