@@ -30,6 +30,8 @@ class Worker(Protocol):
 
     def wait(self) -> Outcome: ...
     def kill(self) -> None: ...
+    def set_speed(self, bytes_per_second: int) -> None:
+        """Another one than it was started with (0: no limit). For the loop: it waits for nothing, and a worker that ended takes it."""
 
 
 StartWorker = Callable[[CleaningJob, int], Worker]
@@ -95,9 +97,15 @@ class Cleaning:
         self._threads = Threads(CLEANERS)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Other settings, from the next cleaning on: one that runs is not cut short, nor made faster."""
+        """Other settings, from the next cleaning on; the speed at once, or one that was begun too slow would keep its thread for days."""
         self._settings = settings
+        before = self._cleaner.worker_bytes_per_second
         self._cleaner.configure(settings)
+        speed = self._cleaner.worker_bytes_per_second
+        if speed != before:
+            for running in self._running.values():
+                if running.worker is not None:
+                    running.worker.set_speed(speed)
         if self._timer is not None and not self._stopped:
             self._timer.cancel()
             self.start()
@@ -164,6 +172,8 @@ class Cleaning:
             running.worker = await self._threads.run(self._start_worker, running.task.job, limit)
             if running.forgotten or self._stopped:
                 running.worker.kill()
+            if self._cleaner.worker_bytes_per_second != limit:  # it changed meanwhile
+                running.worker.set_speed(self._cleaner.worker_bytes_per_second)
             return await self._threads.run(running.worker.wait)
         except Exception as error:  # noqa: BLE001 - whatever became of a worker, the others go on
             return Outcome(failure=f"{type(error).__name__}: {error}")

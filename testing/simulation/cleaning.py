@@ -28,3 +28,6 @@ class SimulatedWorker:
 
     def kill(self) -> None:
         self._killed = True
+
+    def set_speed(self, bytes_per_second: int) -> None:
+        """Means nothing here, either."""

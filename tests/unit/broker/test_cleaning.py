@@ -36,6 +36,7 @@ class FakeWorker:
         self.topic = topic
         self._at_work = at_work
         self.killed = False
+        self.speeds: list[int] = []
         self._end = threading.Event()
         self._outcome = FAILED
 
@@ -47,6 +48,9 @@ class FakeWorker:
     def kill(self) -> None:
         self.killed = True
         self._end.set()
+
+    def set_speed(self, bytes_per_second: int) -> None:
+        self.speeds.append(bytes_per_second)
 
     def finish(self, outcome: Outcome = DONE) -> None:
         self._outcome = outcome
@@ -81,6 +85,7 @@ class FakeCleaner:
 
     def configure(self, settings: CleanerSettings) -> None:
         self.threads = settings.threads
+        self.worker_bytes_per_second = settings.io_bytes_per_second or 17
 
     def install(self, task: Any, outcome: Outcome) -> bool:
         if self.running.pop(task.log.partition, None) is not task:
@@ -114,6 +119,7 @@ class Bench:
         self.limits: list[int] = []
         self.disk_errors: list[str] = []
         self.start_error: OSError | None = None
+        self.while_starting: Callable[[], None] = lambda: None
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.cancelled = 0
         self.cleaning = Cleaning(
@@ -138,6 +144,7 @@ class Bench:
     def _start_worker(self, job: CleaningJob, bytes_per_second: int) -> Worker:
         if self.start_error is not None:
             raise self.start_error
+        self.while_starting()
         worker = FakeWorker(str(job), self._at_work)
         self.workers.append(worker)
         self.limits.append(bytes_per_second)
@@ -393,6 +400,28 @@ def test_threads_that_are_given_at_run_time_go_to_work_with_the_next_turn() -> N
         assert len(bench.workers) == 3
 
     run(lambda: Bench("a", "b", "c", "d"), test)
+
+
+def test_a_worker_that_runs_takes_another_speed_at_once() -> None:
+    async def test(bench: Bench) -> None:
+        bench.tick()
+        await bench.working(1)
+        bench.cleaning.configure(CleanerSettings(io_bytes_per_second=1, backoff_ms=250))
+        bench.cleaning.configure(CleanerSettings(io_bytes_per_second=1, backoff_ms=500))
+        bench.cleaning.configure(CleanerSettings(io_bytes_per_second=1000, backoff_ms=250))
+        assert bench.workers[0].speeds == [1, 1000]
+
+    run(lambda: Bench("a"), test)
+
+
+def test_a_speed_that_comes_while_a_worker_is_started_is_not_lost() -> None:
+    async def test(bench: Bench) -> None:
+        bench.while_starting = lambda: bench.cleaner.configure(CleanerSettings(io_bytes_per_second=5))
+        bench.tick()
+        await bench.working(1)
+        assert (bench.limits, bench.workers[0].speeds) == ([17], [5])
+
+    run(lambda: Bench("a"), test)
 
 
 def test_another_pause_counts_from_now() -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from ottla.log.compaction.cleaner import CleaningJob
 from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.compaction.worker import CleanerProcess, Outcome, Pacer
 from ottla.log.records import Record, encode_batch
+from ottla.runtime.clock import SystemClock
 
 
 def job_of(directory: Path, values: list[bytes]) -> CleaningJob:
@@ -73,6 +75,36 @@ def test_a_worker_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
         command, input=msgspec.json.encode(job) + b"\n", capture_output=True, timeout=120, check=False
     )
     assert (process.returncode, process.stdout) == (1, b"")  # its input ended with the job: nobody waits for the answer
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it has its job", "while it waits"])
+def test_a_worker_that_was_begun_too_slow_is_let_go(tmp_path: Path, before: bool) -> None:
+    process = CleanerProcess(job_of(tmp_path, [b"x" * 100_000] * 40), bytes_per_second=1)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            if before:
+                process.set_speed(0)
+            outcome = threads.submit(process.wait)
+            if not before:
+                process.set_speed(0)
+            assert outcome.result(60).result is not None
+    finally:
+        process.kill()
+    process.set_speed(5)  # nothing hears it
+
+
+def test_the_pacer_hears_of_a_speed_and_of_the_parents_end_while_it_waits() -> None:
+    reading, writing = os.pipe()
+    pacer = Pacer(1, SystemClock(), reading, b"2\n10")
+    os.write(writing, b"00000000\n")
+    pacer(1_000_000)  # would take six days
+    os.write(writing, b"1\n")
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(pacer, 1_000_000)
+        os.close(writing)
+        with pytest.raises(SystemExit):
+            ended.result(60)
+    os.close(reading)
 
 
 class ManualClock:
