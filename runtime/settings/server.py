@@ -225,7 +225,11 @@ class ServerConfig:
         if wanted and wanted not in names:
             line = f"inter.broker.listener.name={wanted}: write one that is advertised: {', '.join(names)}"
             problems.contradicts(line, LISTENERS, ADVERTISED)
+        bound = [each.name for each in self.client_listeners]
         for each in self._told_clients:
+            if each.name not in bound:
+                line = f"{ADVERTISED}={each.name}://{each.endpoint}: no listener has that name: write one of {', '.join(bound)}"
+                problems.contradicts(line, LISTENERS, ADVERTISED)
             if each.host in ANY_HOST and each.host:
                 line = f"{ADVERTISED}: nobody can connect to {each.host}: write {each.name}://host:{each.port} there"
                 problems.contradicts(line, LISTENERS, ADVERTISED)

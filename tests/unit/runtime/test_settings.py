@@ -89,6 +89,10 @@ def test_a_node_knows_its_listeners_apart() -> None:
         ({"group.consumer.migration.policy": "sideways"}, "allowed is one of bidirectional, upgrade, downgrade"),
         ({"listeners": "PLAINTEXT:localhost"}, "not NAME://host:port"),
         ({"listeners": "CONTROLLER://localhost:9192"}, "none for clients"),
+        (
+            {"advertised.listeners": "EXTERNAL://localhost:9092"},
+            "advertised.listeners=EXTERNAL://.*: no listener has that name",
+        ),
         ({"controller.quorum.voters": "1@localhost"}, "not host:port"),
         ({"auto.create.topics.enable": "yes"}, "true or false"),
         (
