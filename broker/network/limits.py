@@ -102,6 +102,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_config(cls, config: ServerConfig, descriptors: Descriptors = MANY) -> "ServerLimits":
         """The bounds as ``server.properties`` and the machine set them. Raises SettingError."""
+        memory_bytes_max = config.integer("queued.max.request.bytes")
         return cls(
             descriptors_max=descriptors.clients,
             peer_descriptors_max=descriptors.peers // 2,
@@ -109,7 +110,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
             protected_listener=config.inter_broker_listener.name if len(config.client_listeners) > 1 else "",
             connections_per_ip_max=config.integer("max.connections.per.ip"),
             connections_per_ip_overrides=address_counts(OVERRIDES, config.string(OVERRIDES)),
-            memory_bytes_max=config.integer("queued.max.request.bytes"),
+            memory_bytes_max=memory_bytes_max if memory_bytes_max > 0 else -1,  # Kafka has no pool at 0, either
             idle_ms_max=config.integer("connections.max.idle.ms"),
             backlog=config.integer("socket.listen.backlog.size"),
             connection=ConnectionLimits(

@@ -39,6 +39,12 @@ def test_settings_set_the_bounds() -> None:
     )
 
 
+@pytest.mark.parametrize(("text", "bytes_max"), [("-1", -1), ("0", -1), ("1", 1)])
+def test_no_memory_for_requests_is_no_bound_as_in_kafka(text: str, bytes_max: int) -> None:
+    limits = ServerLimits.from_config(ServerConfig(NODE | {"queued.max.request.bytes": text}))
+    assert limits.memory_bytes_max == bytes_max
+
+
 def test_the_listener_between_brokers_is_protected_where_clients_have_another() -> None:
     two = {"listeners": "PLAINTEXT://localhost:9092,INSIDE://localhost:9094", "inter.broker.listener.name": "INSIDE"}
     assert ServerLimits.from_config(ServerConfig(NODE | two)).protected_listener == "INSIDE"
