@@ -61,10 +61,12 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
         reason = await ended
         logger.info("node %d stops: %s", config.node_id, reason)
     finally:
-        await server.stop()
-        host.loop_watch.stop()
-        for path in mine:
-            _remove(path)
+        try:
+            await server.stop()
+        finally:
+            host.loop_watch.stop()
+            for path in mine:
+                _remove(path)
 
 
 def _end(ended: "asyncio.Future[str]", reason: str) -> None:

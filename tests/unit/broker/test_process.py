@@ -1,9 +1,10 @@
 """The files by which others know a node's process: whose number it has, and whether it takes requests."""
 
 import asyncio
+import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,37 @@ def test_a_second_process_leaves_the_first_ones_files_alone(node: LocalNode) -> 
     lock.release()
     assert node.ready_file.exists()
     assert node.pid_file.read_text() == "1\n"
+
+
+def test_a_stop_that_fails_leaves_no_file_that_says_the_node_is_ready(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        """Takes requests, is stopped, and then its disk has no room for what it would write last."""
+
+        def __init__(self, *_: object, on_locked: Callable[[], None], **__: object) -> None:
+            self.ready = asyncio.Event()
+            self.ready.set()
+            self._on_locked = on_locked
+
+        async def start(self) -> None:
+            self._on_locked()
+            asyncio.get_running_loop().call_later(0, self._end)
+
+        def _end(self) -> None:
+            if node.ready_file.exists():
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                asyncio.get_running_loop().call_soon(self._end)
+
+        async def stop(self) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(process, "Server", Full)
+    with pytest.raises(OSError, match="no room"):
+        serve(node)
+    assert not node.ready_file.exists()
+    assert not node.pid_file.exists()
 
 
 class Hangup:
