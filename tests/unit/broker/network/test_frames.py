@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import CHUNK_BYTES
+from ottla.broker.wire.primitives import encode_varint
 from tests.unit.broker.network.conftest import (
     ECHO,
     LARGE,
@@ -48,6 +49,14 @@ def test_tagged_fields_of_a_flexible_header_are_skipped(peer: Peer) -> None:
     peer.receive(struct.pack(">i", len(payload)) + payload)
     assert peer.seen == [b"body"]
     assert peer.answers == [(7, b"\0body")]  # the response header has its own empty section
+
+
+def test_a_header_of_very_many_tagged_fields_is_refused_before_they_are_read(peer: Peer) -> None:
+    count = 10_000
+    payload = struct.pack(">hhih1s", ECHO, 9, 7, 1, b"c") + encode_varint(count) + b"\x05\x00" * count + b"body"
+    peer.receive(struct.pack(">i", len(payload)) + payload)
+    assert peer.transport.closing
+    assert peer.seen == []
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 9])

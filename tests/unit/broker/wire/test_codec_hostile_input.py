@@ -17,7 +17,7 @@ from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.layout import minimum_size
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.broker.wire.primitives import encode_varint, read_varint, skip_tags
+from ottla.broker.wire.primitives import TAGS_MAX, encode_varint, read_varint, skip_tags
 from ottla.broker.wire.schema import message, message_names, parse_message
 from ottla.runtime.errors import ErrorCode
 
@@ -204,3 +204,11 @@ def test_a_tagged_section_with_more_fields_than_bytes_is_refused() -> None:
 def test_an_unknown_tag_may_not_reach_beyond_the_end() -> None:
     with pytest.raises(WireError, match="beyond"):
         skip_tags(memoryview(b"\x09\x05abcd"), 0, 1)
+
+
+def test_a_tagged_section_of_very_many_fields_is_refused_before_they_are_read() -> None:
+    empty = b"\x09\x00"
+
+    assert skip_tags(memoryview(empty * TAGS_MAX), 0, TAGS_MAX) == 2 * TAGS_MAX
+    with pytest.raises(WireError, match="tagged fields, 32 are the most"):
+        skip_tags(memoryview(empty * (TAGS_MAX + 1)), 0, TAGS_MAX + 1)

@@ -13,7 +13,7 @@ from ottla.broker.wire.messages.fetch_request import FetchPartition, FetchReques
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.broker.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.broker.wire.messages.produce_response import ProduceResponse
-from ottla.broker.wire.primitives import UNCOPIED_MIN
+from ottla.broker.wire.primitives import UNCOPIED_MIN, encode_varint
 from ottla.broker.wire.schema import message
 from ottla.runtime.errors import ErrorCode
 
@@ -436,3 +436,10 @@ def test_a_produce_request_of_too_many_entries_is_refused(
     assert [len(partitions) for _, partitions in read] == [allowed] * topics
     with pytest.raises(WireError, match="more than 400 topics and partitions"):
         produce_fast.walk_produce(request(allowed + 2), 0, version)
+
+
+def test_a_produce_request_of_very_many_tagged_fields_is_refused() -> None:
+    count = 100_000
+    body = encode(ProduceRequest(), 9)[:-1] + encode_varint(count) + b"\x05\x00" * count
+    with pytest.raises(WireError, match="100000 tagged fields"):
+        produce_fast.walk_produce(memoryview(body), 0, 9)
