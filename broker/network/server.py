@@ -294,7 +294,7 @@ class NetworkServer:
             if connection.closed:
                 connection.abort()  # it had a sweep's time to take its last answers
             elif connection.in_flight or connection.is_muted:
-                continue
+                visitor.quiet_sweeps = 0  # its silence is our doing: its idle time begins with our answer
             elif 0 <= idle_seconds <= visitor.quiet_sweeps * seconds:
                 connection.close()
             else:

@@ -247,3 +247,28 @@ def test_who_is_muted_is_not_idle() -> None:
         await server.stop()
 
     run(program)
+
+
+def test_who_waited_for_an_answer_is_idle_from_then_on() -> None:
+    async def program() -> None:
+        server = NetworkServer(ServerLimits(idle_ms_max=1000))
+        parked: list[RequestContext] = []
+
+        def park(request: RequestContext, view: memoryview, position: int) -> None:
+            parked.append(request)
+
+        port = await server.bind("PLAINTEXT", "harness", 9092, RouteTable([Route(PARK, 4, 4, park)]))
+        await server.start()
+        reader, writer = await asyncio.open_connection("harness", port)
+        writer.write(frame(PARK))
+        await asyncio.sleep(5)
+        parked[0].respond([b"there"])
+        assert responses(await reader.readexactly(13)) == [(0, b"there")]
+        await asyncio.sleep(0.7)
+        assert not parked[0].connection.closed
+        await asyncio.sleep(1)
+        assert parked[0].connection.closed
+        writer.close()
+        await server.stop()
+
+    run(program)
