@@ -3,6 +3,7 @@
 A broker's settings are checked here, where it is known which of them take effect without a restart.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -112,10 +113,11 @@ def _split(
     """What the controller decides, and the results of all else."""
     wanted: dict[tuple[int, str], Resource] = {}
     settled: dict[tuple[int, str], Result] = {}
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         try:
-            if key in wanted or key in settled:
+            if times[key] > 1:  # known before any is done
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
             _check(resource)
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
@@ -124,7 +126,6 @@ def _split(
             else:
                 wanted[key] = resource
         except KafkaError as error:
-            wanted.pop(key, None)
             settled[key] = (error.code, str(error), *key)
     return list(wanted.values()), list(settled.values())
 

@@ -82,3 +82,10 @@ def test_another_brokers_loggers_are_not_told_here(site: Site) -> None:
 @pytest.mark.parametrize(("level", "name"), [(0, "TRACE"), (10, "DEBUG"), (15, "INFO"), (30, "WARN"), (60, "FATAL")])
 def test_levels_have_kafkas_names(level: int, name: str) -> None:
     assert level_name(level) == name
+
+
+def test_loggers_that_are_named_twice_keep_their_levels(site: Site, logger: logging.Logger) -> None:
+    once: list[tuple[str, int, str | None]] = [(NAME, SET, "ERROR")]
+    site.send(changes((LOGGER, "1", once), (LOGGER, "1", once)), 1)
+    assert results(site, "IncrementalAlterConfigsResponse", 1) == [(LOGGER, "1", ErrorCode.INVALID_REQUEST)]
+    assert logger.level == logging.NOTSET
