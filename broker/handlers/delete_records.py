@@ -3,7 +3,7 @@
 Source: ReplicaManager.deleteRecords, DelayedDeleteRecords and Partition.deleteRecordsOnLeader; kraft.md 4.6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
@@ -30,13 +30,22 @@ def routes(broker: BrokerContext) -> list[Route]:
 
     def answer(request: RequestContext, body: DeleteRecordsRequest) -> None:
         deletion = _Deletion(request)
-        for topic in body.topics:
-            deletion.add(replicas, topic.name, [(asked.partition_index, asked.offset) for asked in topic.partitions])
+        for topic, offsets in _asked(body).items():
+            deletion.add(replicas, topic, offsets)
         deletion.parked.park(broker.timers.call_later_ms, max(0, body.timeout_ms))
         if not deletion.parked.done:
             request.on_close(deletion.parked.drop)
 
     return [route("DeleteRecords", DeleteRecordsRequest, answer)]
+
+
+def _asked(body: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
+    """The offset of each partition of each topic: the last one where it is named again, as in Kafka. So many waiters of one
+    partition would cost their square."""
+    found: dict[str, dict[int, int]] = {}
+    for topic in body.topics:
+        found.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
+    return found
 
 
 class _Deletion:
@@ -48,8 +57,8 @@ class _Deletion:
         self._topics: list[DeleteRecordsTopicResult] = []
         self._awaited: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
 
-    def add(self, replicas: ReplicaManager, topic: str, offsets: Sequence[tuple[int, int]]) -> None:
-        results = [self._delete(replicas, topic, index, offset) for index, offset in offsets]
+    def add(self, replicas: ReplicaManager, topic: str, offsets: Mapping[int, int]) -> None:
+        results = [self._delete(replicas, topic, index, offset) for index, offset in offsets.items()]
         self._topics.append(DeleteRecordsTopicResult(topic, results))
 
     def _delete(self, replicas: ReplicaManager, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:

@@ -198,3 +198,11 @@ def test_a_partition_that_is_not_here_and_a_failed_one_say_so(bench: Bench) -> N
 def test_internal_topics_are_not_touched(bench: Bench) -> None:
     bench.send(5, topic="__consumer_offsets")
     assert bench.answer() == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+
+def test_a_partition_that_is_named_again_and_again_is_waited_for_once_and_the_last_offset_holds(bench: Bench) -> None:
+    asked = [DeleteRecordsTopic("flights", [DeleteRecordsPartition(0, offset)] * 50) for offset in (3, 5, 4)]
+    bench.site.send(DeleteRecordsRequest(asked, 1_500), VERSION)
+    assert [offset for offset, _, _ in bench.partition.delete_waiters] == [4]
+    bench.follower_begins_at(4)
+    assert bench.answer() == (ErrorCode.NONE, 4)
