@@ -64,10 +64,16 @@ def _routes(node: NodeContext, history: History) -> list[Route]:
 
 
 def _pieces(node: NodeContext, history: History, request: RequestContext, body: DescribeConfigsRequest) -> Pieces:
+    """Each resource once: six bytes of a request ask for all that there is to tell of a broker, which is nine thousand times as much."""
     results: list[bytes] = []
-    for resource in body.resources:
-        if results and not len(results) % _PIECE:
+    seen: set[tuple[int, str, tuple[str, ...]]] = set()
+    for number, resource in enumerate(body.resources):
+        if number and not number % _PIECE:
             yield
+        key = (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ()))
+        if key in seen:
+            continue
+        seen.add(key)
         result = _describe(node, history, resource, body)
         if result.error_code:
             request.count_errors((result.error_code,))

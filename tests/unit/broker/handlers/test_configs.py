@@ -296,3 +296,10 @@ def test_what_a_setting_does_is_told_when_it_is_asked_for(with_topic: Site) -> N
     told, silent = (with_topic.ask(each, 4).results[0].configs[0].documentation for each in asked)
     assert told.startswith("How long records are kept")
     assert silent is None
+
+
+def test_a_resource_that_is_asked_for_again_and_again_is_told_once(site: Site) -> None:
+    whole = [DescribeConfigsResource(BROKER, "1", None), DescribeConfigsResource(BROKER, "1", [])]
+    part = DescribeConfigsResource(BROKER, "1", ["log.retention.ms"])
+    results = site.ask(DescribeConfigsRequest([*whole, part, part, *whole]), 4).results
+    assert [(each.resource_name, len(each.configs) > 1) for each in results] == [("1", True), ("1", False)]
