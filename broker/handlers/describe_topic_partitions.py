@@ -36,17 +36,18 @@ def routes(broker: BrokerContext) -> list[Route]:
 def _response(
     broker: BrokerContext, body: DescribeTopicPartitionsRequest, listener_name: str
 ) -> DescribeTopicPartitionsResponse:
-    """Topics by name from the cursor on, until the limit of partitions is reached; then where to go on."""
+    """Topics by name from the cursor on, until the limit of partitions is reached; then where to go on. One that there is not
+    counts as a partition, for it costs as much."""
     limit = max(1, min(body.response_partition_limit, broker.config.integer("max.request.partition.size.limit")))
     describer = _Describer(broker, reachable_brokers(broker.image, listener_name))
     response = DescribeTopicPartitionsResponse(topics=[])
     for name, first in _asked(broker, body):
-        topic, next_index = describer.describe(name, first, limit)
-        if next_index == first:
+        if limit == 0:
             response.next_cursor = Cursor(name, first)
             break
+        topic, next_index = describer.describe(name, first, limit)
         response.topics.append(topic)
-        limit -= len(topic.partitions)
+        limit -= max(1, len(topic.partitions))
         if next_index is not None:
             response.next_cursor = Cursor(name, next_index)
             break

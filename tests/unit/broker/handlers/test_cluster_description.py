@@ -138,3 +138,13 @@ def test_offline_replicas_are_told(paged: Site) -> None:
     paged.change_broker(2, fenced=True)
     partition = paged.ask(DescribeTopicPartitionsRequest(), 0).topics[0].partitions[0]
     assert partition.offline_replicas == [2]
+
+
+def test_topics_that_there_are_not_fill_a_page_too(paged: Site) -> None:
+    asked = [TopicRequest(name) for name in ("a", "nobody", "noone", "nothing")]
+    response = paged.ask(DescribeTopicPartitionsRequest(asked, response_partition_limit=3), 0)
+    assert [(each.name, each.error_code) for each in response.topics] == [("a", 0), ("nobody", 3)]
+    cursor = Cursor(response.next_cursor.topic_name, response.next_cursor.partition_index)
+    response = paged.ask(DescribeTopicPartitionsRequest(asked, response_partition_limit=3, cursor=cursor), 0)
+    assert [(each.name, each.error_code) for each in response.topics] == [("noone", 3), ("nothing", 3)]
+    assert response.next_cursor is None
