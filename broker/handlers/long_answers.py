@@ -21,6 +21,7 @@ class LongAnswers:
 
     def __init__(self) -> None:
         self._waiting: dict[RequestContext, Pieces] = {}
+        self._is_planned = False  # also while all who waited are gone: never twice a turn
 
     def give(self, request: RequestContext, pieces: Pieces) -> None:
         if _is_done(request, pieces):
@@ -28,8 +29,7 @@ class LongAnswers:
         self._waiting[request] = pieces
         request.connection.hold(HELD_BYTES)
         request.on_close(lambda: self._forget(request))
-        if len(self._waiting) == 1:
-            self._plan()
+        self._plan()
 
     def _forget(self, request: RequestContext) -> None:
         pieces = self._waiting.pop(request, None)
@@ -37,9 +37,12 @@ class LongAnswers:
             pieces.close()
 
     def _plan(self) -> None:
-        asyncio.get_running_loop().call_soon(self._go_on)
+        if not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._is_planned = False
         if not self._waiting:
             return
         request, pieces = next(iter(self._waiting.items()))

@@ -126,6 +126,18 @@ def test_who_goes_meanwhile_costs_nothing_more(site: Site) -> None:
     run(site, scenario)
 
 
+def test_clients_that_go_do_not_hurry_those_who_wait(site: Site) -> None:
+    async def scenario() -> None:
+        for _ in range(5):
+            site.send(ALL, 12)
+            site.connection.connection_lost(None)
+            site.connect()
+        site.send(ALL, 12)
+        assert await answered(site) >= 3  # a piece a turn
+
+    run(site, scenario)
+
+
 def test_a_mistake_of_ours_in_a_later_piece_costs_its_connection(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         site.add_topic("broken", partition_view((1,), (1,), 1))
