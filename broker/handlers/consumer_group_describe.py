@@ -19,7 +19,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         return shard.described_consumers(group_id)
 
     def describe(request: RequestContext, body: ConsumerGroupDescribeRequest) -> None:
-        told = [described(each) for each in body.group_ids]
+        told = [described(each) for each in dict.fromkeys(body.group_ids)]
         for each in told:
             each.authorized_operations = operations(body.include_authorized_operations, GROUP_OPERATIONS)
         request.respond_message(ConsumerGroupDescribeResponse(groups=told))

@@ -17,9 +17,12 @@ from ottla.runtime.errors import ErrorCode
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: DescribeProducersRequest) -> None:
+        wanted: dict[str, dict[int, None]] = {}  # each once: a few bytes of the request may be thousands of producers
+        for each in body.topics:
+            wanted.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
         topics = [
-            TopicResponse(each.name, [_described(broker, each.name, index) for index in each.partition_indexes])
-            for each in body.topics
+            TopicResponse(name, [_described(broker, name, index) for index in indexes])
+            for name, indexes in wanted.items()
         ]
         request.respond_message(DescribeProducersResponse(topics=topics))
 

@@ -64,7 +64,7 @@ class Reading:
 
     def __init__(self, broker: BrokerContext, request: RequestContext, body: OffsetFetchRequest) -> None:
         self._request = request
-        self._groups = body.groups if request.version >= _MANY_GROUPS_FROM else [_only(body)]
+        self._groups = _each_once(body.groups) if request.version >= _MANY_GROUPS_FROM else [_only(body)]
         self._told: dict[int, OffsetFetchResponseGroup] = {}
         by_id = request.version >= _BY_TOPIC_ID_FROM
         for place, group in enumerate(self._groups):
@@ -88,6 +88,15 @@ class Reading:
             request.respond_message(OffsetFetchResponse(groups=groups))
         else:
             request.respond_with(partial(_single, group, self._groups[0], request.version))
+
+
+def _each_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """All offsets of a group are asked for in a few bytes, and may be many: they are told once."""
+    found: dict[object, OffsetFetchRequestGroup] = {}
+    for number, group in enumerate(groups):
+        asks_all = group.topics is None
+        found.setdefault((group.group_id, group.member_id, group.member_epoch) if asks_all else number, group)
+    return list(found.values())
 
 
 def _only(body: OffsetFetchRequest) -> OffsetFetchRequestGroup:

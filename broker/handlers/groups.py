@@ -76,7 +76,7 @@ def routes(broker: BrokerContext) -> list[Route]:
     leave = of_group(lambda shard, asking, body: shard.members.leave(asking, body), _leave_refused)
 
     def describe(request: RequestContext, body: DescribeGroupsRequest) -> None:
-        told = [_described(broker, each, request.version) for each in body.groups]
+        told = [_described(broker, each, request.version) for each in dict.fromkeys(body.groups)]
         for each in told:
             each.authorized_operations = operations(body.include_authorized_operations, GROUP_OPERATIONS)
         request.respond_message(DescribeGroupsResponse(groups=told))

@@ -9,6 +9,7 @@ from ottla.broker.coordinator.placement import java_hash, partition_of
 from ottla.broker.handlers.group_history import COMMITS, REBALANCES
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
+from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -271,6 +272,23 @@ def test_groups_are_described(site: Site, bench: Bench, version: int) -> None:
     assert other.error_code == ErrorCode.NOT_COORDINATOR
     assert missing.group_state == "Dead"
     assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+def test_what_is_described_again_and_again_is_told_once(site: Site, bench: Bench) -> None:
+    bench.stable(1)
+    told = site.ask(DescribeGroupsRequest(["g", "nix", "g", "g"]), 6).groups
+    assert [each.group_id for each in told] == ["g", "nix"]
+    assert [each.group_id for each in site.ask(ConsumerGroupDescribeRequest(["g", "g"]), 1).groups] == ["g"]
+
+
+def test_all_offsets_of_a_group_are_told_once_however_often_they_are_asked_for(site: Site, bench: Bench) -> None:
+    topic = fetch.OffsetFetchRequestTopics("t", partition_indexes=[3])
+    everything, one = (
+        fetch.OffsetFetchRequestGroup("b", topics=None),
+        fetch.OffsetFetchRequestGroup("b", topics=[topic]),
+    )
+    told = site.ask(fetch.OffsetFetchRequest(groups=[everything, one, everything, everything]), 8).groups
+    assert [(each.group_id, len(each.topics)) for each in told] == [("b", 0), ("b", 1)]
 
 
 @pytest.mark.parametrize("version", range(3))
