@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
-from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
+from ottla.quorum.controller.decisions.decision import Decision, Record, check_entries, code_and_message
 from ottla.quorum.controller.decisions.elr import ELR_VERSION, MIN_IN_SYNC, uses_elr
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.families.settings import config_record
@@ -31,7 +31,9 @@ def check_values(state: ControllerState, resource_type: int, name: str, values: 
 def incremental_alter_configs(
     state: ControllerState, request: rpc.IncrementalAlterConfigsRequest
 ) -> Decision[rpc.IncrementalAlterConfigsResponse]:
-    """Changes the settings of resources, each in one piece."""
+    """Changes the settings of resources, each in one piece. Raises KafkaError (POLICY_VIOLATION): they are too many."""
+    entries = len(request.resources) + sum(len(each.changes) for each in request.resources)
+    check_entries(entries, state.settings.entries_per_request_max)
     response = rpc.IncrementalAlterConfigsResponse()
     records: list[Record] = []
     seen: dict[tuple[int, str], int] = {}

@@ -28,6 +28,12 @@ class Decision(Generic[R]):
     is_last: bool = True
 
 
+def check_entries(count: int, most: int) -> None:
+    """Raises KafkaError (POLICY_VIOLATION), as Kafka's controller where so many records would come of a request."""
+    if count > most:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{count} entries in one request: at most {most}")
+
+
 def code_and_message(error: KafkaError) -> tuple[int, str]:
     """An error as responses carry it."""
     return int(error.code), error.message or error.code.name

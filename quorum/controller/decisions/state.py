@@ -66,6 +66,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Topic settings as this node's file has them, for topics that do not set them."""
     config_rules: ConfigRules = NoConfigRules()
     partitions_per_request_max: int = 10_000
+    entries_per_request_max: int = 10_000
+    """Topics, or resources and their changes: some 20 us each, in which the controller hears nobody."""
     records_per_batch_max: int = 500
     batch_bytes_max: int = 1 << 20
     rebalance_interval_ms: int = (

@@ -5,7 +5,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions.assignments import check_by_hand, new_partitions, placed
 from ottla.quorum.controller.decisions.configs import check_values
-from ottla.quorum.controller.decisions.decision import Decision, Record, code_and_message
+from ottla.quorum.controller.decisions.decision import Decision, Record, check_entries, code_and_message
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.families.settings import config_record
 from ottla.quorum.metadata.views import TOPIC_RESOURCE, TopicView
@@ -136,7 +136,9 @@ def _checked_configs(state: ControllerState, topic: _NewTopic) -> dict[str, str]
 
 
 def delete_topics(state: ControllerState, request: rpc.DeleteTopicsRequest) -> Decision[rpc.DeleteTopicsResponse]:
-    """Topics by name or id; a topic that is named in both ways or twice is refused."""
+    """Topics by name or id; a topic that is named in both ways or twice is refused. Raises KafkaError (POLICY_VIOLATION): they
+    are too many."""
+    check_entries(len(request.topics), state.settings.entries_per_request_max)
     response = rpc.DeleteTopicsResponse()
     records: list[Record] = []
     taken: dict[bytes, int] = {}
@@ -181,7 +183,9 @@ def _known(state: ControllerState, asked: rpc.DeleteTopicsRequest.Topic) -> Topi
 def create_partitions(
     state: ControllerState, request: rpc.CreatePartitionsRequest
 ) -> Decision[rpc.CreatePartitionsResponse]:
-    """Raises the number of partitions of topics: of those for which there is room in one request."""
+    """Raises the number of partitions of topics: of those for which there is room in one request. Raises KafkaError
+    (POLICY_VIOLATION): they are too many."""
+    check_entries(len(request.topics), state.settings.entries_per_request_max)
     response = rpc.CreatePartitionsResponse()
     records: list[Record] = []
     names: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """Topics, placement, configurations, producer ids and features (kraft.md 2.7 to 2.9)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from ottla.quorum.controller.decisions.configs import incremental_alter_configs
 from ottla.quorum.controller.decisions.features import register_controller, supported_ranges, update_features
 from ottla.quorum.controller.decisions.placement import UsableBroker, place
 from ottla.quorum.controller.decisions.producer_ids import allocate_producer_ids
+from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.topics import create_partitions, create_topics, delete_topics
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import World, new_topic
@@ -188,6 +189,47 @@ def test_the_topics_of_a_request_grow_by_so_many_partitions_together(world: Worl
     decision = create_partitions(world.state, rpc.CreatePartitionsRequest(topics=topics))
     assert [each.error_code for each in decision.response.topics] == [0, ErrorCode.POLICY_VIOLATION, 0]
     assert len(decision.records) <= most
+
+
+def of_topics(count: int) -> rpc.CreatePartitionsRequest:
+    return rpc.CreatePartitionsRequest(topics=[rpc.CreatePartitionsRequest.Topic(name=str(n)) for n in range(count)])
+
+
+def of_deleted(count: int) -> rpc.DeleteTopicsRequest:
+    return rpc.DeleteTopicsRequest(topics=[rpc.DeleteTopicsRequest.Topic(name=str(n)) for n in range(count)])
+
+
+def of_resources(count: int) -> rpc.IncrementalAlterConfigsRequest:
+    resource = rpc.IncrementalAlterConfigsRequest.Resource
+    return rpc.IncrementalAlterConfigsRequest(resources=[resource(resource_name=str(n)) for n in range(count)])
+
+
+def of_changes(count: int) -> rpc.IncrementalAlterConfigsRequest:
+    request = of_resources(1)
+    request.resources[0].changes.extend(
+        rpc.IncrementalAlterConfigsRequest.Change(name=str(n)) for n in range(count - 1)
+    )
+    return request
+
+
+@pytest.mark.parametrize(
+    ("decide", "request_of"),
+    [
+        (create_partitions, of_topics),
+        (delete_topics, of_deleted),
+        (incremental_alter_configs, of_resources),
+        (incremental_alter_configs, of_changes),
+    ],
+)
+def test_a_request_of_more_entries_than_are_decided_on_in_a_moment_is_refused(
+    decide: Callable[[ControllerState, Any], Any], request_of: Callable[[int], Any]
+) -> None:
+    """Twenty us each: 2 MiB of them would take the active controller five seconds, and with that its office."""
+    world = World(entries_per_request_max=30)
+    decide(world.state, request_of(30))
+    with pytest.raises(KafkaError, match="31 entries in one request: at most 30") as refused:
+        decide(world.state, request_of(31))
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
 
 
 def test_a_broker_that_stopped_in_order_may_be_given_replicas_and_one_that_is_about_to_may_not(world: World) -> None:
