@@ -14,7 +14,7 @@ from ottla.broker.handlers.broker_loggers import (
     change_levels,
     check_level_changes,
 )
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import Ask, Told, ask_controller, is_too_much, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages import alter_configs_request as replacing
@@ -42,6 +42,8 @@ def routes(node: NodeContext) -> list[Route]:
                 responses=[altered.AlterConfigsResourceResponse(*result) for result in results]
             )
 
+        if _is_too_much(request, body, response):
+            return
         resources = [
             _resource(
                 each.resource_type, each.resource_name, [(c.name, c.config_operation, c.value) for c in each.configs]
@@ -56,6 +58,8 @@ def routes(node: NodeContext) -> list[Route]:
                 responses=[replaced.AlterConfigsResourceResponse(*result) for result in results]
             )
 
+        if _is_too_much(request, body, response):
+            return
         resources = [
             _resource(each.resource_type, each.resource_name, [(c.name, _SET, c.value) for c in each.configs])
             for each in body.resources
@@ -66,6 +70,17 @@ def routes(node: NodeContext) -> list[Route]:
         route("IncrementalAlterConfigs", incremental.IncrementalAlterConfigsRequest, answer_incremental),
         route("AlterConfigs", replacing.AlterConfigsRequest, answer_replacing),
     ]
+
+
+def _is_too_much(
+    request: RequestContext,
+    body: incremental.IncrementalAlterConfigsRequest | replacing.AlterConfigsRequest,
+    response: Callable[[list[Result]], Any],
+) -> bool:
+    def refuse(code: ErrorCode, message: str) -> Any:
+        return response([(code, message, each.resource_type, each.resource_name) for each in body.resources])
+
+    return is_too_much(request, len(body.resources) + sum(len(each.configs) for each in body.resources), refuse)
 
 
 def _resource(kind: int, name: str, changes: list[tuple[str, int, str | None]]) -> Resource:

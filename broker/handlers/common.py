@@ -15,7 +15,8 @@ from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.codec import decoder
 from ottla.proto import controller_pb2
 from ottla.quorum.causes import client_origin
-from ottla.runtime.errors import ErrorCode
+from ottla.quorum.controller.decisions.decision import ENTRIES_MAX, check_entries
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,16 @@ def ask_controller(
         request.respond_message(message)
 
     node.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
+
+
+def is_too_much(request: RequestContext, entries: int, refuse: Callable[[ErrorCode, str], msgspec.Struct]) -> bool:
+    """Answers a request that the controller would refuse for its many entries: to pass it on takes longer than to refuse it."""
+    try:
+        check_entries(entries, ENTRIES_MAX)
+    except KafkaError as error:
+        request.respond_message(refuse(error.code, error.message))
+        return True
+    return False
 
 
 def error_code(number: int) -> ErrorCode:

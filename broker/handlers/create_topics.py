@@ -2,7 +2,7 @@
 
 from ottla.broker.context import NodeContext
 from ottla.broker.handlers.cluster_view import duplicates
-from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, is_too_much, route, text_or_none
 from ottla.broker.handlers.config_entries import topic_entries
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -36,6 +36,8 @@ def routes(node: NodeContext) -> list[Route]:
             results = [CreatableTopicResult(each.name, error_code=code, error_message=message) for each in wanted]
             return CreateTopicsResponse(topics=results + refused)
 
+        if is_too_much(request, len(wanted), refuse):
+            return
         asked = controller_pb2.CreateTopicsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from ottla.broker.context import NodeContext
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import Ask, Told, ask_controller, is_too_much, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -41,6 +41,8 @@ def routes(node: NodeContext) -> list[Route]:
                 responses=_all_refused(wanted, code, message).responses + list(refused.values())
             )
 
+        if is_too_much(request, len(wanted), refuse):
+            return
         ask = Ask(delete_topics=controller_pb2.DeleteTopicsRequest(topics=[_asked(topic) for topic in wanted]))
         ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 

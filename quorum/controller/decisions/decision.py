@@ -28,6 +28,10 @@ class Decision(Generic[R]):
     is_last: bool = True
 
 
+ENTRIES_MAX = 10_000
+"""Topics, or resources and their changes, of a request: some 20 us each, in which the controller hears nobody."""
+
+
 def check_entries(count: int, most: int) -> None:
     """Raises KafkaError (POLICY_VIOLATION), as Kafka's controller where so many records would come of a request."""
     if count > most:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.controller.decisions.decision import ENTRIES_MAX
 from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
 from ottla.quorum.controller.decisions.sessions import BrokerSessions
 from ottla.quorum.controller.decisions.topic_name_index import TopicNameIndex
@@ -66,8 +67,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Topic settings as this node's file has them, for topics that do not set them."""
     config_rules: ConfigRules = NoConfigRules()
     partitions_per_request_max: int = 10_000
-    entries_per_request_max: int = 10_000
-    """Topics, or resources and their changes: some 20 us each, in which the controller hears nobody."""
+    entries_per_request_max: int = ENTRIES_MAX
     records_per_batch_max: int = 500
     batch_bytes_max: int = 1 << 20
     rebalance_interval_ms: int = (

@@ -1,7 +1,12 @@
 """CreateTopics, DeleteTopics and CreatePartitions: what is sent to the controller, and what the client hears."""
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
 
+from ottla.broker.wire.messages import alter_configs_request as replaced
+from ottla.broker.wire.messages import incremental_alter_configs_request as altered
 from ottla.broker.wire.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -188,3 +193,27 @@ class TestCreatePartitions:
         topics = [CreatePartitionsTopic("a", 9, None), CreatePartitionsTopic("a", 8, None)]
         response = site.ask(CreatePartitionsRequest(topics), 3)
         assert [(each.name, each.error_code) for each in response.results] == [("a", ErrorCode.INVALID_REQUEST)]
+
+
+@pytest.mark.parametrize(
+    ("request_of", "version", "results"),
+    [
+        (lambda names: CreateTopicsRequest([CreatableTopic(name, -1, -1) for name in names]), 7, "topics"),
+        (lambda names: DeleteTopicsRequest(topic_names=names), 5, "responses"),
+        (lambda names: CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None) for name in names]), 3, "results"),
+        (lambda names: altered.IncrementalAlterConfigsRequest([altered.AlterConfigsResource(2, name) for name in names]), 1, "responses"),
+        (lambda names: replaced.AlterConfigsRequest([replaced.AlterConfigsResource(2, name) for name in names]), 2, "responses"),
+    ],
+)  # fmt: skip
+def test_what_the_controller_would_refuse_for_its_size_is_not_passed_on(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    request_of: Callable[[list[str]], msgspec.Struct],
+    version: int,
+    results: str,
+) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.common.ENTRIES_MAX", 3)
+    told = getattr(site.ask(request_of(["a", "b", "c", "d"]), version), results)
+    assert [each.error_code for each in told] == [ErrorCode.POLICY_VIOLATION] * 4
+    site.send(request_of(["a", "b", "c"]), version)
+    assert len(site.controller.asked) == 1
