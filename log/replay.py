@@ -6,7 +6,7 @@ stable offset back, because their markers are not replicated: these are read aga
 
 from collections.abc import Iterator
 
-from ottla.log.batch import CorruptBatchError, read_header
+from ottla.log.batch import BatchHeader, CorruptBatchError, read_header
 from ottla.log.durable_log import DurableLog
 from ottla.log.errors import DamagedLogError
 from ottla.log.producers.state import CompletedTransaction, ProducerStateManager
@@ -40,6 +40,62 @@ def completed(
 def from_snapshot_below(log: DurableLog, producers: ProducerStateManager, offset: int) -> int:
     """Begins ``producers`` with the newest snapshot that is not above ``offset``; returns the offset to go on from."""
     return max(producers.resume(log.disk, log.directory, offset), log.segments[0].base_offset)
+
+
+def look_for_open(log: DurableLog, producers: ProducerStateManager, taken: int) -> None:
+    """Holds what is open in a snapshot, ``taken`` at that offset, against the batches before it, where compaction takes some away.
+
+    It cleans below the last stable offset only: a transaction whose first batch is gone was ended, and its marker goes once nothing
+    of it is left. So it is open, for the batches that follow to end it, as of what is left; with nothing left it would hold readers
+    back for ever. Damage proves nothing. OSError passes through.
+    """
+    if not log.gaps_allowed:
+        return
+    begun = producers.open_transactions
+    gone = {producer_id: first for first, producer_id in begun.items() if not _begins_at(log, first, producer_id)}
+    if not gone:
+        return
+    left: dict[int, int] = {}
+    try:
+        for header in _producers_batches(log, min(gone.values()), taken):
+            if (
+                header.is_transactional
+                and not header.is_control
+                and header.base_offset >= gone.get(header.producer_id, taken)
+            ):
+                left.setdefault(header.producer_id, header.base_offset)
+    except (CorruptBatchError, DamagedLogError):
+        return
+    for producer_id in gone:
+        producers.begin_open_at(producer_id, left.get(producer_id))
+
+
+def _begins_at(log: DurableLog, offset: int, producer_id: int) -> bool:
+    """Whether a transaction of the producer may begin there: not where another batch, or none, has that offset."""
+    if offset < log.segments[0].base_offset:
+        return False
+    segment = log.segment_of(offset)
+    try:
+        position, base_offset = segment.find(offset)
+        if base_offset != offset:
+            return False
+        header = next(segment.walk_from(position))[1]
+    except DamagedLogError:
+        return True
+    return header.is_transactional and header.producer_id == producer_id
+
+
+def _producers_batches(log: DurableLog, from_offset: int, end_offset: int) -> Iterator[BatchHeader]:
+    """Headers of the batches of [from, end) that producers with an id wrote, and perhaps of some before."""
+    first = log.segment_of(max(from_offset, log.segments[0].base_offset))
+    for segment in log.segments[log.segments.index(first) :]:
+        start = segment.find(from_offset)[0] if segment.base_offset < from_offset else 0
+        for piece in pieces(segment.handle.open(), start, segment.size):
+            for at in batches_of_producers(piece)[0]:
+                header = read_header(piece, at)
+                if header.base_offset >= end_offset:
+                    return
+                yield header
 
 
 def restore_unreplicated(log: DurableLog, replayed_from: int, high_watermark: int) -> None:

@@ -169,9 +169,12 @@ def load_producers(log: DurableLog) -> int:
 
     That may lie below the log start: a marker that DeleteRecords passed ends a transaction that the snapshot has open.
     """
-    return log.producers.load(
+    replay_from = log.producers.load(
         log.disk, log.directory, first_offset=log.segments[0].base_offset, log_end_offset=log.log_end_offset
     )
+    if log.producers.first_unstable_offset is not None:
+        replay.look_for_open(log, log.producers, replay_from)
+    return replay_from
 
 
 def replay_producers(log: DurableLog, from_offset: int) -> None:

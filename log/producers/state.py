@@ -268,6 +268,21 @@ class ProducerStateManager:
         self._open = _NONE
         self._find_first_unstable()
 
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset -> producer id of each transaction that is open; rising."""
+        return dict(self._open)
+
+    def begin_open_at(self, producer_id: int, first_offset: int | None) -> None:
+        """The producer's open transaction begins there; None: nothing of it is left, and it is not open."""
+        entry = self._entries[producer_id]
+        del self._open[entry.transaction_first_offset]
+        entry.transaction_first_offset = -1 if first_offset is None else first_offset
+        if first_offset is not None:
+            self._open[first_offset] = producer_id
+            self._open = dict(sorted(self._open.items()))
+        self._find_first_unstable()
+
     def _new_entry(self, producer_id: int) -> ProducerEntry:
         if self._entries is _NOBODY:
             self._entries = {}
