@@ -41,6 +41,7 @@ class Partition:
         "follower",
         "index",
         "intake",
+        "is_in_isr",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -67,6 +68,7 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
+        self.is_in_isr = False  # of a follower, as the metadata last said
         self.damaged_from = UNDAMAGED
         self.usable = True  # False once its disk failed or it was deleted: KAFKA_STORAGE_ERROR until hosted anew
         self.watches = Watches(services.wakes)
@@ -160,6 +162,7 @@ class Partition:
         if self.is_damaged and may_cut(self.services.node_id, leader_id, isr, fetched_in_epoch=fetched):
             self._cut()
         self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
+        self.is_in_isr = self.services.node_id in isr
         if new_epoch:
             log = self.log
             last_epoch = log.epochs.latest_epoch

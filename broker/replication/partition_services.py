@@ -7,6 +7,7 @@ from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.intake import Preparers
 from ottla.broker.replication.purgatory import WakeQueue
+from ottla.runtime.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
@@ -18,7 +19,17 @@ class PartitionServices:
     Dictionaries are sets that keep their order.
     """
 
-    __slots__ = ("behind", "durability", "incomplete", "node_id", "now_ms", "on_proposal", "preparers", "wakes")
+    __slots__ = (
+        "behind",
+        "durability",
+        "incomplete",
+        "node_id",
+        "now_ms",
+        "on_damage",
+        "on_proposal",
+        "preparers",
+        "wakes",
+    )
 
     def __init__(
         self,
@@ -27,12 +38,14 @@ class PartitionServices:
         durability: Durability,
         now_ms: Callable[[], int],
         on_proposal: "Callable[[Partition, Proposal], None]",
+        on_damage: "Callable[[Partition, KafkaError], None]" = lambda *_: None,
     ) -> None:
         self.node_id = node_id
         self.wakes = wakes
         self.durability = durability
         self.now_ms = now_ms
         self.on_proposal = on_proposal
+        self.on_damage = on_damage
         self.preparers = Preparers()
         self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
         self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand

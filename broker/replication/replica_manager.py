@@ -88,7 +88,9 @@ class ReplicaManager:
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         self._durability = durability = Durability(sync_later)
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
-        self._services = PartitionServices(self.node_id, wakes, durability, timers.now_ms, self._propose)
+        self._services = PartitionServices(
+            self.node_id, wakes, durability, timers.now_ms, self._propose, self.note_damage
+        )
         self._fetchers = Fetchers(
             self.settings.fetcher, timers, durability, self._epoch, self.traffic, open_leader, self.follower_throttle
         )

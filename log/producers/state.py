@@ -72,6 +72,11 @@ class ProducerStateManager:
         return producer_id is not None and self._entries[producer_id].last_timestamp < wrote_before_ms
 
     @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction begins that nothing in the log has ended."""
+        return next(iter(self._open), None)
+
+    @property
     def has_ended_any(self) -> bool:
         """Whether any of its producers has had a transaction ended."""
         return any(entry.coordinator_epoch >= 0 for entry in self._entries.values())

@@ -12,6 +12,28 @@ def may_cut(node_id: int, leader_id: int, isr: tuple[int, ...], *, fetched_in_ep
     return leader_id not in (NO_LEADER, node_id) and node_id not in isr and not fetched_in_epoch
 
 
+def has_missed_an_end(
+    first_open: int,
+    log_end_offset: int,
+    leaders_stable: int,
+    leaders_high_watermark: int,
+    leaders_start: int,
+    *,
+    is_in_isr: bool,
+) -> bool:
+    """Whether the transaction that is open in a follower's log from ``first_open`` on will never be ended by what it fetches.
+
+    What is open holds the leader's last stable offset back, from its log start at least, and so does what was ended above its high
+    watermark. All else was ended below that, and whoever has everything up to there has the marker; unless compaction took it, with
+    all that it ended, before it was fetched. Then what is here of the transaction is as good as damaged.
+
+    Who is in sync never missed anything: there the leader would be the one that forgot, and its word must not cost a sound replica.
+    """
+    return (
+        not is_in_isr and max(first_open, leaders_start) < leaders_stable and log_end_offset >= leaders_high_watermark
+    )
+
+
 def report_again_ms(refusals: int) -> int:
     """How long to wait before the next report: it may be lost, and who is the only one in sync may have company later."""
     return min(REPORT_AGAIN_MAX_MS, REPORT_AGAIN_MS << min(refusals, 16))

@@ -27,6 +27,7 @@ from ottla.broker.replication.decisions.follower import (
     TruncateTo,
 )
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
+from ottla.broker.replication.decisions.healing import has_missed_an_end
 from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.decisions.truncation import Diverging
@@ -36,6 +37,7 @@ from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttling import fetches_throttled
 from ottla.broker.replication.traffic import Traffic
+from ottla.log.errors import DamagedLogError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.seldom import is_told
@@ -271,13 +273,15 @@ class LeaderFetcher:
         _, leader_epoch, offset, _, _, _, _, _ = asked
         if not follower.expects(offset, leader_epoch):
             return
-        _, error, high_watermark, _, log_start, _, _, records, parted, _, _ = answer
+        _, error, high_watermark, stable, log_start, _, _, records, parted, _, _ = answer
         log = partition.log
         diverging = Diverging(*parted) if parted is not None else None
         instruction = follower.answered(
             error, high_watermark, log_start, diverging, log.log_end_offset, log.end_offset_for_epoch
         )
         self._perform(key, partition, follower, instruction, records or b"")
+        if log.gaps_allowed and log.producers.first_unstable_offset is not None and isinstance(instruction, Append):
+            _look_for_missed_end(partition, stable, instruction)
 
     def _perform(
         self,
@@ -418,3 +422,18 @@ class LeaderFetcher:
             self._leader.find_offsets(partition.topic, partition.index, follower.leader_epoch, found)
         else:
             self._delay(key, partition, follower, follower.delay())
+
+
+def _look_for_missed_end(partition: Partition, leaders_stable: int, told: Append) -> None:
+    log = partition.log
+    first_open = log.producers.first_open_offset
+    if first_open is not None and has_missed_an_end(
+        first_open,
+        log.log_end_offset,
+        leaders_stable,
+        told.high_watermark,
+        told.log_start_offset,
+        is_in_isr=partition.is_in_isr,
+    ):
+        reason = "of the transaction that begins there the leader's log has nothing any more, nor how it ended"
+        partition.services.on_damage(partition, DamagedLogError(log.directory, 0, first_open, reason))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.replication.decisions.healing import may_cut, report_again_ms
+from ottla.broker.replication.decisions.healing import has_missed_an_end, may_cut, report_again_ms
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,21 @@ def test_when_a_damaged_replica_may_cut(leader: int, isr: tuple[int, ...], fetch
 
 def test_reports_become_rarer() -> None:
     assert [report_again_ms(count) for count in (0, 1, 2, 9, 10_000)] == [1_000, 2_000, 4_000, 30_000, 30_000]
+
+
+@pytest.mark.parametrize(
+    ("end", "stable", "watermark", "start", "missed"),
+    [
+        (30, 20, 30, 0, True),
+        (30, 10, 30, 0, False),  # it is open there too, or its end not committed
+        (29, 20, 30, 0, False),  # its end may come
+        (30, 20, 20, 0, True),
+        (30, 15, 30, 15, False),  # its records were deleted, and it is open
+        (30, 20, 30, 15, True),
+    ],
+)
+def test_when_a_follower_has_missed_how_a_transaction_ended(
+    end: int, stable: int, watermark: int, start: int, missed: bool
+) -> None:
+    assert has_missed_an_end(10, end, stable, watermark, start, is_in_isr=False) is missed
+    assert not has_missed_an_end(10, end, stable, watermark, start, is_in_isr=True)
