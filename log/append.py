@@ -67,8 +67,10 @@ class LeaderLog(DurableLog):
         now_ms: int,
         *,
         verified: bool = False,
+        has_codec: bool = True,
     ) -> AppendInfo:
-        """`append_as_leader` for a client's batch that went through `validation.prepare` before. Raises as it does."""
+        """`append_as_leader` for a client's batch that went through `validation.prepare` before, or without ``has_codec`` only through
+        `validate_client_batch`: what that stamped is no client's any more, and would be refused. Raises as it does."""
         if not self.root.writable:
             self.root.refuse()
         if self.half_done:
@@ -79,6 +81,8 @@ class LeaderLog(DurableLog):
             duplicate = self.producers.check(header)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate, header)
+        if not has_codec and self.config.compression_type != "producer":
+            view, header = _recompressed(view, header, self.config)
         return self._append_checked(view, header, leader_epoch, now_ms)
 
     def _append_checked(

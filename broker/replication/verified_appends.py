@@ -5,7 +5,6 @@ from ottla.broker.replication.partition import Partition
 from ottla.log.batch import BatchHeader
 from ottla.log.producers.verification import OfProducer, VerificationGuards
 from ottla.log.results import AppendInfo
-from ottla.log.validation import LIGHT_BYTES_MAX
 
 NOBODY_ASKED = -1
 """The guard of a batch that is taken without proof: ``transaction.partition.verification.enable=false``."""
@@ -35,7 +34,8 @@ def append_verified(
     *,
     prepared: bool = False,
 ) -> AppendInfo:
-    """`append` with what was learned under ``guard``. Raises KafkaError: also what `VerificationGuards.verify` refuses.
+    """`append` with what was learned under ``guard`` of a batch that the log has judged: ``header`` is of its UnverifiedError. Raises
+    KafkaError: also what `VerificationGuards.verify` refuses. ``prepared``: it went through the intake.
 
     A guard that is right, a batch written and all other guards void: one step, which no marker can come between.
     """
@@ -43,9 +43,7 @@ def append_verified(
 
     def write(view: memoryview, epoch: int, wall_ms: int) -> AppendInfo:
         require_proof(partition, header, guard)
-        if prepared:
-            return log.append_prepared(view, header, epoch, wall_ms, verified=True)
-        return log.append_as_leader(view, epoch, wall_ms, verified=True, inflated_bytes_max=LIGHT_BYTES_MAX)
+        return log.append_prepared(view, header, epoch, wall_ms, verified=True, has_codec=prepared)
 
     info = append(partition, memoryview(batch), acks, wall_ms, now_ms, write)
     guards.appended(header.producer_id)

@@ -62,6 +62,17 @@ def test_the_coordinator_is_asked_once_a_transaction(version: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("compression", ["producer", "gzip"])
+def test_a_transaction_begins_where_the_broker_sets_the_time(compression: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(message_timestamp_type="LogAppendTime", compression_type=compression)
+        client = await cluster.client()
+        for sequence in range(2):
+            assert await produce(client, sequence=sequence) == (NONE, sequence)
+
+    run(scenario)
+
+
 def test_what_is_asked_in_one_turn_shares_a_request() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start(partitions=2)
