@@ -94,7 +94,8 @@ class LogCleaner:
             TopicPartition, CleaningTask
         ] = {}  # the last one of each log that was not forgotten since
         self._running: dict[TopicPartition, CleaningTask] = {}
-        self._failed: dict[TopicPartition, None] = {}  # logs whose last cleaning came to nothing: the others come first
+        self._had_turn: dict[TopicPartition, None] = {}
+        """Logs whose cleaning came to nothing, and those that were cleaned since: the others come first."""
         self.uncleanable: dict[TopicPartition, str] = {}
         self.looked_ms: int | None = None  # when it was last asked for something to do
         self.dirtiest_ratio = 0.0  # as it was then; Kafka's max-dirty-percent
@@ -131,9 +132,9 @@ class LogCleaner:
         return None
 
     def _choose(self, due: list[tuple[CleanableLog, DirtyRange, LogConfig]]) -> CleanableLog | None:
-        log = choose(entry for entry in due if entry[0].partition not in self._failed)
-        if log is None and self._failed:
-            self._failed.clear()
+        log = choose(entry for entry in due if entry[0].partition not in self._had_turn)
+        if log is None and self._had_turn:
+            self._had_turn.clear()
             log = choose(due)
         return log
 
@@ -151,7 +152,7 @@ class LogCleaner:
         partition = task.log.partition
         if self._running.pop(partition, None) is not task:
             return False  # forgotten meanwhile: the log is gone
-        self._failed[partition] = None
+        self._had_turn[partition] = None
         if outcome.damage is not None:
             self.uncleanable[partition] = outcome.damage
         result = outcome.result
@@ -162,7 +163,8 @@ class LogCleaner:
             task.log.install_cleaned(cleaned)
         task.end_offset = result.end_offset
         self._installed[partition] = task
-        self._failed.pop(partition, None)
+        if len(self._had_turn) == 1:
+            self._had_turn.clear()  # nobody who failed waits
         return True
 
     def record(self, task: CleaningTask) -> None:
@@ -181,7 +183,7 @@ class LogCleaner:
         """The log is deleted, about to be cut, or lost: a running cleaning no longer counts, nor does the damage it may have
         met. What was cleaned before is `CleanedOffsets`' to forget."""
         self._running.pop(partition, None)
-        self._failed.pop(partition, None)
+        self._had_turn.pop(partition, None)
         self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
 

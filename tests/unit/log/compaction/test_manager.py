@@ -166,6 +166,24 @@ def test_a_log_of_which_no_worker_comes_back_keeps_no_other_from_being_cleaned(d
     assert tried == [*logs, *logs]
 
 
+def test_a_log_that_failed_once_has_its_turn_though_others_are_always_due(disk: Disk) -> None:
+    cleaner = cleaner_on(disk)
+    logs = [FakeLog(disk, name, 4) for name in "abc"]
+    failed = cleaner.next_task(logs, NOW)
+    assert failed is not None
+    assert not cleaner.install(failed, Outcome(failure="killed"))
+    cleaned = []
+    for _ in range(3):
+        task = cleaner.next_task(logs, NOW)
+        assert task is not None
+        assert cleaner.install(task, done(disk, task))
+        cleaner.record(task)
+        cleaned.append(task.log)
+        for log in logs[1:]:
+            log.roll()
+    assert cleaned == [*logs[1:], logs[0]]
+
+
 def test_a_damaged_log_is_set_aside_by_name(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaner.next_task([log], NOW)
