@@ -147,17 +147,16 @@ def _print_records(
     while left > 0 and (timeout_ms is None or (time.monotonic() - last) * 1000 < timeout_ms):
         messages = consumer.consume(min(left, 1000), timeout=0.1)
         printed: list[Any] = []
-        is_over = False
+        ended: BaseException | None = None
         try:
             _print(messages, output, to, printed)
-            to.flush()
-        except KeyboardInterrupt:
-            is_over = True  # what was printed already counts: it would be printed again
+        except (KeyboardInterrupt, CommandError) as error:
+            ended = error  # what was printed already counts: it would be printed again
         if commits:
             with ends.later():
                 _store(consumer, printed)
-        if is_over:
-            raise KeyboardInterrupt
+        if ended is not None:
+            raise ended
         if printed:
             last = time.monotonic()
             left -= len(printed)
@@ -171,11 +170,14 @@ def _buffered_output() -> BinaryIO:
 
 
 def _print(messages: list[Any], output: str, to: BinaryIO, printed: list[Any]) -> None:
-    for message in messages:
-        if message.error():
-            raise CommandError(message.error().str())
-        to.write(_line(message, output))
-        printed.append(message)
+    try:
+        for message in messages:
+            if message.error():
+                raise CommandError(message.error().str())
+            to.write(_line(message, output))
+            printed.append(message)
+    finally:
+        to.flush()
 
 
 def _store(consumer: Any, messages: list[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.cli import consume
+from ottla.cli.failures import CommandError
 
 
 class Message:
@@ -76,3 +77,24 @@ def test_a_signal_amid_a_batch_leaves_what_was_printed_read(
         consume._print_records(member, None, None, "value", commits=True)
     assert member.stored == stored
     assert len(capfdbinary.readouterr().out.splitlines()) == at
+
+
+def test_an_error_behind_records_leaves_what_was_printed_before_it_read(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    class Failure:
+        def error(self) -> "Failure":
+            return self
+
+        def str(self) -> str:
+            return "the topic is gone"
+
+    class Failing(Member):
+        def consume(self, _count: int, timeout: float) -> list[Any]:
+            return [*(Message(offset) for offset in range(4)), Failure(), Message(4)]
+
+    member: Any = Failing()
+    with pytest.raises(CommandError, match="the topic is gone"):
+        consume._print_records(member, None, None, "value", commits=True)
+    assert member.stored == 3
+    assert capfdbinary.readouterr().out.splitlines() == [b"0", b"1", b"2", b"3"]
