@@ -46,12 +46,21 @@ def _is_dumped(name: str) -> bool:
 
 def _is_partition(directory: Path) -> bool:
     """Otherwise it is a log directory. Raises CommandError where it is neither: nothing in there would be found unsound."""
-    names = [each.name for each in directory.iterdir()]
-    if "partition.metadata" in names or any(map(_OF_A_SEGMENT.match, names)):
+    if _holds_a_log(directory):
         return True
-    if not any(name.endswith(NAMED) or _PARTITION.fullmatch(name) for name in names):
+    if not any(each.name.endswith(NAMED) or _is_of_a_partition(each) for each in directory.iterdir()):
         raise CommandError(f"{directory} is neither a partition's directory nor a log directory (a node's log.dirs)")
     return False
+
+
+def _is_of_a_partition(path: Path) -> bool:
+    """Not by its name alone: so are the homes of nodes called."""
+    return _PARTITION.fullmatch(path.name) is not None and path.is_dir() and _holds_a_log(path)
+
+
+def _holds_a_log(directory: Path) -> bool:
+    names = [each.name for each in directory.iterdir()]
+    return "partition.metadata" in names or any(map(_OF_A_SEGMENT.match, names))
 
 
 def _print(path: Path, rows: Iterator[Row], output: str) -> None:

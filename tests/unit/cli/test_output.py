@@ -38,7 +38,7 @@ def test_a_dump_into_a_pipe_has_every_column_in_full(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("option", [(), ("--verify",)])
-@pytest.mark.parametrize("names", [(), ("server.log", "server.properties", "pid", "data/")])
+@pytest.mark.parametrize("names", [(), ("server.log", "server.properties", "pid", "data/"), ("node-1/", "node-2/")])
 def test_a_directory_without_logs_is_not_called_sound(
     tmp_path: Path, names: tuple[str, ...], option: tuple[str, ...]
 ) -> None:
