@@ -15,7 +15,7 @@ from ottla.cli.formatting import format_directories, new_cluster_id
 from ottla.cli.local_node import BOTH_ROLES, LocalNode, is_running
 from ottla.cli.up_words import stop_command
 from ottla.runtime.real_disk import RealDisk
-from ottla.runtime.settings.properties import parse_properties
+from ottla.runtime.settings.properties import parse_properties, text_of
 from ottla.runtime.settings.server import ServerConfig
 
 REPLICAS_MAX = 3
@@ -178,7 +178,7 @@ def _refuse_another_shape(home: Path, nodes: Sequence[LocalNode], shape: Shape) 
 
 
 def _refuse_another_node(node: LocalNode, roles: tuple[str, ...]) -> None:
-    texts = parse_properties(node.properties.read_text(encoding="utf-8"), str(node.properties))
+    texts = parse_properties(text_of(node.properties), str(node.properties))
     has = {role.strip() for role in texts.get("process.roles", "").split(",")}
     if has != set(roles):
         raise CommandError(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.runtime.real_disk import RealDisk
-from ottla.runtime.settings.properties import parse_properties
+from ottla.runtime.settings.properties import parse_properties, text_of
 from ottla.runtime.settings.server import METRICS_LISTENER
 
 CONTROLLER_PORT_OFFSET = 1000
@@ -64,7 +64,7 @@ class LocalNode:
 
     def has(self, name: str) -> str | None:
         """A setting as its server.properties has it."""
-        return parse_properties(self.properties.read_text(encoding="utf-8"), str(self.properties)).get(name)
+        return parse_properties(text_of(self.properties), str(self.properties)).get(name)
 
     def texts(self, quorum: Mapping[str, str], replicas: int, roles: Sequence[str] = BOTH_ROLES) -> dict[str, str]:
         """Its settings. ``quorum``: the one that tells the node of the controllers; ``replicas``: of a new topic."""
@@ -96,7 +96,7 @@ class LocalNode:
 
     def set(self, texts: Mapping[str, str]) -> None:
         """Adds to server.properties what it does not say already: of two lines with a name the last one counts."""
-        before = self.properties.read_text(encoding="utf-8")
+        before = text_of(self.properties)
         there = parse_properties(before, str(self.properties))
         new = {name: text for name, text in texts.items() if there.get(name) != text}
         if new:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 
 from ottla.runtime.settings.definitions import SettingError, server_settings
 from ottla.runtime.settings.retired import instead
@@ -25,6 +26,15 @@ _SERVICE_LINK = re.compile(
     r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
+
+
+def text_of(path: Path) -> str:
+    """What the file says. Raises SettingError where it is not UTF-8; OSError passes through."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise SettingError(f"{path}, line {line}: not UTF-8: save it as that") from error
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

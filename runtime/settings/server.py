@@ -18,7 +18,7 @@ from ottla.runtime.settings.endpoints import (
     parse_voters,
 )
 from ottla.runtime.settings.problems import Problems
-from ottla.runtime.settings.properties import from_environment, read_properties, unknown_settings
+from ottla.runtime.settings.properties import from_environment, read_properties, text_of, unknown_settings
 from ottla.runtime.settings.security import INTER_BROKER_PROTOCOL, broken_promises
 
 T = TypeVar("T", bool, int, float, str, tuple[str, ...])
@@ -62,12 +62,9 @@ class ServerConfig:
     def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> "ServerConfig":
         """Reads the file; ``KAFKA_*`` variables win over it, as in Kafka's image."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = text_of(Path(path))
         except OSError as error:
             raise SettingError(f"cannot read {path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            raise SettingError(f"{path}, line {line}: not UTF-8: save it as that") from error
         texts, unread = read_properties(text, str(path))
         texts.update(from_environment(os.environ if environment is None else environment))
         return cls(texts, str(path), unread)

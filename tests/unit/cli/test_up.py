@@ -103,6 +103,20 @@ def test_a_setting_given_again_changes_the_file_once(tmp_path: Path) -> None:
     assert node.has("num.partitions") == "5"
 
 
+def test_settings_of_a_person_in_another_encoding_are_told_with_their_line(tmp_path: Path) -> None:
+    port = free_port_block(1, (0, 1000, 2000))
+    node = LocalNode(tmp_path, 1, port)
+    node.home.mkdir()
+    node.properties.write_bytes(b"node.id=1\n# f\xfcr uns\n")
+    for reads in (
+        lambda: LocalCluster.prepare(tmp_path, Shape(both=1), port),
+        lambda: node.has("node.id"),
+        lambda: node.set({"num.partitions": "3"}),
+    ):
+        with pytest.raises(SettingError, match=r"server.properties, line 2: not UTF-8"):
+            reads()
+
+
 @pytest.mark.parametrize("room", [5, 100, 400])
 def test_files_for_which_there_was_no_room_are_written_once_there_is(tmp_path: Path, room: int) -> None:
     home = tmp_path / "cluster"
