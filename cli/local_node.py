@@ -104,8 +104,17 @@ class LocalNode:
             self._write(before + end + lines_of(new))
 
     def _write(self, text: str) -> None:
-        """Whole or not at all: half of it would be taken for a person's."""
-        RealDisk().write_atomically(str(self.properties.resolve()), text.encode())
+        """Whole or not at all: half of it would be taken for a person's. Read by nobody who could not read it before."""
+        path = self.properties.resolve()
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
+        umask = os.umask(0o777 & ~mode) if mode is not None else None
+        try:
+            RealDisk().write_atomically(str(path), text.encode())
+        finally:
+            if umask is not None:
+                os.umask(umask)
+        if mode is not None:
+            path.chmod(mode)
 
     def start(self) -> None:
         """In a session of its own: it outlives whoever started it."""

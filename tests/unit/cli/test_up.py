@@ -103,6 +103,15 @@ def test_a_setting_given_again_changes_the_file_once(tmp_path: Path) -> None:
     assert node.has("num.partitions") == "5"
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_who_may_read_and_write_the_settings_still_may_after_one_is_set(tmp_path: Path, mode: int) -> None:
+    node = LocalNode(tmp_path, 1, 9092)
+    node.write_properties({"node.id": "1"})
+    node.properties.chmod(mode)
+    node.set({"num.partitions": "3"})
+    assert node.properties.stat().st_mode & 0o777 == mode
+
+
 def test_settings_of_a_person_in_another_encoding_are_told_with_their_line(tmp_path: Path) -> None:
     port = free_port_block(1, (0, 1000, 2000))
     node = LocalNode(tmp_path, 1, port)
