@@ -129,7 +129,8 @@ class LogManager:
         root.failed(error)
         if root.failure is None:  # for want of room; but it could not even be opened
             root.failure, root.writable = error, False
-        for log in [log for log in self.logs.values() if log.root is root]:  # opened before it failed
+        self._forget_copies(root)  # opened before it failed
+        for log in [log for log in self.logs.values() if log.root is root]:
             del self.logs[log.partition]
             self.offline[log.partition] = OfflineLog(root, log.topic_id)
             log.abandon()
@@ -388,8 +389,7 @@ class LogManager:
     def _on_failure(self, root: DirectoryState) -> None:
         if not self._is_open:
             return  # `_log_failure` follows
-        for partition, copies in self._copies.items():
-            self._copies[partition] = [copy for copy in copies if copy.root is not root]
+        self._forget_copies(root)
         lost = [log for log in self.logs.values() if log.root is root]
         for log in lost:
             del self.logs[log.partition]
@@ -400,6 +400,11 @@ class LogManager:
                 continue  # its files are beyond closing
         _logger.error("log directory %s failed, %d partitions are offline: %s", root.path, len(lost), root.failure)
         self._on_directory_failed(root, [log.partition for log in lost])
+
+    def _forget_copies(self, root: DirectoryState) -> None:
+        """What lies in a directory that failed is not chosen."""
+        for partition, copies in self._copies.items():
+            self._copies[partition] = [copy for copy in copies if copy.root is not root]
 
     # What a shell calls on its timers
 

@@ -161,6 +161,17 @@ def test_a_copy_whose_directory_fails_before_the_choice_is_not_chosen(node: Node
     assert log.root.path == "/a"
 
 
+def test_a_copy_whose_directory_fails_at_the_start_is_not_chosen(node: Node, make_batch: MakeBatch) -> None:
+    node.fill("/a", 3, 3)
+    node.fill("/b", 3, 3, 3)
+    other = node.start("/b").get_or_create(TopicPartition("zebras", 0), LogConfig(), TOPIC, now_ms=NOW_MS)
+    other.append_as_leader(make_batch(), 3, NOW_MS)
+    node.platter.fail("/b/zebras-0/", errno.EIO, ("read",))
+    manager, log = node.found("/a")
+    assert manager.roots[1].failure is not None
+    assert (log.root.path, strays(manager)) == ("/a", [])
+
+
 def test_all_copies_of_a_topic_that_is_deleted_go_with_it(node: Node) -> None:
     """They were never told apart: its replica waited for its turn."""
     node.fill("/a", 3)
