@@ -23,22 +23,25 @@ def at_most_offsets(start: Positions, end: Positions, most: int) -> dict[TopicPa
 def at_most_bytes(
     start: Positions, end: Positions, most: int, bytes_each: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, int]:
-    """Ends with about ``most`` bytes in all, by what an offset of each partition takes; one offset of those whose share is none."""
+    """Ends with about ``most`` bytes in all, by what an offset of each partition takes; and one offset of each whose share is none, of as
+    many as have no more than ``most`` together."""
     sizes = available(start, end)
     weights = {which: size * bytes_each[which] for which, size in sizes.items()}
     total = sum(weights.values())
     if total <= most:
         return dict(end)
     shares = {which: floor(size * most / total) for which, size in sizes.items()}
-    without = [which for which, share in shares.items() if not share]
-    if without:
-        shares[max(without, key=lambda which: (sizes[which], which))] = 1
+    left: float = most
+    for which in sorted(sizes, key=lambda which: (sizes[which], which), reverse=True):
+        if not shares[which] and left > 0:
+            shares[which] = 1
+            left -= bytes_each[which]
     return _cut(start, end, shares)
 
 
 def shared(sizes: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
     """``most`` in proportion to the sizes, whole numbers, none more than its size. What is left goes to those that would have nothing, and to
-    the largest rests: who has little need not wait until the others are read."""
+    the largest rests; who has nothing even so is given one by those that have most: who has little need not wait until the others are read."""
     total = sum(sizes.values())
     if total <= most:
         return dict(sizes)
@@ -47,6 +50,11 @@ def shared(sizes: Mapping[TopicPartition, int], most: int) -> dict[TopicPartitio
     by_rest = sorted(sizes, key=lambda which: (shares[which] > 0, -(sizes[which] * most % total), which))
     for which in by_rest[:rest]:
         shares[which] += 1
+    needy = [which for which in sizes if not shares[which]]
+    for which in sorted(sizes, key=lambda which: (-shares[which], which)) if needy else ():
+        given = needy[: max(shares[which] - 1, 0)]
+        shares |= {which: shares[which] - len(given), **dict.fromkeys(given, 1)}
+        del needy[: len(given)]
     return shares
 
 

@@ -47,6 +47,23 @@ def test_a_little_is_read_beside_a_lot_that_grows() -> None:
     assert (by_bytes[B], by_bytes[C]) == (1, 2)
 
 
+def test_a_little_is_read_beside_others_that_have_little_more_each_time() -> None:
+    start, end = {A: 0, B: 0, C: 0}, {A: 1_000_000, B: 1, C: 5}
+    by_offsets, by_bytes = start, start
+    for _ in range(3):
+        by_offsets = at_most_offsets(by_offsets, end, 1000)
+        by_bytes = at_most_bytes(by_bytes, end, 100_000, dict.fromkeys(end, 100.0))
+        end = end | {C: end[C] + 1}
+
+    assert by_offsets == {A: 2996, B: 1, C: 3}
+    assert (by_bytes[B], by_bytes[C]) == (1, 3)
+
+
+def test_no_more_than_twice_the_bytes_are_read_for_those_that_have_little() -> None:
+    start, end = dict.fromkeys((A, B, C), 0), {A: 1_000_000, B: 1, C: 2}
+    assert at_most_bytes(start, end, 1_000, {A: 1.0, B: 900.0, C: 1_100.0}) == {A: 996, B: 0, C: 1}
+
+
 def test_what_went_back_is_not_available() -> None:
     assert available({A: 5, B: 1}, {A: 3, B: 4, C: 9}) == {B: 3}
 
