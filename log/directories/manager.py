@@ -342,9 +342,15 @@ class LogManager:
         """
         self.offline.pop(partition, None)
         logs = [self.logs[partition]] if partition in self.logs else []
+        refused: StorageError | None = None
         for log in [*logs, *self._copies.get(partition, ())]:
             if topic_id is None or log.topic_id == topic_id:
-                self._delete(log, now_ms)
+                try:
+                    self._delete(log, now_ms)
+                except StorageError as error:
+                    refused = refused or error
+        if refused is not None:
+            raise refused
 
     def _delete(self, log: Log, now_ms: int) -> None:
         self._take_out(log)

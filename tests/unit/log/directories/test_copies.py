@@ -184,6 +184,18 @@ def test_all_copies_of_a_topic_that_is_deleted_go_with_it(node: Node) -> None:
     assert [root.partitions for root in manager.roots] == [0, 0]
 
 
+def test_a_copy_is_deleted_though_the_other_cannot_be_renamed_yet(node: Node) -> None:
+    node.fill("/a", 3)
+    node.fill("/b", 5)
+    manager = node.start()
+    node.platter.fail("/a/flights-0", errno.ENOSPC, ("rename",))
+    with pytest.raises(KafkaError):
+        manager.delete(NAME, NOW_MS, TOPIC)
+    node.platter.repair()
+    manager.removals.purge(NOW_MS + LogConfig().file_delete_delay_ms)
+    assert not [path for path in IDS if any("flights" in name for name in manager.disk.list_directory(path))]
+
+
 def test_another_topics_copy_is_not_deleted_with_it(node: Node) -> None:
     node.fill("/a", 3, topic_id=EARLIER)
     node.fill("/b", 5)
