@@ -1,8 +1,8 @@
 """A request that was carried out under another controller, and comes again because its answer was lost on the way.
 
 Most requests may simply be decided again: registrations and settings come out the same, ISR changes are fenced by epochs, a
-block of producer ids more costs nothing. Four would be told that what they want is there, or gone, already. And what others did since
-is not to be undone: a topic that was created again is another one.
+block of producer ids more costs nothing. Five would be told that what they want is there, or gone, already. And what others did since
+is not to be undone: a topic that was created again is another one, and a move that was given up is not to begin again.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | Non
 
 
 def has_nothing_left(name: str, request: rpc.ControllerRequest) -> bool:
-    """Whether a repetition must change nothing. Of several topics or settings some may have failed, and may be taken now; none is deleted
-    that was not there."""
+    """Whether a repetition must change nothing. Of several topics, settings or moves some may have failed, and may be taken now; none is
+    deleted that was not there."""
     return name == "delete_topics" or _is_of_one(name, request)
 
 
@@ -34,7 +34,7 @@ def _is_of_one(name: str, request: rpc.ControllerRequest) -> bool:
 def answer_again(state: ControllerState, name: str, request: rpc.ControllerRequest, response: Any) -> None:
     """Turns the error that a repetition got into the answer that was lost.
 
-    Only for one topic a request: of several, some may have failed the first time for the same reason.
+    Only for one topic, or partition, a request: of several, some may have failed the first time for the same reason.
     """
     forgive = _FORGIVE.get(name)
     if forgive is not None and _is_of_one(name, request):
@@ -70,14 +70,27 @@ def _grown(
         result.ClearField("error_message")
 
 
+def _given_up(
+    _state: ControllerState,
+    _asked: rpc.AlterPartitionReassignmentsRequest.Topic,
+    result: rpc.AlterPartitionReassignmentsResponse.Topic,
+) -> None:
+    move = result.partitions[0]
+    if move.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+        move.ClearField("error_code")
+        move.ClearField("error_message")
+
+
 _FORGIVE: dict[str, Callable[[ControllerState, Any, Any], None]] = {
     "create_topics": _created,
     "delete_topics": _deleted,
     "create_partitions": _grown,
+    "alter_partition_reassignments": _given_up,
 }
 
 _PARTS: dict[str, Callable[[Any], Sequence[Any]]] = {
     **dict.fromkeys(_FORGIVE, lambda body: body.topics),
+    "alter_partition_reassignments": lambda body: [each for topic in body.topics for each in topic.partitions],
     "incremental_alter_configs": lambda body: body.resources,
 }
 """What a request asks for, of which each is carried out or refused by itself."""

@@ -20,6 +20,13 @@ def configured(name: str, value: str) -> dict[str, Any]:
     return {"incremental_alter_configs": rpc.IncrementalAlterConfigsRequest(resources=[resource])}
 
 
+def moved(*replicas: int) -> dict[str, Any]:
+    """Partition 0 of topic a; without replicas the move is given up."""
+    asked = rpc.AlterPartitionReassignmentsRequest.Partition(replicas=replicas, cancel=not replicas)
+    topic = rpc.AlterPartitionReassignmentsRequest.Topic(name="a", partitions=[asked])
+    return {"alter_partition_reassignments": rpc.AlterPartitionReassignmentsRequest(topics=[topic])}
+
+
 def test_a_second_attempt_gets_the_answer_of_the_first() -> None:
     bench = Bench().lead().commit()
     bench.broker(1)
@@ -135,3 +142,53 @@ def test_an_attempt_that_comes_late_takes_nothing_back_that_others_did() -> None
     assert again[1][0].incremental_alter_configs.resources[0].error_code == ErrorCode.NONE
     assert list(bench.loader.image.topics_by_name) == ["a"]
     assert bench.loader.image.configs == {(BROKER_RESOURCE, ""): {"retention.ms": "2"}}
+
+
+def with_partition() -> tuple[Bench, int]:
+    """Three brokers and a topic with one replica; one of the two that do not have it."""
+    bench = Bench().lead().commit()
+    for broker_id in (1, 2, 3):
+        bench.broker(broker_id)
+    bench.ask(**create("a"))
+    (first,) = bench.commit().loader.image.topics_by_name["a"].partitions[0].replicas
+    return bench, first % 3 + 1
+
+
+def code_of_move(answers: list[rpc.ControllerResponse]) -> int:
+    return answers[0].alter_partition_reassignments.topics[0].partitions[0].error_code
+
+
+def test_an_attempt_that_comes_late_begins_no_move_that_was_given_up_since() -> None:
+    bench, elsewhere = with_partition()
+    bench.ask(b"1", **moved(elsewhere))
+    bench.commit().follow()
+    bench.lead(3)
+    bench.ask(**moved())
+    again = bench.ask(b"1", **moved(elsewhere))
+    bench.commit()
+    assert code_of_move(again) == ErrorCode.NONE
+    assert bench.loader.image.topics_by_name["a"].partitions[0].adding == ()
+
+
+def test_an_attempt_that_comes_late_gives_no_move_up_that_was_begun_since() -> None:
+    bench, elsewhere = with_partition()
+    bench.ask(**moved(elsewhere))
+    bench.ask(b"1", **moved())
+    bench.commit().follow()
+    bench.lead(3)
+    bench.ask(**moved(elsewhere))
+    again = bench.ask(b"1", **moved())
+    bench.commit()
+    assert code_of_move(again) == ErrorCode.NONE
+    assert bench.loader.image.topics_by_name["a"].partitions[0].adding == (elsewhere,)
+
+
+def test_who_gave_a_move_up_is_told_so_by_the_next_controller() -> None:
+    bench, elsewhere = with_partition()
+    bench.ask(**moved(elsewhere))
+    bench.ask(b"1", **moved())
+    bench.commit().follow()
+    bench.lead(3)
+    again, by_another = bench.ask(b"1", **moved()), bench.ask(b"2", **moved())
+    codes = [code_of_move(each) for each in (again, by_another)]
+    assert codes == [ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
