@@ -37,6 +37,8 @@ class Transactions(NamedTuple):
 def transactions_of(replica: Replica) -> Transactions:
     """What the log's files say about its transactions. OSError passes through."""
     offset, open_firsts = _newest_snapshot(replica.directory)
+    if replica.segments and offset < replica.segments[0].base_offset:
+        open_firsts = {}  # batches behind it are gone, and markers with them: what is open goes by those that are left
     known = [entry for segment in replica.segments for entry in _index_of(segment) if entry[2] < offset]
     walk = _Walk(open_firsts)
     for number, segment in enumerate(replica.segments):

@@ -148,6 +148,25 @@ def test_records_of_aborted_and_open_transactions_are_left_out(new_node: NewNode
     assert offsets(node.path) == committed
 
 
+def test_what_was_open_before_the_batches_that_are_left_holds_nothing_back(new_node: NewNode) -> None:
+    """The newer snapshots went with a power cut, and retention took how it ended."""
+    node = new_node()
+    log = node.log()
+    node.append(2, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.roll()
+    node.end_transaction(5, committed=True)
+    log.roll()
+    node.append(3)
+    node.commit()
+    node.stop()
+    snapshots = sorted(node.directory().glob("*.snapshot"))
+    for path in (*snapshots[1:], *sorted(node.directory().glob("*.log"))[:2]):
+        path.unlink()
+
+    assert int(snapshots[0].stem) == 2
+    assert offsets(node.path) == [3, 4, 5]
+
+
 def test_a_torn_tail_ends_the_log(new_node: NewNode) -> None:
     node = new_node()
     node.append(10)
