@@ -59,7 +59,8 @@ class PartitionChangeBuilder:
         if self._min_in_sync is not None:
             self.elr = eligible(self.elr, self.replicas, self.isr, self._min_in_sync)
             now = self._before.leader if leader is None else leader
-            self.last_known_elr = last_known(self._before, self._known_leaders(), now)
+            known = self._known_leaders() or self._last_to_leave()
+            self.last_known_elr = last_known(self._before, known, now)
         if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
@@ -97,8 +98,18 @@ class PartitionChangeBuilder:
 
     def _known_leaders(self) -> tuple[int, ...]:
         """Who led last, if it may have more than others: not with an empty disk. An only replica has all there is."""
-        alone = len(self.replicas) == 1
-        return tuple(each for each in self._before.last_known_elr if alone or each != self.emptied)
+        return tuple(each for each in self._before.last_known_elr if self._may_have_more(each))
+
+    def _last_to_leave(self) -> tuple[int, ...]:
+        """Who was trusted until now, if nobody is any more: it counts as who led last where that was not noted, for nobody led
+        when eligible leaders came into use."""
+        if self.isr or self.elr:
+            return ()
+        trusted = (*self._before.isr, *self._before.elr)
+        return tuple(each for each in trusted if each in self.replicas and self._may_have_more(each))
+
+    def _may_have_more(self, broker_id: int) -> bool:
+        return len(self.replicas) == 1 or broker_id != self.emptied
 
     def _uncertain(self) -> tuple[int, ...]:
         """Who may lead though records may be lost: any replica where that is allowed; and who led last, if nobody is left who has

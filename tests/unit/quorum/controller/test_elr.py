@@ -257,6 +257,16 @@ def test_who_led_last_is_known_though_somebody_in_sync_was_left_who_could_not_le
     assert (then.leader, then.isr, then.elr, then.last_known_elr) == (-1, (), (), (3,))
 
 
+@pytest.mark.parametrize("replicas", [[1], [1, 2]], ids=["an only replica", "the last of two in sync"])
+def test_the_last_in_sync_leads_again_though_nobody_led_when_the_level_was_raised(replicas: list[int]) -> None:
+    """It was down by then, and did not stop in order: there was no leader any more who could be noted."""
+    world = World().brokers(1, 2, 3).partition_of(replicas, isr=[1])
+    world.fenced(1)
+    set_level(world, 1)
+    restart(world, 1, in_order=False)
+    assert (trusted(world), world.partition.leader_recovery_state) == ((1, (1,), (), ()), RECOVERING)
+
+
 def made_anew(world: World, broker_id: int) -> None:
     """Its disk was replaced: it makes the replica anew, and tells where."""
     elsewhere = b"new disk" * 2
