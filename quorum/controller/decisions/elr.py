@@ -44,12 +44,14 @@ def eligible(
     return candidates if len(isr) < min(minimum, len(replicas)) else ()
 
 
-def last_known(before: PartitionView, known: tuple[int, ...], leader: int) -> tuple[int, ...]:
+def last_known(
+    before: PartitionView, replicas: tuple[int, ...], known: tuple[int, ...], leader: int
+) -> tuple[int, ...]:
     """Who led last, of a partition that nobody leads: from then on, for whoever is in sync still may be lost as well. ``known``: who
-    was known as that, ``leader``: the one of now."""
+    was known as that, ``leader``: the one of now. Who is no replica any more will never lead, and takes nobody's place."""
     if leader != NO_LEADER:
         return ()
-    return (before.leader,) if before.leader != NO_LEADER else known
+    return (before.leader,) if before.leader in replicas else known
 
 
 def records_to_begin(state: "ControllerState") -> list[Record]:

@@ -60,7 +60,7 @@ class PartitionChangeBuilder:
             self.elr = eligible(self.elr, self.replicas, self.isr, self._min_in_sync)
             now = self._before.leader if leader is None else leader
             known = self._known_leaders() or self._last_to_leave()
-            self.last_known_elr = last_known(self._before, known, now)
+            self.last_known_elr = last_known(self._before, self.replicas, known, now)
         if leader is None and (self.begins_epoch or self._removes_a_replica()):
             leader = self._before.leader  # the same, named: that raises the leader epoch, so that fetchers start anew
         change = pb.PartitionChange(topic_id=self._key[0], partition_id=self._key[1], leader=leader)
@@ -98,25 +98,24 @@ class PartitionChangeBuilder:
 
     def _known_leaders(self) -> tuple[int, ...]:
         """Who led last, if it may have more than others: not with an empty disk. An only replica has all there is."""
-        return tuple(each for each in self._before.last_known_elr if self._may_have_more(each))
+        return tuple(filter(self._may_have_more, self._before.last_known_elr))
 
     def _last_to_leave(self) -> tuple[int, ...]:
         """Who was trusted until now, if nobody is any more: it counts as who led last where that was not noted, for nobody led
         when eligible leaders came into use."""
         if self.isr or self.elr:
             return ()
-        trusted = (*self._before.isr, *self._before.elr)
-        return tuple(each for each in trusted if each in self.replicas and self._may_have_more(each))
+        return tuple(filter(self._may_have_more, (*self._before.isr, *self._before.elr)))
 
     def _may_have_more(self, broker_id: int) -> bool:
-        return len(self.replicas) == 1 or broker_id != self.emptied
+        return broker_id in self.replicas and (len(self.replicas) == 1 or broker_id != self.emptied)
 
     def _uncertain(self) -> tuple[int, ...]:
         """Who may lead though records may be lost: any replica where that is allowed; and who led last, if nobody is left who has
         all for sure. It has as much as anybody, and else the partition would wait for ever for a broker that lost power. Who is being added
         comes last: it may have nothing yet (Kafka goes by the order of the replicas, in which it comes first)."""
         nobody_is_trusted = self._min_in_sync is not None and not self.isr and not self.elr
-        led_last = tuple(each for each in self._known_leaders() if each in self.replicas) if nobody_is_trusted else ()
+        led_last = self._known_leaders() if nobody_is_trusted else ()
         if self._election is not Election.UNCLEAN:
             return led_last
         return (*led_last, *sorted(self.replicas, key=lambda each: each in self.adding))

@@ -210,6 +210,22 @@ def test_giving_up_while_all_the_old_are_away_leaves_one_of_them_in_sync(moving:
     assert (moving.partition.leader, moving.partition.isr) == (3, (3,))
 
 
+def test_who_was_given_up_is_not_known_as_the_last_to_lead(moving: World) -> None:
+    """It is no replica any more, and would keep the one in sync from being known when that comes back without having stopped in order."""
+    moving.replay([pb.MetadataRecord(feature_level=pb.FeatureLevel(name=ELR_VERSION, level=1))])
+    in_sync(moving, 1, 2, 3, 4)
+    moving.fenced(1, 2, 3)
+    moving.configure("unclean.leader.election.enable", "true")
+    assert move(moving, cancel=True) == ErrorCode.NONE
+    moving.configure("unclean.leader.election.enable", "false")
+    assert (moving.partition.isr, moving.partition.last_known_elr) == ((3,), ())
+    moving.now_ms += 60_000
+    moving.register(3, incarnation=2, previous_broker_epoch=-1)
+    assert (moving.partition.isr, moving.partition.last_known_elr) == ((), (3,))
+    moving.heartbeat(3)
+    assert (moving.partition.leader, moving.partition.isr) == (3, (3,))
+
+
 def test_who_was_given_up_may_lose_the_directory_of_what_else_it_has(moving: World) -> None:
     """Its heartbeat failed with an exception, each time, and it ended."""
     assert create_partitions_on(moving, 4) == ErrorCode.NONE
