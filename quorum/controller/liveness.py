@@ -50,6 +50,7 @@ class BrokerLiveness:
         self._on_expired: Callable[[], None] = lambda: None
         self._checked_ms = 0
         self._carriers: dict[int, tuple[Conversation, int]] = {}  # by broker: where its last heartbeat came, its epoch
+        self._suspects: dict[int, Suspect] = {}  # by broker: whom the latest suspicion is of
         self._broken: dict[int, int] = {}  # peers whose connections broke while this node was no controller, and when
 
     def begin(self, leadership: Leadership, on_expired: Callable[[], None]) -> None:
@@ -71,6 +72,7 @@ class BrokerLiveness:
     def end(self) -> None:
         """The leadership is over."""
         self._leadership = None
+        self._suspects.clear()
 
     def _check_sessions(self) -> None:
         now_ms = self._timers.now_ms()
@@ -132,7 +134,10 @@ class BrokerLiveness:
             return
         sessions = leadership.state.sessions
         suspect = Suspect(broker_id, epoch, sessions.contacts(broker_id), leadership)
-        if sessions.is_alive(broker_id, epoch, self._timers.now_ms()) and not leadership.is_planned(suspect.plan):
+        is_known = leadership.is_planned(suspect.plan) and self._suspects.get(broker_id) == suspect
+        if sessions.is_alive(broker_id, epoch, self._timers.now_ms()) and not is_known:
+            # One of before was heard from since: what is left of that comes to nothing.
+            self._suspects[broker_id] = suspect
             leadership.plan(suspect.plan, _SUSPICION_MS, partial(self._conclude, suspect))
             self._knock_at(suspect)
 

@@ -62,6 +62,23 @@ def test_a_broker_that_comes_back_over_another_stream_lives() -> None:
     assert not bench.commit().is_fenced(1)
 
 
+def test_a_broker_that_came_back_and_dies_a_moment_later_is_not_waited_for() -> None:
+    """The first suspicion had not been settled, and the second was taken for it: a session passed until the broker was fenced."""
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    epoch = bench.broker(1, visit.handle)
+    visit.ended()
+    bench.loop.advance(100)
+    second = bench.controller.open()
+    bench.heartbeat(1, epoch, second.handle)
+    bench.loop.advance(100)
+    second.ended()
+    bench.loop.advance(490)
+    assert not bench.commit().is_fenced(1)
+    bench.loop.advance(20)
+    assert bench.commit().is_fenced(1)
+
+
 def test_the_end_of_an_older_stream_says_nothing() -> None:
     bench = Bench().lead().commit()
     old, new = bench.controller.open(), bench.controller.open()
