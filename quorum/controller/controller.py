@@ -62,7 +62,8 @@ class Controller:
         self._settings = settings
         self.liveness = BrokerLiveness(timers, settings, knock)
         self._leadership: Leadership | None = None
-        self._early: list[tuple[rpc.ControllerRequest, Reply]] = []  # came when they could not be decided on yet
+        # What came, or goes on (False), when it could not be decided on yet.
+        self._early: list[tuple[rpc.ControllerRequest, Reply, bool]] = []
         self._series: Series | None = None
         self._stopped = False
         self._waiting = WaitingAnswers()
@@ -178,9 +179,13 @@ class Controller:
                 )
             )
             return
+        self._decide_on(request, reply, is_first=True)
+
+    def _decide_on(self, request: rpc.ControllerRequest, reply: Reply, *, is_first: bool) -> None:
+        """``is_first``: it came just now; else a piece of it was carried out already."""
         leadership = self._leadership
         if (leadership is None or self._series is not None) and self._may_wait:
-            self._early.append((request, reply))
+            self._early.append((request, reply, is_first))
             return
         if leadership is None or self._series is not None or self._stopped or not self._quorum.is_leader:
             reply(self._not_controller())
@@ -190,7 +195,7 @@ class Controller:
             self._waiting.answer_at(earlier[0], reply, earlier[1])
             return
         try:
-            self._carry_out(leadership, request, reply)
+            self._carry_out(leadership, request, reply, is_first=is_first)
         except KafkaError as error:
             reply(self._refusal(request, error))
         except NotLeaderError:
@@ -214,8 +219,8 @@ class Controller:
 
     def _take_up_early(self) -> None:
         early, self._early = self._early, []
-        for request, reply in early:
-            self.handle(request, reply)
+        for request, reply, is_first in early:
+            self._decide_on(request, reply, is_first=is_first)
 
     def _not_controller(self) -> rpc.ControllerResponse:
         response = rpc.ControllerResponse(error_code=ErrorCode.NOT_CONTROLLER)
@@ -224,12 +229,14 @@ class Controller:
             response.leader_id = leader_id
         return response
 
-    def _carry_out(self, leadership: Leadership, request: rpc.ControllerRequest, reply: Reply) -> None:
+    def _carry_out(
+        self, leadership: Leadership, request: rpc.ControllerRequest, reply: Reply, *, is_first: bool
+    ) -> None:
         """Decides, appends, and answers when that is committed; a transaction is appended over several turns of the loop.
         Raises KafkaError, NotLeaderError, ReplayError: then nothing was answered."""
         state, name = leadership.state, request.WhichOneof("body") or ""
         now_ms = self._timers.now_ms()
-        if name == "broker_heartbeat":
+        if name == "broker_heartbeat" and is_first:  # its later pieces are our doing
             note_contact(state, request.broker_heartbeat, now_ms)
         if name in _ABOUT_MEMBERS:
             leadership.note_members()
@@ -254,7 +261,8 @@ class Controller:
             if decision.is_last:
                 conclude()
             else:
-                self._timers.call_later_ms(PIECE_PAUSE_MS, partial(self.handle, request, reply))
+                go_on = partial(self._decide_on, request, reply, is_first=False)
+                self._timers.call_later_ms(PIECE_PAUSE_MS, go_on)
 
     def _response(
         self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any], offset: int

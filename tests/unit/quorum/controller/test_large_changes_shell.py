@@ -7,6 +7,7 @@ import pytest
 from ottla.proto import controller_pb2 as rpc
 from ottla.proto import metadata_pb2 as pb
 from ottla.quorum.controller.decisions import pieces, sweep
+from ottla.quorum.controller.decisions.features import supported_ranges
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.controller_bench import Bench, create
 
@@ -86,6 +87,31 @@ def test_a_shutdown_goes_on_while_the_broker_knows_already() -> None:
     assert has_part(bench, 1) > 0
     bench.turns(5)
     assert has_part(bench, 1) == 0
+
+
+def test_the_pieces_of_a_heartbeat_are_no_signs_of_life_after_the_first() -> None:
+    """A broker with many partitions in a directory that failed, which died right after it had told: a whole session was waited for
+    it since the last of the pieces."""
+    bench = Bench().lead().commit()
+    for broker_id in (1, 2):
+        bench.broker(broker_id)
+    place, visit = b"a directory's id", bench.controller.open()
+    again = rpc.RegisterBrokerRequest(
+        broker_id=1, cluster_id="c", incarnation_id=bytes([1]) * 16, features=supported_ranges(), directories=[place],
+        endpoints=[pb.Endpoint(name="PLAINTEXT", host="h", port=9001)],
+    )  # fmt: skip
+    bench.ask(register_broker=again)
+    bench.ask(**replicated("many", MANY))
+    bench.turns(20).commit()
+    epoch = bench.loader.image.brokers[1].epoch
+    beat = rpc.BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, offline_directories=[place])
+    visit.handle(rpc.ControllerRequest(broker_heartbeat=beat), bench.answers.append)
+    visit.ended()
+    bench.loop.advance(2)
+    assert 0 < has_part(bench, 1) < MANY
+    bench.knocked[-1][1]()  # refused
+    bench.loop.advance(20)
+    assert (has_part(bench, 1), bench.is_fenced(1)) == (0, True)
 
 
 def test_the_next_controller_goes_on_where_this_one_was_interrupted() -> None:
