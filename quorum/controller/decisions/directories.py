@@ -8,7 +8,7 @@ from ottla.quorum.controller.decisions.decision import NO_ERROR, Decision, Recor
 from ottla.quorum.controller.decisions.partitions import change_builder
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.delta import PartitionKey
-from ottla.quorum.metadata.views import BrokerView, PartitionView
+from ottla.quorum.metadata.views import DIRECTORY_LOST, BrokerView, PartitionView
 from ottla.runtime.errors import ErrorCode
 
 _Result = rpc.AssignReplicasToDirectoriesResponse.Partition
@@ -82,8 +82,10 @@ def _move(
         elif is_known and len(partition.replicas) > 1:
             return None  # as the last in sync it would lead, and the others would cut what they have: a person may say who does
     if not broker.has_directory(directory):
-        builder.loser = builder.emptied = broker.id
-        # It failed before its broker could tell what was in it: the replica is lost, as others of that directory are.
+        builder.loser = broker.id
+        if directory == DIRECTORY_LOST:
+            builder.emptied = broker.id  # it is in no directory, and none will come back with it
+        # Else it failed before its broker could tell what was in it: the replica is lost, as others of that directory are.
         builder.isr = tuple(each for each in partition.isr if each != broker.id)
     record = builder.build() or Record(partition_change=pb.PartitionChange(topic_id=key[0], partition_id=key[1]))
     if not record.partition_change.HasField("directories"):

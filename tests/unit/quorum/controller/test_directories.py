@@ -254,3 +254,21 @@ def test_with_eligible_leaders_who_left_in_time_is_still_known_as_the_last_to_le
     assert two.partition.last_known_elr == (1,)
     two.register(2, incarnation=2)
     assert two.standing[:2] == (1, (1,))
+
+
+def test_who_led_last_in_a_directory_that_failed_before_it_was_told_of_leads_when_that_is_whole_again(
+    two: World,
+) -> None:
+    """It is not empty, as a replica that is in no directory is: the controller only heard in another order."""
+    update = rpc.UpdateFeaturesRequest.Update(name=ELR_VERSION, max_version_level=1, upgrade_type=UPGRADE)
+    two.do(update_features(two.state, rpc.UpdateFeaturesRequest(updates=[update])))
+    two.partition_of([1, 2, 3], isr=[1], places={1: DIRECTORY_UNASSIGNED})
+    two.fenced(1)
+    two.register(1, incarnation=2, directories=[FIRST, SECOND])
+    assert two.partition.last_known_elr == (1,), "it did not stop in order"
+    two.heartbeat(1, fence=True, offline_directories=[SECOND])
+    assert assign(two, SECOND) == 0
+    assert (two.partition.leader, two.partition.isr, two.partition.last_known_elr) == (NO_LEADER, (), (1,))
+    two.register(1, incarnation=3, directories=[FIRST, SECOND])
+    two.heartbeat(1)
+    assert two.standing[:2] == (1, (1,))
