@@ -232,7 +232,8 @@ class Controller:
     def _carry_out(
         self, leadership: Leadership, request: rpc.ControllerRequest, reply: Reply, *, is_first: bool
     ) -> None:
-        """Decides, appends, and answers when that is committed; a transaction is appended over several turns of the loop.
+        """Decides, appends, and answers when that is committed; a transaction is appended over several turns of the loop. The answer
+        to what changed something is kept for another attempt of the same call.
         Raises KafkaError, NotLeaderError, ReplayError: then nothing was answered."""
         state, name = leadership.state, request.WhichOneof("body") or ""
         now_ms = self._timers.now_ms()
@@ -252,7 +253,10 @@ class Controller:
         def conclude() -> None:
             offset = leadership.appended_offset
             note_outcome(state, name, request, decision.response, offset, now_ms)
-            self._waiting.answer_at(offset, reply, self._response(state, name, request, decision, offset))
+            response = self._response(state, name, request, decision)
+            if decision.records or not is_first:  # what comes last may change nothing of a large change
+                self._attempts.keep(request.request_id, offset, response)
+            self._waiting.answer_at(offset, reply, response)
 
         if decision.atomic and len(batches) > 1:
             self._begin_series(leadership, batches, cause, conclude, reply)
@@ -265,15 +269,12 @@ class Controller:
                 self._timers.call_later_ms(PIECE_PAUSE_MS, go_on)
 
     def _response(
-        self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any], offset: int
+        self, state: ControllerState, name: str, request: rpc.ControllerRequest, decision: Decision[Any]
     ) -> rpc.ControllerResponse:
-        """Kept for another attempt of the same call."""
         if self._attempts.was_committed(request.request_id):
             answer_again(state, name, request, decision.response)
         response = rpc.ControllerResponse()
         getattr(response, name).CopyFrom(decision.response)
-        if decision.records:
-            self._attempts.keep(request.request_id, offset, response)
         return response
 
     def _upgrade_quorum(self, request: rpc.ControllerRequest, reply: Reply) -> None:

@@ -173,6 +173,24 @@ def test_moving_very_many_partitions_takes_pieces_and_tells_of_each() -> None:
     assert has_part(bench, 2) == 0
 
 
+def test_another_attempt_gets_the_answer_though_the_last_piece_changed_nothing() -> None:
+    """It was told that there is nothing to give up, of everything that the first attempt had given up."""
+    bench = large(sweep.CHANGES_MAX)
+    bench.broker(3)
+    asked = rpc.AlterPartitionReassignmentsRequest
+    begun = [asked.Partition(partition_index=index, replicas=[1, 3]) for index in range(sweep.CHANGES_MAX)]
+    bench.ask(alter_partition_reassignments=asked(topics=[asked.Topic(name="many", partitions=begun)]))
+    bench.loop.advance(10)
+    given_up = [asked.Partition(partition_index=index, cancel=True) for index in range(sweep.CHANGES_MAX)]
+    request = asked(topics=[asked.Topic(name="many", partitions=given_up)])
+    first = bench.commit().ask(request_id=b"1", alter_partition_reassignments=request)
+    bench.loop.advance(10)
+    second = bench.commit().ask(request_id=b"1", alter_partition_reassignments=request)
+    bench.loop.advance(10)
+    assert [each.error_code for each in first[0].alter_partition_reassignments.topics[0].partitions] == [0] * len(begun)
+    assert first == second
+
+
 def test_who_asks_the_same_as_another_in_between_is_told_what_there_was_when_he_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
