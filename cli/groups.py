@@ -3,7 +3,10 @@
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import bootstrap_option, output_option, show
+from ottla.cli.output import AnyCase, bootstrap_option, output_option, show
+
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
+"""Of groups of both protocols, as brokers name them."""
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 
@@ -15,7 +18,13 @@ def groups() -> None:
 
 @groups.command("list")
 @bootstrap_option
-@click.option("--state", "states", multiple=True, help="Only those in this state, such as Empty; again for more.")
+@click.option(
+    "--state",
+    "states",
+    type=AnyCase(STATES),
+    multiple=True,
+    help="Only those in this state; again for more.",
+)
 @output_option
 def list_command(bootstrap: str, states: tuple[str, ...], output: str) -> None:
     """List the groups."""

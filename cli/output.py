@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from shutil import get_terminal_size
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -49,6 +49,20 @@ def bootstrap_option_with(words: str) -> Callable[[Command], Command]:
 bootstrap_option = bootstrap_option_with(
     f"Any broker of the cluster, host[:port]; several by comma. Without a port it is {BROKER_PORT}."
 )
+
+if TYPE_CHECKING:
+    StringChoice = click.Choice[str]
+else:
+    StringChoice = click.Choice  # Click 8.1 knows no type of it
+
+
+class AnyCase(StringChoice):
+    """Taken in any case, and told as written here: Click's own tells them in small letters."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        meant = next((each for each in self.choices if each.lower() == value.lower()), value)
+        return super().convert(meant, param, ctx)
+
 
 PARTITION = click.IntRange(0, (1 << 31) - 1)
 Texts = TypeVar("Texts", str, str | None, tuple[str, ...])

@@ -43,7 +43,7 @@ def transaction_rows(
         answer = client.call(request, ListTransactionsResponse)
         refuse(answer.error_code, "transactions")
         if answer.unknown_state_filters:
-            raise CommandError(f"there is no state {answer.unknown_state_filters[0]!r}: write Ongoing, or Empty")
+            raise CommandError(f"the broker knows no state {answer.unknown_state_filters[0]!r}")
         return answer
 
     rows = [

@@ -2,7 +2,19 @@
 
 import click
 
-from ottla.cli.output import bootstrap_option, output_option, show
+from ottla.cli.output import AnyCase, bootstrap_option, output_option, show
+
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""As brokers name them."""
 
 
 @click.group()
@@ -12,7 +24,13 @@ def transactions() -> None:
 
 @transactions.command("list")
 @bootstrap_option
-@click.option("--state", "states", multiple=True, help="Only those in this state, such as Ongoing; again for more.")
+@click.option(
+    "--state",
+    "states",
+    type=AnyCase(STATES),
+    multiple=True,
+    help="Only those in this state; again for more.",
+)
 @click.option("--longer-than", help="Only those that have been open for longer: 90m, 2h, PT1H30M.")
 @click.option("--id-pattern", help="Only ids that match this regular expression.")
 @output_option

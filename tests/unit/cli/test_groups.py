@@ -9,6 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroupState
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages import consumer_group_describe_response as newer
 from ottla.broker.wire.messages import consumer_protocol_assignment as assignment
@@ -221,6 +223,12 @@ def test_a_broker_that_loads_groups_is_asked_again_for_its_list(cluster: FakeClu
     cluster.groups = [ListedGroup("b", "consumer", "Stable", "classic"), ListedGroup("a", "", "Empty", "classic")]
     assert [row["group"] for row in rows("list")] == ["a", "b"]
     assert [row["group"] for row in rows("list", "--state", "empty")] == ["a"]
+
+
+def test_a_state_that_no_group_has_is_refused_with_those_that_there_are(cluster: FakeCluster) -> None:
+    refused = invoke("list", "--state", "Typo")
+    assert refused.exit_code == 2
+    assert all(f"'{state.value}'" in refused.stderr for state in (*GroupState, *ConsumerGroupState)), refused.stderr
 
 
 def test_ten_thousand_groups_are_listed_without_a_search_for_each(cluster: FakeCluster) -> None:

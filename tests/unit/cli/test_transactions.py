@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ottla.broker.coordinator.decisions.transactions.transaction import State
 from ottla.broker.wire.messages import describe_producers_response as producers
 from ottla.broker.wire.messages import write_txn_markers_response as markers
 from ottla.broker.wire.messages.describe_transactions_response import DescribeTransactionsResponse, TopicData
@@ -41,7 +42,7 @@ class FakeTransactions(FakeCluster):
         return DescribeTransactionsResponse(transaction_states=[found])
 
     def list_transactions(self, request: Any) -> msgspec.Struct:
-        unknown = [each for each in request.state_filters if each == "Bogus"]
+        unknown = [each for each in request.state_filters if each == "PrepareEpochFence"]
         states = [Listed("copy", 7, self.state), Listed("add", 8, "Empty")]
         return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
@@ -87,7 +88,15 @@ def rows(*given: str) -> list[dict[str, Any]]:
 
 def test_transactions_of_all_brokers_are_listed_by_id(cluster: FakeTransactions) -> None:
     assert [(row["transactional id"], row["state"]) for row in rows("list")] == [("add", "Empty"), ("copy", "Ongoing")]
-    assert "no state 'Bogus'" in str(invoke("list", "--state", "Bogus").exception)
+    assert "knows no state 'PrepareEpochFence'" in str(invoke("list", "--state", "PrepareEpochFence").exception)
+
+
+def test_a_state_that_no_transaction_has_is_refused_with_those_that_there_are(cluster: FakeTransactions) -> None:
+    refused = invoke("list", "--state", "Typo")
+    assert refused.exit_code == 2
+    assert all(f"'{state.told}'" in refused.stderr for state in State), refused.stderr
+    rows("list", "--state", "ongoing")
+    assert cluster.the("ListTransactionsRequest").state_filters == ["Ongoing"]
 
 
 def test_what_is_open_for_long_is_asked_for_by_time_and_state(cluster: FakeTransactions) -> None:
