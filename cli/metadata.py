@@ -18,6 +18,8 @@ def metadata() -> None:
 @output_option
 def dump(source: Source, first: int | None, last: int | None, output: str) -> None:
     """Print every batch with its cause and its records (json: a line a batch)."""
+    if first is not None and last is not None and first > last:
+        raise click.UsageError(f"--from {first} --to {last}: that ends before it begins")
     from ottla.cli import metadata_history
 
     metadata_history.dump(source, first, last, output)

@@ -100,6 +100,13 @@ def test_a_directory_of_apache_kafkas_is_told_for_what_it_is(directory: Metadata
     )
 
 
+def test_a_dump_that_ends_before_it_begins_is_refused(story: MetadataDirectory) -> None:
+    refused = run(story, "dump", "--from", "50", "--to", "10")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--from 50 --to 10: that ends before it begins" in refused.stderr
+    assert run(story, "dump", "--from", "1", "--to", "1").exit_code == 0
+
+
 # --- at, diff ---------------------------------------------------------------------------------------------------------
 
 
