@@ -14,6 +14,7 @@ import click
 
 from ottla.cli.failures import CommandError
 from ottla.cli.output import PARTITION, bootstrap_option, in_utf8
+from ottla.cli.streams import was_closed
 
 
 @click.command()
@@ -62,6 +63,8 @@ def consume(
         raise click.UsageError("--group: a group has a name")
     if group_protocol is not None and group is None:
         raise click.UsageError("--group-protocol is how a member of a group speaks: name it with --group")
+    if was_closed("stdout"):  # with a group, what nobody saw would be committed
+        raise CommandError("standard output is closed: there is nowhere to print the records")
     from confluent_kafka import Consumer, KafkaException
 
     consumer = Consumer(_settings(bootstrap, group, from_beginning, group_protocol))

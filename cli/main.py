@@ -10,6 +10,7 @@ import click
 from ottla import __version__
 from ottla.cli.exits import clicks_exits
 from ottla.cli.lazy import LazyGroup
+from ottla.cli.streams import replace_closed_streams
 
 COMMANDS = {
     "up": ("ottla.cli.up", "up", "Start a cluster of N nodes on this machine and keep it up."),
@@ -55,6 +56,7 @@ def cli() -> None:
 
 def main() -> None:
     """Runs the command line and ends the process; an error that has a plain cause gets one line, not a traceback."""
+    replace_closed_streams()
     try:
         with clicks_exits():
             cli(standalone_mode=False)

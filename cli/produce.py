@@ -8,6 +8,7 @@ import click
 
 from ottla.cli.failures import CommandError
 from ottla.cli.output import PARTITION, bootstrap_option, in_utf8
+from ottla.cli.streams import was_closed
 
 
 @click.command()
@@ -40,6 +41,8 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator: write what stands between, or leave it out for records without keys")
     pairs = [_pair(text) for text in headers]
+    if was_closed("stdin"):
+        raise CommandError("standard input is closed: there are no lines to send")
     from confluent_kafka import KafkaException, Producer
 
     settings = {

@@ -20,6 +20,7 @@ LIGHT = (
     "ottla.cli.lazy",
     "ottla.cli.output",
     "ottla.cli.failures",
+    "ottla.cli.streams",
     "ottla.cli.up_words",
     "ottla.cli.metadata_options",
     "ottla.pipeline.jobs.registry",
