@@ -1,7 +1,8 @@
 """What a user may say about a table, and what follows for its columns."""
 
+import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,28 @@ from ottla.pipeline.sinks.schemas import Schema, names, nullable
 
 OFFSETS = "topic,partition,offset"
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+OF_SPARK = ("checkpointLocation", "queryName")
+"""What Spark keeps among a writer's options for itself."""
+
+_NAMES = (
+    *OF_SPARK,
+    "path",
+    "partitionBy",
+    "mergeSchema",
+    "batchColumn",
+    "deadLetterPath",
+    "deadLetterColumn",
+    "deadLetterOnly",
+    "compression",
+    "targetFileBytes",
+    "targetFileRows",
+    "offsetColumns",
+    "offsets",
+    "commitInfo",
+    "txnAppId",
+    "txnVersion",
+)
+"""Every option without ``storage.``."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +58,7 @@ class TableOptions:
 
 def table_options(told: Mapping[str, str]) -> TableOptions:
     said = {name.lower(): value for name, value in told.items()}
+    refuse_unknown(said, _NAMES, "storage.")
     compression = said.get("compression", "zstd").lower()
     if compression not in COMPRESSIONS:
         raise OptionRefused(f"compression={compression}: it is one of {', '.join(COMPRESSIONS)}")
@@ -62,6 +86,16 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         offsets=_offsets(said["offsets"]) if "offsets" in said else None,
         storage={name.removeprefix("storage."): value for name, value in said.items() if name.startswith("storage.")},
     )
+
+
+def refuse_unknown(said: Iterable[str], names: Iterable[str], prefix: str) -> None:
+    """Of ``said``, in small letters: none is passed over, for a write by another rule than was asked for is found too late."""
+    known = {name.lower(): name for name in names}
+    for name in said:
+        if name not in known and not name.startswith(prefix):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"is {known[near[0]]} meant?" if near else "see docs/pipeline.md"
+            raise OptionRefused(f"there is no option {name}; {hint}")
 
 
 def transaction(said: Mapping[str, str]) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.pipeline.sinks.errors import OptionRefused
-from ottla.pipeline.sinks.options import number, transaction
+from ottla.pipeline.sinks.options import OF_SPARK, number, refuse_unknown, transaction
 from ottla.pipeline.wire.producer_settings import NAMES, ProducerSettings, producer_settings
 from ottla.pipeline.wire.settings import ClientSettings, client_settings
 
@@ -18,6 +18,8 @@ COLUMNS = {
 }
 MODES = ("exactly-once", "at-least-once")
 TOO_LATE = ("refuse", "write", "skip")
+_NAMES = (*OF_SPARK, "topic", "mode", "compression", "offsetsKeptHours", "lateReplay", "txnAppId", "txnVersion")
+"""Every option without ``kafka.``; of those the client's and the producer's are known, and others change nothing, as in Kafka."""
 KEPT_HOURS = 144
 """A day less than brokers keep offsets of groups that nobody uses (offsets.retention.minutes)."""
 
@@ -37,6 +39,7 @@ class TopicOptions:
 
 def topic_options(told: Mapping[str, str]) -> TopicOptions:
     said = {name.lower(): value for name, value in told.items()}
+    refuse_unknown(said, _NAMES, "kafka.")
     mode = said.get("mode", MODES[0]).lower()
     if mode not in MODES:
         raise OptionRefused(f"mode={mode}: it is one of {', '.join(MODES)}")

@@ -366,6 +366,8 @@ def test_a_writer_travels_to_the_tasks(form: str, tmp_path: Path) -> None:
         ({"txnAppId": "x", "txnVersion": "-1"}, "it is a number"),
         ({"batchColumn": "value"}, "have a column of that name"),
         ({"path": ""}, "Say where the table is"),
+        ({"partitonBy": "topic"}, "there is no option partitonby; is partitionBy meant"),
+        ({"zOrder": "topic"}, "there is no option zorder; see docs/pipeline.md"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], said: str, tmp_path: Path) -> None:

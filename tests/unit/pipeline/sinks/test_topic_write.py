@@ -246,6 +246,7 @@ VALUES = StructType().add("value", StringType())
         ),
         (STRINGS, {"lateReplay": "perhaps"}, "it is one of refuse, write, skip"),
         (STRINGS, {"mode": "once"}, "it is one of exactly-once"),
+        (STRINGS, {"txnAppID": "a", "txnVersoin": "1"}, "there is no option txnversoin; is txnVersion meant"),
         (STRINGS, {"kafka.transactional.id": "x"}, "is the sink's own"),
         (STRINGS, {"kafka.compression.type": "brotli"}, "must be one of none"),
     ],
