@@ -19,6 +19,8 @@ from ottla.pipeline.segments.checkpoints import (
 from ottla.pipeline.segments.errors import SegmentsError
 
 METADATA_TOPIC = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset({METADATA_TOPIC, "__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""A broker tells which these are; a directory does not."""
 GAPS_MARKER = "ottla.gaps"
 
 # Directories that are being deleted, moved or kept aside have a dot and more behind the number.

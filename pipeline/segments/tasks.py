@@ -1,12 +1,13 @@
 """What each task reads."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from ottla.pipeline.segments.errors import SegmentsError
 from ottla.pipeline.segments.options import SegmentsOptions
 from ottla.pipeline.segments.planning import choose, stretches
 from ottla.pipeline.segments.reading import Stretch
-from ottla.pipeline.segments.replicas import METADATA_TOPIC, Replica, find_replicas
+from ottla.pipeline.segments.replicas import INTERNAL_TOPICS, METADATA_TOPIC, Replica, find_replicas
 
 FILE_COST_BYTES = 256 << 10
 """What opening a file costs, in bytes that are read meanwhile."""
@@ -16,8 +17,7 @@ def plan(options: SegmentsOptions) -> list[list[Stretch]]:
     """The stretches of each task. Raises SegmentsError where nothing is to be read."""
     replicas, choice = find_replicas(options.paths), options.choice
     if options.pattern is not None:
-        pattern = options.pattern
-        choice = choice._replace(topics=frozenset(each.topic for each in replicas if pattern.fullmatch(each.topic)))
+        choice = choice._replace(topics=_matching(options.pattern, {each.topic for each in replicas}))
     chosen = choose(replicas, choice)
     missing = sorted((choice.topics or frozenset()) - {replica.topic for replica, _ in chosen})
     if missing or not chosen:
@@ -28,6 +28,13 @@ def plan(options: SegmentsOptions) -> list[list[Stretch]]:
         split_bytes = max(1, min(split_bytes, total // options.min_partitions))
     found = [part for replica, watermark in chosen for part in stretches(replica, watermark, choice, split_bytes)]
     return pack(found, split_bytes) or [[]]
+
+
+def _matching(pattern: re.Pattern[str], topics: Iterable[str]) -> frozenset[str]:
+    """Internal ones are in no consumer's pattern: only the whole name means one."""
+    return frozenset(
+        each for each in topics if pattern.fullmatch(each) and (each not in INTERNAL_TOPICS or each == pattern.pattern)
+    )
 
 
 def _known(replicas: Sequence[Replica]) -> str:

@@ -284,7 +284,7 @@ def test_two_topics_of_one_name_are_not_mixed(new_node: NewNode) -> None:
 
 def test_topics_are_chosen_by_name_or_pattern_and_internal_ones_are_not(new_node: NewNode) -> None:
     node = new_node()
-    for topic in ("a", "b.c", "__consumer_offsets"):
+    for topic in ("a", "b.c", "__consumer_offsets", "__mine"):
         node.append(1, log=node.log(topic))
         node.commit(log=node.log(topic))
     node.stop()
@@ -292,6 +292,10 @@ def test_topics_are_chosen_by_name_or_pattern_and_internal_ones_are_not(new_node
     assert set(table(node.path)["topic"].to_pylist()) == {"a", "b.c"}
     assert set(table(node.path, subscribe="__consumer_offsets")["topic"].to_pylist()) == {"__consumer_offsets"}
     assert set(table(node.path, subscribePattern="b.*")["topic"].to_pylist()) == {"b.c"}
+    assert set(table(node.path, subscribePattern=".*")["topic"].to_pylist()) == {"a", "b.c", "__mine"}
+    assert set(table(node.path, subscribePattern="__consumer_offsets")["topic"].to_pylist()) == {"__consumer_offsets"}
+    with pytest.raises(SegmentsError, match="no topic in"):
+        table(node.path, subscribePattern="__consumer_.*")
     with pytest.raises(SegmentsError, match="flights"):
         table(node.path, subscribe="a,flights")
 
