@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import describe_configs
+from ottla.broker.handlers.config_entries import topic_entries
 from ottla.broker.handlers.long_answers import HELD_BYTES
 from ottla.broker.handlers.metadata import PIECE_WORK
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
@@ -178,5 +180,35 @@ def test_settings_that_wait_for_others_count_until_they_leave(site: Site) -> Non
         assert site.connection._budget.used > HELD_BYTES + 10_000
         await answered(site)
         assert site.connection._budget.used == 0
+
+    run(site, scenario)
+
+
+def test_settings_are_described_for_nobody_who_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[object] = []
+
+    def counted(*arguments: Any) -> Any:
+        described.append(arguments)
+        return topic_entries(*arguments)
+
+    monkeypatch.setattr(describe_configs, "topic_entries", counted)
+    names = [f"topic-{number}" for number in range(100)]
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, name, None) for name in names])
+
+    async def scenario() -> None:
+        site.send(request, 4)
+        site.send(request, 4)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        so_far, budget = len(described), site.connection._budget
+        assert len(names) > so_far > 8
+        assert budget.used > HELD_BYTES
+        site.connection.connection_lost(None)
+        for _ in range(40):
+            await asyncio.sleep(0)
+        assert (len(described), budget.used) == (so_far, 0)
+        site.connect()
+        site.send(DescribeConfigsRequest(request.resources[:20]), 4)
+        assert 1 <= await answered(site) <= 4  # nobody stands before it
 
     run(site, scenario)
