@@ -1,11 +1,13 @@
 """Groups' requests in all their versions, from the wire to the coordinator and back."""
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from ottla.broker.coordinator.placement import java_hash, partition_of
+from ottla.broker.handlers.find_coordinator import PIECE
 from ottla.broker.handlers.group_history import COMMITS, REBALANCES
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
@@ -69,6 +71,30 @@ def test_the_leader_of_its_partition_coordinates_a_group(site: Site, bench: Benc
     response = site.ask(request, version)
     found = response.coordinators[0] if version >= 4 else response
     assert (found.error_code, found.node_id, found.host) == (ErrorCode.NONE, 2, "host2.plaintext")
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_coordinators_of_many_keys_are_told_over_turns(site: Site, bench: Bench, version: int) -> None:
+    leaders = [1, 2, -1]
+    site.add_topic("__consumer_offsets", *(partition_view((1, 2), (1, 2), leader) for leader in leaders))
+    keys = [f"{number}" for number in range(PIECE * 5 + 1)]
+
+    async def turns() -> int:
+        site.send(FindCoordinatorRequest(coordinator_keys=keys), version)
+        count = 0
+        while not site.written:
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    assert asyncio.run(turns()) == 5
+    told = site.received("FindCoordinatorResponse", version).coordinators
+    assert [each.key for each in told] == keys
+    assert [each.node_id for each in told] == [leaders[partition_of(key, 3)] for key in keys]
+    assert {each.host for each in told if each.node_id == 2} == {"host2.plaintext"}
+    lost = sum(each.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for each in told)
+    assert site.connection.counters.errors[10, ErrorCode.COORDINATOR_NOT_AVAILABLE] == lost > PIECE
+    assert site.connection._budget.used == 0
 
 
 def test_without_a_leader_there_is_no_coordinator(site: Site, bench: Bench) -> None:
