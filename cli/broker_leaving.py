@@ -16,7 +16,7 @@ from ottla.cli.client import Client
 from ottla.cli.cluster_state import PATIENCE_S, ClusterNow, read_cluster
 from ottla.cli.failures import refuse
 from ottla.cli.placing import Assignment
-from ottla.cli.plan_file import write_plan
+from ottla.cli.plan_file import read_plan, write_plan
 from ottla.cli.planning import leaderships_off, settled, way_back, without
 from ottla.cli.reassign_requests import begin, speed_up
 from ottla.cli.reassign_words import SHOWN_MAX, summary
@@ -48,14 +48,25 @@ def drain(bootstrap: str, broker_id: int, back: Path, *, dry_run: bool, yes: boo
         return
     if not yes:
         click.confirm("Begin?", abort=True)
-    if not back.exists():
-        write_plan(back, way_back(plan, now))
+    write_plan(back, way_back(plan, now) | _drained(broker_id, back, now))
     begin(bootstrap, plan)
     _elect_preferred(bootstrap, plan)
     now = _once_heard(bootstrap, broker_id, plan)
     click.echo(
         f"broker {broker_id} leads {_leads(broker_id, now)} partitions; the way back: ottla reassign apply {back}"
     )
+
+
+def _drained(broker_id: int, back: Path, now: ClusterNow) -> Assignment:
+    """What calls before have noted of partitions that are still as they left them. The rest has been taken back, or moved."""
+    noted = read_plan(back) if back.exists() else {}
+    return {
+        place: before
+        for place, before in noted.items()
+        if place in now.partitions
+        and now.partitions[place].replicas[-1] == broker_id
+        and sorted(now.partitions[place].replicas) == sorted(before)
+    }
 
 
 def _leads(broker_id: int, now: ClusterNow) -> int:
@@ -103,11 +114,14 @@ def decommission(bootstrap: str, broker_id: int, throttle: int | None, *, dry_ru
     if not yes:
         click.confirm("Begin?", abort=True)
     back = Path(f"decommission-{broker_id}.back.json")
-    if plan and not back.exists():
-        write_plan(back, way_back(plan, now))
+    if plan:
+        noted = read_plan(back) if back.exists() else {}
+        gone = {place: before for place, before in noted.items() if place in now.partitions and place not in plan}
+        write_plan(back, gone | way_back(plan, now))
         click.echo(f"the way back, as long as the broker is registered: ottla reassign apply {back}")
     _empty(bootstrap, broker_id, now, throttle)
     _unregister(bootstrap, broker_id)
+    back.unlink(missing_ok=True)  # it leads to nobody any more, or to who takes that id later
 
 
 def _empty(bootstrap: str, broker_id: int, now: ClusterNow, throttle: int | None) -> None:

@@ -76,12 +76,17 @@ def leaderships_off(broker_id: int, now: ClusterNow) -> tuple[Assignment, list[P
     return plan, alone
 
 
-def way_back(plan: Mapping[Place, Sequence[int]], now: ClusterNow) -> Assignment:
-    """The replicas before, of the plan's partitions."""
-    return {
+def way_back(
+    plan: Mapping[Place, Sequence[int]], now: ClusterNow, noted: Mapping[Place, tuple[int, ...]] | None = None
+) -> Assignment:
+    """The replicas before, of the plan's partitions. ``noted``: what a call before wrote down. It is true of what is as planned by now, or goes
+    there, for that call began it; the others may have been moved since, or taken back."""
+    before = {
         place: tuple(
             each for each in now.partitions[place].replicas
             if place not in now.moving or each not in now.moving[place].adding
         )
         for place in plan
     }  # fmt: skip
+    begun = {place for place, replicas in plan.items() if settled(place, now) == tuple(replicas)}
+    return before | {place: replicas for place, replicas in (noted or {}).items() if place in begun}

@@ -86,14 +86,13 @@ def apply_command(plan: Path, bootstrap: str, throttle: int | None, dry_run: boo
     if not yes:
         click.confirm("Begin?", abort=True)
     back = back_path(plan)
-    if not back.exists():  # else it is of the first call, before anything moved
-        write_plan(back, way_back(wanted, now))
+    write_plan(back, way_back(wanted, now, read_plan(back) if back.exists() else None))
     reassign_apply.apply(bootstrap, wanted, now, throttle)
     click.echo(f"begun; the way back: ottla reassign apply {back}")
     if not detach:
         reassign_apply.wait(bootstrap, wanted, click.echo)
         reassign_apply.finish(bootstrap, wanted, now)
-        click.echo("done")
+        click.echo(f"done; {plan} has served, and may be removed" if plan.stem.endswith(".back") else "done")
 
 
 @reassign.command()
