@@ -172,7 +172,8 @@ def _topic_differences(delta: MetadataDelta, after: MetadataImage) -> Iterator[D
         if topic_id in delta.deleted_topics or topic_id in delta.created_topics:
             continue
         name = f"{after.topics_by_id[topic_id].name}-{index}"
-        yield Difference("partition", name, _partition(old), _partition(after.partition(topic_id, index)))
+        text, new = _partition(old), _partition(after.partition(topic_id, index))
+        yield Difference("partition", name, text, "amended" if text == new else new)  # as of entries
 
 
 def _size(topic: TopicView) -> str:

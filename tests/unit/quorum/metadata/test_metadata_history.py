@@ -84,3 +84,17 @@ def test_a_difference_is_told_in_words() -> None:
     ]
     assert diff(before, before) == []
     assert diff(MetadataImage(), MetadataImage()) == []
+
+
+def test_a_partition_that_is_as_it_was_again_is_amended() -> None:
+    before = build([topic(1), partition(1, 0)])
+    after = build(
+        [
+            topic(1),
+            partition(1, 0),
+            change(1, 0, isr=pb.Replicas(ids=[1, 2])),
+            change(1, 0, isr=pb.Replicas(ids=[1, 2, 3])),
+        ]
+    )
+    text = "leader 1 (epoch 0), in sync 1,2,3"
+    assert [tuple(each) for each in diff(before, after)] == [("partition", "topic-1-0", text, "amended")]
