@@ -171,7 +171,7 @@ class Broker:
         on_ready()
 
     def _settings_changed(self, config: ServerConfig) -> None:
-        self.network.limits = ServerLimits.from_config(config, self._descriptors)  # who is connected stays
+        self.network.change_limits(ServerLimits.from_config(config, self._descriptors))  # who is connected stays
         self.storage.configure(config)
         self.replicas.set_throttles(config)
         self.coordination.configure(config)

@@ -218,6 +218,8 @@ class Server:
             QUORUM_SERVICE: quorum.handle_request,
             CONTROLLER_SERVICE: PerConnection(controller.open),
         }
+        assert self.network is not None
+        await self.network.find_hosts()
         stranger = self._entrance(quorum, controller, loader, identity)
         with naming(listener):
             self._rpc_server = await self._transport.serve(listener.host, listener.port, handlers, stranger)

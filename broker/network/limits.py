@@ -82,7 +82,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_per_ip_max: int = UNLIMITED
     """``max.connections.per.ip``."""
     connections_per_ip_overrides: dict[str, int] = {}
-    """``max.connections.per.ip.overrides``, by address."""
+    """``max.connections.per.ip.overrides``, by address; by a host's name until it is looked up (`host_names.py`)."""
     memory_bytes_max: int = 512 << 20
     """``queued.max.request.bytes``: what requests that came in part or wait, and answers that nobody took, may hold together; -1 for
     no bound, which is Kafka's default. See `budget.py`."""

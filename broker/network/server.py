@@ -14,7 +14,8 @@ from ottla.broker.network.beside import Beside
 from ottla.broker.network.budget import MemoryBudget
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.counters import ListenerCounters
-from ottla.broker.network.limits import ServerLimits
+from ottla.broker.network.host_names import names_in, with_addresses
+from ottla.broker.network.limits import OVERRIDES, ServerLimits
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.routing import RouteTable
 from ottla.broker.network.times import RequestTimes
@@ -22,6 +23,7 @@ from ottla.broker.network.turn import Turn
 from ottla.runtime.loop_watch import LoopWatch
 from ottla.runtime.seldom import Seldom
 from ottla.runtime.settings.security import PLAINTEXT
+from ottla.runtime.settings.setting_error import SettingError
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,9 @@ class NetworkServer:
         self._acceptors: list[tuple[Acceptor, Welcome]] = []
         self._admission = Admission()
         self._admitted: dict[Connection, str] = {}  # with their addresses
-        self._coming: set[asyncio.Task[Any]] = set()  # those that get their transport; the loop keeps no task alive
+        self._coming: set[asyncio.Task[Any]] = (
+            set()
+        )  # who gets his transport, hosts that are looked up; the loop keeps no task alive
         self._visitors: dict[Connection, _Visitor] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._relief_timer: asyncio.TimerHandle | None = None
@@ -72,13 +76,40 @@ class NetworkServer:
     def connection_count(self) -> int:
         return self._admission.count
 
+    async def find_hosts(self) -> None:
+        """Looks up the hosts that limits name, before anybody comes. Raises SettingError for one that nobody knows."""
+        missing = await self._find_hosts()
+        if missing:
+            raise SettingError(f"{OVERRIDES}: no address is known of {', '.join(missing)}")
+
+    def change_limits(self, limits: ServerLimits) -> None:
+        """For who comes from now on; for hosts by name once they are looked up."""
+        self.limits = limits
+        if names_in(limits):
+            task = asyncio.get_running_loop().create_task(self._find_changed_hosts(), name="find hosts")
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _find_changed_hosts(self) -> None:
+        missing = await self._find_hosts()
+        if missing:
+            logger.warning("%s: no address is known of %s: no limit of their own", OVERRIDES, ", ".join(missing))
+
+    async def _find_hosts(self) -> list[str]:
+        limits = self.limits
+        found, missing = await with_addresses(limits)
+        if self.limits is limits:  # else they were changed meanwhile, and those are looked up too
+            self.limits = found
+        return missing
+
     async def bind(
         self, name: str, host: str, port: int, routes: RouteTable, security_protocol: str = PLAINTEXT
     ) -> int:
         """Takes the address; clients are refused until ``start``. Returns the port (of interest when 0 was asked).
 
-        Requests are timed if the loop is watched. Raises OSError when the address is taken or not ours.
+        Requests are timed if the loop is watched. Raises OSError when the address is taken or not ours, SettingError as `find_hosts`.
         """
+        await self.find_hosts()
         acceptors = await bind(host, port, self.limits.backlog)
         counters = self._listener(name, routes)
         welcome = partial(self._welcome, partial(self._new_connection, counters, routes, security_protocol), counters)

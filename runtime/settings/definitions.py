@@ -52,6 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 _RESET = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_HOST = re.compile(r"[0-9a-zA-Z._-]+")
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
 
@@ -125,16 +126,18 @@ def _names_replicas(value: Value) -> bool:
 
 
 def address_counts(name: str, text: str) -> dict[str, int]:
-    """``127.0.0.1:200,fe80::1:50`` by address, written as sockets do. Raises SettingError, for names of hosts too: who comes is not known by one."""
+    """``127.0.0.1:200,fe80::1:50,monitor:5`` by address, written as sockets do, or by a host's name as it is. Raises SettingError."""
     found = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
-        address, separator, count = entry.rpartition(":")
+        host, separator, count = entry.rpartition(":")
         if not separator or not (count.isascii() and count.isdigit()):
             raise SettingError(f"{name}: {entry!r} is not address:number")
         try:
-            found[str(ip_address(address.strip("[]")))] = int(count)
+            host = str(ip_address(host.strip("[]")))
         except ValueError as error:
-            raise SettingError(f"{name}: {address!r} is no address, as clients are known by") from error
+            if _HOST.fullmatch(host) is None:
+                raise SettingError(f"{name}: {host!r} is no address, and no host's name") from error
+        found[host] = int(count)
     return found
 
 

@@ -56,6 +56,12 @@ def test_an_override_that_is_none_is_refused(text: str) -> None:
         ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": text}))
 
 
-def test_an_override_for_a_name_is_refused_for_nobody_is_known_by_it() -> None:
-    with pytest.raises(SettingError, match="'monitor' is no address"):
-        ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": "monitor:5"}))
+def test_an_override_may_be_for_a_hosts_name() -> None:
+    limits = ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": "monitor.lan:5,::1:2"}))
+    assert limits.connections_per_ip_overrides == {"monitor.lan": 5, "::1": 2}
+
+
+@pytest.mark.parametrize("host", ["a b", "mon/itor", "fe80::zz"])
+def test_an_override_for_what_no_host_is_called_is_refused(host: str) -> None:
+    with pytest.raises(SettingError, match="is no address, and no host's name"):
+        ServerLimits.from_config(ServerConfig(NODE | {"max.connections.per.ip.overrides": f"{host}:5"}))

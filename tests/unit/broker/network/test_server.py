@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from ottla.broker.network import host_names
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
 from ottla.broker.network.server import NetworkServer
+from ottla.runtime.settings.setting_error import SettingError
 from tests.unit.broker.network.conftest import ANY_SIZE, ECHO, frame, responses
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -160,6 +162,58 @@ def test_a_limit_that_changes_holds_for_those_who_come_from_then_on() -> None:
             assert await (await site.connect()).exchange(b"c") == b"c"
 
     run(main())
+
+
+def test_hosts_that_limits_name_are_known_by_their_addresses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked_up = look_up({"monitor": ["192.0.2.1", "127.0.0.1"]}, monkeypatch)
+
+    async def main() -> None:
+        async with serving(ServerLimits(connections_per_ip_overrides={"192.0.2.9": 3, "monitor": 1})) as site:
+            assert site.server.limits.connections_per_ip_overrides == {"192.0.2.9": 3, "192.0.2.1": 1, "127.0.0.1": 1}
+            first = await site.connect()
+            assert await first.exchange(b"a") == b"a"
+            assert await (await site.connect()).rest() == b""
+            site.server.change_limits(ServerLimits(connections_per_ip_overrides={"monitor": 0}))
+            await turns(1)  # it is being looked up
+            site.server.change_limits(ServerLimits(connections_per_ip_overrides={"monitor": 2, "nobody": 7}))
+            await turns(10)
+            assert await (await site.connect()).exchange(b"b") == b"b"
+            assert await (await site.connect()).rest() == b""
+            assert "no address is known of nobody" in caplog.text
+            assert looked_up == ["monitor", "monitor", "monitor", "nobody"]
+
+    run(main())
+
+
+def test_a_server_does_not_begin_with_a_limit_for_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up({}, monkeypatch)
+
+    async def main() -> None:
+        with pytest.raises(SettingError, match="no address is known of monitor"):
+            async with serving(ServerLimits(connections_per_ip_overrides={"monitor": 1})):
+                pass
+
+    run(main())
+
+
+def look_up(known: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets only these names be found. Returns those that were asked for."""
+    asked: list[str] = []
+
+    async def addresses(name: str) -> list[str]:
+        asked.append(name)
+        await turns(3)
+        return known.get(name, [])
+
+    monkeypatch.setattr(host_names, "_addresses", addresses)
+    return asked
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def test_hundreds_of_clients_that_come_at_once_are_all_served() -> None:
