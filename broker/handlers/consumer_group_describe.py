@@ -2,7 +2,8 @@
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import operations, route
-from ottla.broker.handlers.groups import GROUP_OPERATIONS, valid
+from ottla.broker.handlers.groups import DESCRIBED_A_TURN, GROUP_OPERATIONS, valid
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -11,17 +12,25 @@ from ottla.runtime.errors import KafkaError
 
 
 def routes(broker: BrokerContext) -> list[Route]:
-    def described(group_id: str) -> DescribedGroup:
+    def described(group_id: str, allowed: int) -> DescribedGroup:
         try:
             shard = broker.groups.shard_of(valid(group_id))
         except KafkaError as error:
-            return DescribedGroup(error.code, error.message, group_id)
-        return shard.described_consumers(group_id)
+            return DescribedGroup(error.code, error.message, group_id, authorized_operations=allowed)
+        told = shard.described_consumers(group_id)
+        told.authorized_operations = allowed
+        return told
+
+    long_answers = LongAnswers()
 
     def describe(request: RequestContext, body: ConsumerGroupDescribeRequest) -> None:
-        told = [described(each) for each in dict.fromkeys(body.group_ids)]
-        for each in told:
-            each.authorized_operations = operations(body.include_authorized_operations, GROUP_OPERATIONS)
-        request.respond_message(ConsumerGroupDescribeResponse(groups=told))
+        allowed = operations(body.include_authorized_operations, GROUP_OPERATIONS)
+        told = (described(each, allowed) for each in dict.fromkeys(body.group_ids))
+        in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + len(each.members))
+        long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
     return [route("ConsumerGroupDescribe", ConsumerGroupDescribeRequest, describe)]
+
+
+def _descriptions(told: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=told)

@@ -3,25 +3,19 @@
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.placement import partition_of
 from ottla.broker.handlers.common import route
-from ottla.broker.handlers.long_answers import LongAnswers, Pieces
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
 from ottla.broker.internal_topics import GROUPS, TRANSACTIONS
 from ottla.broker.network.request import RequestContext
-from ottla.broker.network.response_errors import errors_in
 from ottla.broker.network.routing import Route
-from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.broker.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
-from ottla.broker.wire.primitives import encode_varint
 from ottla.runtime.errors import ErrorCode
 
 _MANY_KEYS_FROM = 4
-_NOT_THROTTLED, _NO_TAGS = bytes(4), b"\0"
 _TOPICS = {0: GROUPS, 1: TRANSACTIONS}
 _NOT_SERVED = {2: "share groups"}
 _CREATION_TIMEOUT_MS = 5_000
 """Less than clients wait for an answer: whoever comes first finds a coordinator with its first question."""
-
-
 PIECE = 1_000
 """Keys that are looked up, and their coordinators written down, in one turn of the loop: a millisecond. A request may have two million."""
 
@@ -37,43 +31,17 @@ def routes(broker: BrokerContext) -> list[Route]:
             broker.internal_topics.require(topic, lambda _: tell(request, body), _CREATION_TIMEOUT_MS)
 
     def tell(request: RequestContext, body: FindCoordinatorRequest) -> None:
-        if request.version >= _MANY_KEYS_FROM and len(body.coordinator_keys) > PIECE:
-            long_answers.give(request, _pieces(broker, request, body))
+        is_one = request.version < _MANY_KEYS_FROM
+        keys = [body.key] if is_one else body.coordinator_keys
+        found = (_coordinator(broker, request.connection.listener_name, body.key_type, key) for key in keys)
+        if is_one:
+            request.respond_message(_single(next(found)))
+        elif len(keys) <= PIECE:
+            request.respond_message(_many(list(found)))
         else:
-            _tell(broker, request, body)
+            long_answers.give(request, list_in_pieces(request, _many, batches(found, PIECE, lambda _: 1)))
 
     return [route("FindCoordinator", FindCoordinatorRequest, answer)]
-
-
-def _tell(broker: BrokerContext, request: RequestContext, body: FindCoordinatorRequest) -> None:
-    many = request.version >= _MANY_KEYS_FROM
-    keys = body.coordinator_keys if many else [body.key]
-    found = [_coordinator(broker, request.connection.listener_name, body.key_type, key) for key in keys]
-    request.respond_message(FindCoordinatorResponse(coordinators=found) if many else _single(found[0]))
-
-
-def _pieces(broker: BrokerContext, request: RequestContext, body: FindCoordinatorRequest) -> Pieces:
-    """The answer of many keys: the entries of answers to some of them, one behind the other."""
-    keys, parts = body.coordinator_keys, list[bytes]()
-    for start in range(0, len(keys), PIECE):
-        if parts:
-            yield
-        some = [
-            _coordinator(broker, request.connection.listener_name, body.key_type, key)
-            for key in keys[start : start + PIECE]
-        ]
-        answer = FindCoordinatorResponse(coordinators=some)
-        request.count_errors(errors_in(answer))
-        whole = b"".join(encoder(FindCoordinatorResponse, request.version)(answer))
-        parts.append(whole[len(_beginning(len(some))) : -len(_NO_TAGS)])
-        request.connection.hold(len(parts[-1]))
-    request.connection.hold(-sum(map(len, parts)))
-    return [_beginning(len(keys)), *parts, _NO_TAGS]
-
-
-def _beginning(count: int) -> bytes:
-    """What stands before so many entries."""
-    return _NOT_THROTTLED + encode_varint(count + 1)
 
 
 def _coordinator(broker: BrokerContext, listener_name: str, key_type: int, key: str) -> Coordinator:
@@ -98,6 +66,10 @@ def _coordinator(broker: BrokerContext, listener_name: str, key_type: int, key: 
 
 def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, code, message)
+
+
+def _many(found: list[Coordinator]) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _single(found: Coordinator) -> FindCoordinatorResponse:

@@ -12,6 +12,7 @@ from ottla.broker.coordinator.decisions.groups.describing import described, list
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -30,6 +31,9 @@ from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describe
+
+DESCRIBED_A_TURN = 250
+"""Groups and members that one turn of the loop describes and writes down: a millisecond or two. Tools ask for all groups of a coordinator at once."""
 
 Body = TypeVar("Body", JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest)
 
@@ -75,11 +79,13 @@ def routes(broker: BrokerContext) -> list[Route]:
     beat = of_group(lambda shard, asking, body: shard.members.heartbeat(asking, body), _heartbeat_refused)
     leave = of_group(lambda shard, asking, body: shard.members.leave(asking, body), _leave_refused)
 
+    long_answers = LongAnswers()
+
     def describe(request: RequestContext, body: DescribeGroupsRequest) -> None:
-        told = [_described(broker, each, request.version) for each in dict.fromkeys(body.groups)]
-        for each in told:
-            each.authorized_operations = operations(body.include_authorized_operations, GROUP_OPERATIONS)
-        request.respond_message(DescribeGroupsResponse(groups=told))
+        allowed = operations(body.include_authorized_operations, GROUP_OPERATIONS)
+        told = (_described(broker, each, request.version, allowed) for each in dict.fromkeys(body.groups))
+        in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + len(each.members))
+        long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
     def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
         Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
@@ -126,13 +132,19 @@ def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsReques
     request.respond_message(ListGroupsResponse(error_code=error, groups=found))
 
 
-def _described(broker: BrokerContext, group_id: str, version: int) -> DescribedGroup:
+def _descriptions(told: list[DescribedGroup]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=told)
+
+
+def _described(broker: BrokerContext, group_id: str, version: int, allowed: int) -> DescribedGroup:
     try:
         shard = broker.groups.shard_of(group_id)  # of no name: offsets may have none
     except KafkaError as error:
-        return DescribedGroup(error.code, None, group_id)
+        return DescribedGroup(error.code, None, group_id, authorized_operations=allowed)
     is_newer = shard.consumers.find(group_id) is not None
-    return described(group_id, shard.find(group_id), version, is_newer=is_newer)
+    told = described(group_id, shard.find(group_id), version, is_newer=is_newer)
+    told.authorized_operations = allowed
+    return told
 
 
 class Deletion:

@@ -2,9 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
 
 from ottla.broker.network.request import RequestContext
+from ottla.broker.network.response_errors import errors_in
+from ottla.broker.wire.apis import APIS
+from ottla.broker.wire.codec import encoder
+from ottla.broker.wire.primitives import encode_varint
 from ottla.runtime.disk import Buffer
 
 HELD_BYTES = 64 << 10
@@ -12,8 +19,52 @@ HELD_BYTES = 64 << 10
 
 logger = logging.getLogger(__name__)
 
+Entry = TypeVar("Entry")
 Pieces = Generator[None, None, list[Buffer]]
 """Does a millisecond's work at most between two yields, and returns the answer."""
+
+
+def list_in_pieces(
+    request: RequestContext, make: Callable[[list[Entry]], msgspec.Struct], batches: Iterable[list[Entry]]
+) -> Pieces:
+    """An answer that is one list, of entries that come a batch a turn: each is written down with an answer of its own, as ``make`` makes it,
+    and they stand one behind the other in the end. The list has to be the answer's last field."""
+    write = encoder(type(make([])), request.version)
+    is_flexible = APIS[request.api_key].is_flexible(request.version)
+    tags = b"\0" if is_flexible else b""
+    before = len(b"".join(write(make([])))) - len(_count(0, is_flexible)) - len(tags)
+    parts, entries = [bytes(before)], 0  # nothing there but the throttle time, which is written over this
+    for batch in batches:
+        if entries:
+            yield
+        answer = make(batch)
+        request.count_errors(errors_in(answer))
+        whole = b"".join(write(answer))
+        parts.append(whole[before + len(_count(len(batch), is_flexible)) : len(whole) - len(tags)])
+        entries += len(batch)
+        request.connection.hold(len(parts[-1]))
+    request.connection.hold(before - sum(map(len, parts)))
+    parts[0] += _count(entries, is_flexible)
+    return [*parts, tags] if tags else list(parts)
+
+
+def batches(entries: Iterable[Entry], work_max: int, work_of: Callable[[Entry], int]) -> Iterator[list[Entry]]:
+    """Entries, made as they are asked for, in lists that are so much work to make and to write down."""
+    some: list[Entry] = []
+    work = 0
+    for each in entries:
+        some.append(each)
+        work += work_of(each)
+        if work >= work_max:
+            yield some
+            some, work = [], 0
+    if some:
+        yield some
+
+
+def _count(entries: int, is_flexible: bool) -> bytes:
+    """What stands before so many entries."""
+    return encode_varint(entries + 1) if is_flexible else entries.to_bytes(4)
 
 
 class LongAnswers:

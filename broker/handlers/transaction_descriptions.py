@@ -7,7 +7,7 @@ from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.decisions.groups.regexes.matching import RegexError, compiled
 from ottla.broker.coordinator.decisions.transactions.describing import described, listed, unknown_states
 from ottla.broker.handlers.common import route
-from ottla.broker.handlers.long_answers import LongAnswers, Pieces
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.codec import encoder
@@ -22,15 +22,15 @@ from ottla.broker.wire.messages.list_transactions_response import TransactionSta
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 LOOKED_AT_MAX = 250
-"""Transactions that one turn of the loop looks at for a list."""
+"""Transactions that one turn of the loop looks at for a list, or describes."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
-    def describe(request: RequestContext, body: DescribeTransactionsRequest) -> None:
-        found = [_described(broker, each) for each in body.transactional_ids]
-        request.respond_message(DescribeTransactionsResponse(transaction_states=found))
-
     long_answers = LongAnswers()
+
+    def describe(request: RequestContext, body: DescribeTransactionsRequest) -> None:
+        found = (_described(broker, each) for each in body.transactional_ids)
+        long_answers.give(request, list_in_pieces(request, _states, batches(found, LOOKED_AT_MAX, lambda _: 1)))
 
     def list_all(request: RequestContext, body: ListTransactionsRequest) -> None:
         try:
@@ -44,6 +44,10 @@ def routes(broker: BrokerContext) -> list[Route]:
         route("DescribeTransactions", DescribeTransactionsRequest, describe),
         route("ListTransactions", ListTransactionsRequest, list_all),
     ]
+
+
+def _states(found: list[TransactionState]) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=found)
 
 
 def _described(broker: BrokerContext, transactional_id: str) -> TransactionState:

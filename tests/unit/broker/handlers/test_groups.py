@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.coordinator.placement import java_hash, partition_of
 from ottla.broker.handlers.find_coordinator import PIECE
 from ottla.broker.handlers.group_history import COMMITS, REBALANCES
+from ottla.broker.handlers.groups import DESCRIBED_A_TURN
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -78,16 +79,7 @@ def test_coordinators_of_many_keys_are_told_over_turns(site: Site, bench: Bench,
     leaders = [1, 2, -1]
     site.add_topic("__consumer_offsets", *(partition_view((1, 2), (1, 2), leader) for leader in leaders))
     keys = [f"{number}" for number in range(PIECE * 5 + 1)]
-
-    async def turns() -> int:
-        site.send(FindCoordinatorRequest(coordinator_keys=keys), version)
-        count = 0
-        while not site.written:
-            await asyncio.sleep(0)
-            count += 1
-        return count
-
-    assert asyncio.run(turns()) == 5
+    assert asyncio.run(turns_of(site, FindCoordinatorRequest(coordinator_keys=keys), version)) == 5
     told = site.received("FindCoordinatorResponse", version).coordinators
     assert [each.key for each in told] == keys
     assert [each.node_id for each in told] == [leaders[partition_of(key, 3)] for key in keys]
@@ -329,6 +321,37 @@ def test_groups_are_deleted(site: Site, bench: Bench, version: int) -> None:
     bench.leave(ids[0])
     assert site.ask(DeleteGroupsRequest(["g"]), version).results[0].error_code == ErrorCode.NONE
     assert bench.group is None
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_all_groups_of_a_coordinator_are_described_over_turns(site: Site, bench: Bench, version: int) -> None:
+    names = [f"group-{number}" for number in range(2 * DESCRIBED_A_TURN)]
+    request = DescribeGroupsRequest([*names, "elsewhere"], include_authorized_operations=version >= 3)
+    assert asyncio.run(turns_of(site, request, version)) == 2
+    told = site.received("DescribeGroupsResponse", version).groups
+    assert [each.group_id for each in told] == request.groups
+    for one in (told[0], told[-1]):
+        assert [one] == site.ask(msgspec.structs.replace(request, groups=[one.group_id]), version).groups
+    assert site.connection.counters.errors[15, ErrorCode.NOT_COORDINATOR] == 2
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_all_groups_of_the_newer_protocol_are_described_over_turns(site: Site, bench: Bench, version: int) -> None:
+    names = [f"group-{number}" for number in range(2 * DESCRIBED_A_TURN + 1)]
+    assert asyncio.run(turns_of(site, ConsumerGroupDescribeRequest(names), version)) == 2
+    told = site.received("ConsumerGroupDescribeResponse", version).groups
+    assert [each.group_id for each in told] == names
+    assert [told[-1]] == site.ask(ConsumerGroupDescribeRequest(names[-1:]), version).groups
+
+
+async def turns_of(site: Site, request: msgspec.Struct, version: int) -> int:
+    """Those of the loop until it is answered."""
+    site.send(request, version)
+    count = 0
+    while not site.written:
+        await asyncio.sleep(0)
+        count += 1
+    return count
 
 
 def test_a_group_of_no_name_is_described_and_deleted_as_its_offsets_are_committed(site: Site, bench: Bench) -> None:

@@ -321,3 +321,20 @@ def test_many_are_listed_over_turns(site: Site, bench: Bench) -> None:
         return site.received("ListTransactionsResponse", 1)
 
     assert len(asyncio.run(ask()).transaction_states) == many
+
+
+def test_many_are_described_over_turns(site: Site, bench: Bench) -> None:
+    bench.producer("x")
+    names = ["x", *(f"missing-{number}" for number in range(2 * LOOKED_AT_MAX))]
+
+    async def ask() -> Any:
+        site.send(DescribeTransactionsRequest(names), 0)
+        assert not site.written
+        for _ in range(2):
+            await asyncio.sleep(0)
+        return site.received("DescribeTransactionsResponse", 0)
+
+    states = asyncio.run(ask()).transaction_states
+    assert [each.transactional_id for each in states] == names
+    assert [each.error_code for each in states[:2]] == [0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
+    assert states[:1] == site.ask(DescribeTransactionsRequest(["x"]), 0).transaction_states
