@@ -28,7 +28,7 @@ from ottla.runtime.settings.setting_error import SettingError
 logger = logging.getLogger(__name__)
 
 _SWEEPS_PER_IDLE_TIME = 4
-_SWEEP_SECONDS_MAX = 30.0
+_SWEEP_SECONDS_MIN, _SWEEP_SECONDS_MAX = 0.01, 30.0
 _LAST_ANSWERS_SECONDS = 1.0
 _RELIEF_SECONDS = 2.0
 """So long a client may hold memory that is short and do nothing about it."""
@@ -309,7 +309,7 @@ class NetworkServer:
     def _schedule_sweep(self) -> None:
         seconds = _SWEEP_SECONDS_MAX
         if self.limits.idle_ms_max >= 0:
-            seconds = min(seconds, self.limits.idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME)
+            seconds = max(min(seconds, self.limits.idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME), _SWEEP_SECONDS_MIN)
         self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, seconds)
 
     def _sweep(self, seconds: float) -> None:

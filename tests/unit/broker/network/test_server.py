@@ -291,6 +291,16 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
     run(main())
 
 
+def test_a_loop_with_nobody_who_may_be_idle_is_not_kept_busy_with_looking() -> None:
+    async def main() -> None:
+        async with serving(ServerLimits(idle_ms_max=0)) as site:
+            timer = site.server._sweep_timer
+            assert timer is not None
+            assert timer.when() - asyncio.get_running_loop().time() > 0.005
+
+    run(main())
+
+
 @pytest.mark.parametrize("loop_factory", LOOPS)
 def test_an_answer_on_its_way_arrives_though_the_server_stops(
     loop_factory: Callable[[], asyncio.AbstractEventLoop],
