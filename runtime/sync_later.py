@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,6 +12,8 @@ _NOTHING_LOST = (errno.EMFILE, errno.ENFILE)
 """Nothing could be opened, so nothing was synced: the next attempt may be as good as the first."""
 
 OnDone = Callable[[OSError | None], None]
+
+logger = logging.getLogger(__name__)
 
 
 class Syncable(Protocol):
@@ -77,8 +80,12 @@ def _sync_all(files: list[Syncable]) -> _Results:
 
 
 def _sync_one(file: Syncable) -> OSError | None:
+    """Whatever else comes of it is a failure too: what is on the disk nobody knows, and the round has to end."""
     try:
         file.sync()
     except OSError as error:
         return error
+    except Exception as error:
+        logger.exception("A sync ended in a mistake of ours")
+        return OSError(errno.EIO, f"{type(error).__name__}: {error}")
     return None

@@ -1,6 +1,8 @@
 """Disk work that the event loop does not wait for: on one thread, one piece after another, in the order given."""
 
 import asyncio
+import errno
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -10,6 +12,8 @@ Work = Callable[[], None]
 OnDone = Callable[[OSError | None], None]
 Later = Callable[[Work, OnDone], None]
 """Does the work at some time, and tells on the caller's thread how it ended."""
+
+logger = logging.getLogger(__name__)
 
 
 def at_once(work: Work, on_done: OnDone) -> None:
@@ -58,8 +62,12 @@ class WorkLater:
 
 
 def _outcome(work: Work) -> OSError | None:
+    """Whatever else comes of it is a failure too: what waits behind it is to have its turn."""
     try:
         work()
     except OSError as error:
         return error
+    except Exception as error:
+        logger.exception("Work on the disk ended in a mistake of ours")
+        return OSError(errno.EIO, f"{type(error).__name__}: {error}")
     return None

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import threading
 from pathlib import Path
 
@@ -42,6 +43,22 @@ def test_callers_during_a_sync_share_the_next_one() -> None:
         file.go.release()
         assert await answers(seen, 100) == [None] * 100
         assert file.syncs == 2
+        later.close()
+
+    asyncio.run(run())
+
+
+def test_a_sync_that_ends_in_a_mistake_of_ours_is_a_failure_and_the_next_one_has_its_turn() -> None:
+    class Strange:
+        def sync(self) -> None:
+            raise ValueError("closed meanwhile")
+
+    async def run() -> None:
+        later, file, seen = SyncLater(), SlowFile(), asyncio.Queue[OSError | None]()
+        file.go.release()
+        later.sync(Strange(), seen.put_nowait)
+        later.sync(as_file(file), seen.put_nowait)
+        assert [error and error.errno for error in await answers(seen, 2)] == [errno.EIO, None]
         later.close()
 
     asyncio.run(run())

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import threading
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_work_is_done_off_the_loop_one_piece_after_another_in_the_order_given() 
         assert done == told == list(range(20))
         assert len(threads) == 1
         assert threading.current_thread() not in threads
+
+    asyncio.run(run())
+
+
+def test_work_that_ends_in_a_mistake_of_ours_is_a_failure_and_the_next_has_its_turn() -> None:
+    async def run() -> None:
+        later, told = WorkLater(), list[OSError | None]()
+
+        def fail() -> None:
+            raise ValueError("closed meanwhile")
+
+        later.do(fail, told.append)
+        later.do(lambda: None, told.append)
+        await later.close()
+        assert [error and error.errno for error in told] == [errno.EIO, None]
 
     asyncio.run(run())
 
