@@ -65,6 +65,8 @@ def recover(
         log.distrust_names()
     bases = _sweep_orphans(log, names)
     scanned_from = log_start_offset
+    if bases and log.gaps_allowed:
+        log.silent_ms = max(now_ms - log.disk.modified_ms(stem(log.directory, bases[-1]) + LOG_SUFFIX), 0)
     if not bases:
         _create_first(log, log_start_offset)
     else:

@@ -45,6 +45,7 @@ class LogState:
         "recovery_point",
         "root",
         "segments",
+        "silent_ms",
         "topic_id",
     )
 
@@ -65,6 +66,7 @@ class LogState:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0  # below it everything is on stable storage
+        self.silent_ms = 0  # of a log that may have gaps: for how long nothing was written to it when it was opened
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStateManager()
         self.gaps_allowed = config.compacted

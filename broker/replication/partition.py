@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.broker.replication.acks import outcome
 from ottla.broker.replication.decisions.follower import PartitionFollower
-from ottla.broker.replication.decisions.healing import may_cut
+from ottla.broker.replication.decisions.healing import may_cut, may_have_missed_ends
 from ottla.broker.replication.decisions.high_watermark import follower_high_watermark
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding
@@ -120,6 +120,7 @@ class Partition:
             high_watermark=log.high_watermark,
             now_ms=now_ms,
         )
+        log.silent_ms = 0
         if new_epoch:
             # Noted even before anything is written: followers must find where our epoch began.
             log.epochs.assign(leader_epoch, log.log_end_offset)
@@ -147,6 +148,7 @@ class Partition:
         isr: tuple[int, ...],
         replicas: tuple[int, ...],
         backoff_max_ms: int,
+        elr: tuple[int, ...] = (),
     ) -> bool:
         """Follows ``leader_id`` (-1: nobody leads). True if the leader epoch is a new one: fetch anew.
 
@@ -161,6 +163,10 @@ class Partition:
         fetched = leader_epoch <= self.leader_epoch
         if self.is_damaged and may_cut(self.services.node_id, leader_id, isr, fetched_in_epoch=fetched):
             self._cut()
+        if not fetched and may_cut(self.services.node_id, leader_id, (*isr, *elr), fetched_in_epoch=False):
+            self._cut_open()
+        if leader_id != NO_LEADER:
+            self.log.silent_ms = 0  # from here on all that is written comes as it is written
         self._adopt(leader_id, leader_epoch, partition_epoch, replicas)
         self.is_in_isr = self.services.node_id in isr
         if new_epoch:
@@ -225,6 +231,13 @@ class Partition:
             return False
         self.damaged_from = offset
         return True
+
+    def _cut_open(self) -> None:
+        log = self.log
+        first_open = log.producers.first_open_offset if log.gaps_allowed else None
+        if first_open is not None and may_have_missed_ends(log.silent_ms, log.config.delete_retention_ms):
+            logger.info("%s is cut at %d: how what is open there ended may be gone", self, first_open)
+            log.truncate_to(max(first_open, log.log_start_offset))
 
     def _cut(self) -> None:
         end = self.log.log_end_offset

@@ -329,6 +329,7 @@ class ReplicaManager:
             isr=view.isr,
             replicas=view.replicas,
             backoff_max_ms=self.settings.fetcher.backoff_ms,
+            elr=view.elr,
         )
         if anew:
             self._fetchers.remove(partition)

@@ -70,17 +70,39 @@ async def away(cluster: Cluster, *, is_commit: bool) -> None:
     compact(cluster, 1)
     await cluster.until(lambda: cluster.brokers[1].log().high_watermark == cluster.brokers[1].log().log_end_offset)
     assert not {1, 2} & {*values(cluster, 1)}
-    await cluster.brokers[3].restart()
 
 
 @pytest.mark.parametrize("is_commit", [False, True])
-def test_a_replica_that_missed_how_a_transaction_ended_holds_back_no_reader_when_it_leads(is_commit: bool) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_replica_that_missed_how_a_transaction_ended_holds_back_no_reader_when_it_leads(
+    is_commit: bool, is_known: bool
+) -> None:
+    """``is_known``: by how long it was away. It may have lived, and not have reached its leader."""
+
     async def scenario(cluster: Cluster) -> None:
         await away(cluster, is_commit=is_commit)
+        if not is_known:
+            cluster.set_topic(delete_retention_ms="86400000")
+        await cluster.brokers[3].restart()
         await cluster.until(lambda: 3 in cluster.isr() and values(cluster, 3) == values(cluster, 1))
         log = cluster.brokers[3].log()
         await cluster.until(lambda: log.last_stable_offset == log.log_end_offset)
-        assert cluster.damage_reports == 1
+        assert cluster.damage_reports == (not is_known)
+
+    run(scenario)
+
+
+def test_what_a_replica_has_of_an_aborted_transaction_is_not_committed_by_its_producers_next() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await away(cluster, is_commit=False)
+        put(cluster, b"c", b"of the next", PRODUCER)
+        end(cluster, PRODUCER, is_commit=True)
+        await cluster.brokers[3].restart()
+        await cluster.until(lambda: 3 in cluster.isr())
+        await cluster.until(
+            lambda: cluster.brokers[3].log().last_stable_offset == cluster.brokers[1].log().log_end_offset
+        )
+        assert values(cluster, 3) == values(cluster, 1)
 
     run(scenario)
 

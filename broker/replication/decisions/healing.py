@@ -12,6 +12,13 @@ def may_cut(node_id: int, leader_id: int, isr: tuple[int, ...], *, fetched_in_ep
     return leader_id not in (NO_LEADER, node_id) and node_id not in isr and not fetched_in_epoch
 
 
+def may_have_missed_ends(silent_ms: int, delete_retention_ms: int) -> bool:
+    """Whether compaction may have taken ends of transactions from the leader's log before they were fetched, for so long was nothing
+    written here. Then a later transaction of the same producer would end in its own way what is open here: aborted records would
+    be read as committed. Nothing that is fetched tells, so what is open is fetched anew."""
+    return silent_ms >= delete_retention_ms
+
+
 def has_missed_an_end(
     first_open: int,
     log_end_offset: int,

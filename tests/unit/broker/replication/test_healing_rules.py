@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.replication.decisions.healing import has_missed_an_end, may_cut, report_again_ms
+from ottla.broker.replication.decisions.healing import has_missed_an_end, may_cut, may_have_missed_ends, report_again_ms
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,7 @@ def test_when_a_follower_has_missed_how_a_transaction_ended(
 ) -> None:
     assert has_missed_an_end(10, end, stable, watermark, start, is_in_isr=False) is missed
     assert not has_missed_an_end(10, end, stable, watermark, start, is_in_isr=True)
+
+
+def test_ends_go_from_a_leaders_log_after_the_time_for_which_deletes_are_retained() -> None:
+    assert [may_have_missed_ends(silent_ms, 1_000) for silent_ms in (0, 999, 1_000)] == [False, False, True]
