@@ -72,7 +72,9 @@ def _commits_alone(*offsets: int, **known: Any) -> int:
     return leader_high_watermark(*offsets, **{**known, "required_in_sync": 1})
 
 
-def _knows_nobody_who_led(before: Any, known: tuple[int, ...], leader: int) -> tuple[int, ...]:
+def _knows_nobody_who_led(
+    before: Any, replicas: tuple[int, ...], known: tuple[int, ...], leader: int
+) -> tuple[int, ...]:
     return ()
 
 
