@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from ottla.broker.wire.messages.elect_leaders_response import ElectLeadersResponse
+from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.broker.wire.messages.metadata_response import MetadataResponse
 from ottla.testing.chaos.acts import Act
 from ottla.testing.chaos.cluster import ChaosCluster
 from ottla.testing.chaos.roles import Place
@@ -46,6 +48,7 @@ def unclean(*, asked: bool) -> Act:
         )
         cluster.start(late)
         if asked:
+            _wait_until_nobody_leads(cluster, places)
             elect(cluster, UNCLEAN, places)
         wait_for(lambda: all(scene.roles.leader(place) == late for place in places), f"broker {late} to lead", 60)
         epochs = [scene.roles.partition(place).leader_epoch > epoch for place, epoch in before.items()]
@@ -53,6 +56,25 @@ def unclean(*, asked: bool) -> Act:
         scene.hold()
 
     return act
+
+
+def _wait_until_nobody_leads(cluster: ChaosCluster, places: Iterable[Place]) -> None:
+    """Who asks for an election before the dead are known to be dead is told that none is needed, and nobody asks again."""
+    indexes: dict[str, set[int]] = {}
+    for place in places:
+        indexes.setdefault(place.topic, set()).add(place.partition)
+    asked = MetadataRequest([MetadataRequestTopic(name=topic) for topic in indexes], allow_auto_topic_creation=False)
+
+    def is_leaderless(answer: MetadataResponse) -> bool:
+        leaderless = {
+            (topic.name, each.partition_index)
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.leader_id < 0
+        }
+        return all((topic, index) in leaderless for topic, of_topic in indexes.items() for index in of_topic)
+
+    cluster.ask_any(asked, MetadataResponse, is_leaderless)
 
 
 def _all_of(cluster: ChaosCluster, node: int, places: Iterable[Place]) -> list[Place]:
