@@ -59,9 +59,8 @@ class NetworkServer:
         self._acceptors: list[tuple[Acceptor, Welcome]] = []
         self._admission = Admission()
         self._admitted: dict[Connection, str] = {}  # with their addresses
-        self._coming: set[asyncio.Task[Any]] = (
-            set()
-        )  # who gets his transport, hosts that are looked up; the loop keeps no task alive
+        self._coming: set[asyncio.Task[Any]] = set()  # those that get their transport; the loop keeps no task alive
+        self._looking_up: set[asyncio.Task[Any]] = set()  # hosts
         self._visitors: dict[Connection, _Visitor] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._relief_timer: asyncio.TimerHandle | None = None
@@ -87,8 +86,8 @@ class NetworkServer:
         self.limits = limits
         if names_in(limits):
             task = asyncio.get_running_loop().create_task(self._find_changed_hosts(), name="find hosts")
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            self._looking_up.add(task)
+            task.add_done_callback(self._looking_up.discard)
 
     async def _find_changed_hosts(self) -> None:
         missing = await self._find_hosts()
@@ -151,9 +150,10 @@ class NetworkServer:
         acceptors, self._acceptors = self._acceptors, []
         for acceptor, _ in acceptors:
             acceptor.close()
-        for task in list(self._coming):
+        for task in list(self._looking_up):
             task.cancel()
-        await asyncio.gather(*self._coming, return_exceptions=True)
+        # Who comes has a transport in a turn or two. To cancel that would take the socket from under a connection that was told of it.
+        await asyncio.gather(*self._coming, *self._looking_up, return_exceptions=True)
         for connection in list(self._visitors):
             connection.close()
         if self._admitted:

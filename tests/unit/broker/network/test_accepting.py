@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -15,7 +16,7 @@ from ottla.broker.network.admission import Admission
 from ottla.broker.network.limits import ServerLimits
 from ottla.broker.network.server import NetworkServer
 from tests.unit.broker.network.conftest import ECHO, frame
-from tests.unit.broker.network.test_server import LOOPS, ROUTES, Client, run, serving
+from tests.unit.broker.network.test_server import LOOPS, ROUTES, Client, Site, run, serving
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -241,6 +242,41 @@ def test_clients_that_are_gone_before_they_are_let_in_are_not_counted(loop_facto
             assert counters.accepted - counters.closed == 1
 
     run(main(), loop_factory)
+
+
+def test_a_stop_takes_no_socket_from_under_who_is_being_let_in() -> None:
+    """The loop would close it and tell the connection nothing: its answer failed, and the stop with it."""
+    outcomes: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        is_made, goes_on = asyncio.Event(), asyncio.Event()
+        let_in = loop.connect_accepted_socket
+
+        async def slowly(*args: Any) -> Any:
+            made = await let_in(*args)
+            is_made.set()
+            try:
+                await goes_on.wait()
+            except asyncio.CancelledError:
+                outcomes.append("cancelled")
+                raise
+            outcomes.append("let in")
+            return made
+
+        loop.connect_accepted_socket = slowly  # type: ignore[assignment, method-assign]  # of this loop
+        site = Site(None)
+        await site.start()
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        await is_made.wait()
+        stopping = asyncio.ensure_future(site.server.stop())
+        loop.call_soon(goes_on.set)
+        await stopping
+        writer.close()
+        await site.stop()
+
+    run(main(), asyncio.new_event_loop)
+    assert outcomes == ["let in"]
 
 
 def test_nobody_is_kept_in_memory_who_is_gone() -> None:
