@@ -25,6 +25,8 @@ FAILING, NO_DESCRIPTORS, NO_ROOM, STOP = "failing-operations", "no-descriptors",
 WEIGHTED_KINDS = (FAILING, FAILING, FAILING, FAILING, NO_DESCRIPTORS, NO_ROOM, STOP)
 ERRORS = ("ENOSPC", "ENOSPC", "EMFILE", "EMFILE", "EIO")
 PLACES = (("flights", 0), ("flights", 1), ("flights", 2))
+SAID_NS = 1_000_000
+"""So long a program that ends takes to say so: a start that met the fault in its last moment has yet to."""
 CANNOT_GO_ON = ("the quorum node cannot go on", "the metadata log cannot be synced")
 EXPECTED = (OSError, KafkaError, SettingError, LogDirectoryError, *FAILURES)
 
@@ -84,11 +86,20 @@ class Operations(Dimension):
         return lambda: repair(loop, name, loop.nodes[name].kill)
 
     def _until_repaired(self, loop: SimulationLoop, name: str, mend: Callable[[], object]) -> Callable[[], None]:
-        def end() -> None:
+        def take_ends() -> bool:
             ended = [each for each in loop.unhandled if _is_end_of(each, name)]
             self.ended += len(ended)
             loop.unhandled[:] = [each for each in loop.unhandled if each not in ended]
+            return bool(ended)
+
+        def end() -> None:
+            take_ends()
             repair(loop, name, lambda: None)
+            loop.at_ns(loop.now_ns + SAID_NS, loop.harness, end_again)
+
+        def end_again() -> None:
+            if take_ends():
+                repair(loop, name, lambda: None)
 
         with ExitStack() as both:
             both.callback(end)
