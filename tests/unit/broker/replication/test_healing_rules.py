@@ -29,6 +29,7 @@ def test_reports_become_rarer() -> None:
     [
         (30, 20, 30, 0, True),
         (30, 10, 30, 0, False),  # it is open there too, or its end not committed
+        (30, -1, 30, 0, False),  # a leader that does not say
         (29, 20, 30, 0, False),  # its end may come
         (30, 20, 20, 0, True),
         (30, 15, 30, 15, False),  # its records were deleted, and it is open

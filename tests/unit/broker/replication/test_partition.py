@@ -238,3 +238,37 @@ def test_damage_that_retention_took_is_none(partition: Partition) -> None:
     follow(partition, epoch=6, partition_epoch=9, isr=(2, 3))
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 4)
     assert partition.damaged(3)
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "leader", "silent_ms", "end"),
+    [
+        ((2, 3), (), 2, 86_400_000, 1),
+        ((2, 3), (), 2, 86_399_999, 2),
+        ((1, 2, 3), (), 2, 86_400_000, 2),
+        ((2, 3), (1,), 2, 86_400_000, 2),
+        ((2, 3), (), -1, 86_400_000, 2),
+    ],
+    ids=["away for long", "away for less", "in sync", "eligible", "nobody leads"],
+)
+def test_what_was_open_before_a_long_absence_is_cut_where_nobody_may_need_it(
+    partition: Partition, isr: tuple[int, ...], elr: tuple[int, ...], leader: int, silent_ms: int, end: int
+) -> None:
+    partition.log.gaps_allowed = True
+    partition.log.append_as_leader(batch(), 5, 0)
+    begun = encode_batch(
+        [Record(0, 1, None, b"value")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    partition.log.append_as_leader(memoryview(begun), 5, 0, verified=True)
+    partition.log.silent_ms = silent_ms
+    partition.follow(
+        leader, leader_epoch=6, partition_epoch=9, isr=isr, replicas=(1, 2, 3), backoff_max_ms=1_000, elr=elr
+    )
+    assert partition.log.log_end_offset == end
+
+
+def test_what_was_open_stays_when_a_replica_that_was_long_away_has_followed_since(partition: Partition) -> None:
+    partition.log.gaps_allowed = True
+    partition.log.silent_ms = 86_400_000
+    follow(partition, epoch=6, partition_epoch=9, isr=(2, 3))
+    assert partition.log.silent_ms == 0, "what is written from here on comes as it is written"
