@@ -94,7 +94,7 @@ unit: setup-spark
 simulation: setup
 	pytest -q -n auto tests/simulation --ignore=tests/simulation/test_seeds.py
 
-seeds: setup ## 200 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
+seeds: setup ## 100 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
 	pytest -q tests/simulation/test_seeds.py
 
 integration: test-tools

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.simulation.faults import Bundle, Fault
-from ottla.testing.simulation.dimensions import ALL, brief_dimensions_of, dimensions_of
+from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_of
 from ottla.testing.simulation.length import BRIEF
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, drawn, faults_of, run_seed
@@ -28,22 +28,22 @@ def test_a_brief_run_stays_one_in_another_process() -> None:
     assert drawn(3, there) == brief_dimensions_of(3)
 
 
-@pytest.mark.parametrize("seed", [3, 17])
-def test_a_seed_is_a_run(seed: int) -> None:
-    assert run_seed(seed) == run_seed(seed)
-
-
-def test_a_seed_is_a_run_with_all_dimensions() -> None:
-    assert run_seed(1, dimensions=ALL) == run_seed(1, dimensions=ALL)
+def test_a_seed_is_a_run() -> None:
+    assert run_seed(3) == run_seed(3)
 
 
 def test_seeds_differ() -> None:
     assert run_seed(3).digest != run_seed(4).digest
 
 
-def test_a_run_does_not_depend_on_the_hash_seed() -> None:
-    script = "from ottla.testing.simulation.scenario import run_seed; print(run_seed(17).digest)"
-    digests = [
+def test_a_run_with_all_dimensions_is_the_same_in_another_process() -> None:
+    """Whatever the order of its sets; the seed is one whose weather passes soon."""
+    script = (
+        "from ottla.testing.simulation.dimensions import ALL\n"
+        "from ottla.testing.simulation.scenario import run_seed\n"
+        "print(run_seed(6, dimensions=ALL).digest)"
+    )
+    first, second = (
         subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
@@ -53,8 +53,8 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
             check=True,
         ).stdout
         for hash_seed in ("1", "2")
-    ]
-    assert digests[0] == digests[1] == f"{run_seed(17).digest}\n"
+    )
+    assert first == second != ""
 
 
 def test_a_bundle_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
