@@ -14,6 +14,7 @@ LEAST_A_SEED = {
     "segments rolled": 30,
     "forgotten": 0.1,
     "cleanings": 2,
+    "checkpoints lost": 0.04,
     "snapshots taken": 15,
     "installed": 1,
     "records acknowledged": 150,

@@ -5,6 +5,8 @@ from unittest.mock import patch
 
 from ottla.log import recovery, truncation
 from ottla.log.batch import BatchHeader
+from ottla.log.directories.checkpoints import RECOVERY_POINTS
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.manager import LogManager
 from ottla.log.epochs import LeaderEpochCache
 from ottla.log.log import Log
@@ -15,6 +17,7 @@ from ottla.log.segments import soundness
 from ottla.log.segments.index import OffsetIndex
 from ottla.runtime.disk import Disk
 from ottla.runtime.simulation.faults import Fault
+from ottla.testing.simulation.dimensions.checkpoints import GONE, LOST
 from ottla.testing.simulation.planted.bug import PlantedBug, split_off
 
 if TYPE_CHECKING:
@@ -130,6 +133,18 @@ LOGS = (
         tuple(Fault(500 + 900 * number, "crash", (f"node-{1 + number % 3}",), 100) for number in range(6)),
         (OPENED, "logs are whole at rest", "BrokenPromise", USERS),
         ("pipelines",),
+    ),
+    PlantedBug(
+        "take a cleaning's gaps for a lost end",
+        "recovery: below the cleaner's checkpoint gaps are compaction's",
+        ((DirectoryState, "saved_cleaned_offset", lambda directory, key: -1),),
+        1,
+        (
+            *(Fault(1500, "kill", (name,), 3000) for name in ("node-1", "node-2")),
+            Fault(4000, LOST, ("node-3", RECOVERY_POINTS, GONE), 200),
+        ),
+        ("a leader has every committed record",),
+        ("checkpoints", "compaction"),
     ),
     PlantedBug(
         "leave the recovery point above a cut",
