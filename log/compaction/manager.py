@@ -21,6 +21,7 @@ from ottla.log.config import LogConfig
 from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.log.producers.state import ProducerStateManager
 from ottla.log.records import DECOMPRESSED_BYTES_MAX
+from ottla.log.segments.layout import CLEANED_SUFFIX, LOG_SUFFIX
 from ottla.runtime.disk import Disk
 from ottla.runtime.errors import KafkaError
 
@@ -156,7 +157,7 @@ class LogCleaner:
         if outcome.damage is not None:
             self.uncleanable[partition] = outcome.damage
         result = outcome.result
-        if result is None or not _unchanged(task, result):
+        if result is None or not (_unchanged(task, result) and self._is_there(task, result)):
             remove_cleaned(self._disk, task.job.directory)
             return False
         for cleaned in result.cleaned:
@@ -186,6 +187,11 @@ class LogCleaner:
         self._had_turn.pop(partition, None)
         self._installed.pop(partition, None)
         self.uncleanable.pop(partition, None)
+
+    def _is_there(self, task: CleaningTask, result: CleaningResult) -> bool:
+        """Whether what the worker wrote is left: a log that was read anew meanwhile swept it away, as after a crash."""
+        names = self._disk.list_directory(task.job.directory)
+        return all(_name_of(cleaned) in names for cleaned in result.cleaned)
 
     def _may_clean(self, log: CleanableLog) -> bool:
         return log.config.compacted and log.partition not in self._running and log.partition not in self.uncleanable
@@ -226,6 +232,10 @@ def _unchanged(task: CleaningTask, result: CleaningResult) -> bool:
     now = {segment.base_offset: segment.size_bytes for segment in task.log.closed_segments()}
     then = {segment.base_offset: segment.size_bytes for segment in task.job.segments}
     return all(now.get(base) == then[base] for cleaned in result.cleaned for base in cleaned.replaced)
+
+
+def _name_of(cleaned: CleanedSegment) -> str:
+    return f"{cleaned.base_offset:020d}{LOG_SUFFIX}{CLEANED_SUFFIX}"
 
 
 def _root_of(log: CleanableLog) -> str:

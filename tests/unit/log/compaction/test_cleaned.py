@@ -1,5 +1,6 @@
 """Compaction of real logs on a simulated disk: through `Log`, power cuts and recovery included."""
 
+import errno
 from typing import Literal
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.directories.directory import DirectoryState
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.producers.snapshot import offsets
@@ -227,6 +229,21 @@ def test_a_power_cut_at_any_operation_of_a_cleaning_loses_nothing(seed: int) -> 
             machine.check()
             return
     raise AssertionError("the cleaning never ended")
+
+
+def test_a_log_that_was_read_anew_under_the_worker_keeps_what_it_had() -> None:
+    machine = filled(1)
+    log = machine.log
+    task = machine.cleaner.next_task([log], NOW)
+    assert task is not None
+    outcome = Outcome(result=clean(machine.disk, task.job))
+    machine.platter.fail_once(1, errno.ENOSPC, ("truncate",))
+    with pytest.raises(StorageError):
+        log.truncate_to(log.log_end_offset - 1)
+    log.root.set_full(False)
+    assert not machine.cleaner.install(task, outcome), "its files were swept away"
+    assert machine.found() == [record for record in machine.records if record.offset < log.log_end_offset]
+    assert machine.cleaner.next_task([log], NOW) is not None
 
 
 Pairs = list[tuple[str, str | None]]
