@@ -22,6 +22,7 @@ from ottla.log.compaction.plan import SegmentInfo
 from ottla.log.compaction.transactions import TransactionTracker
 from ottla.log.compaction.walk import DEAD, TOMBSTONE, fates_by_key, surviving_bytes
 from ottla.log.compression import NONE, compress
+from ottla.log.config import FOREVER
 from ottla.log.records import assemble_batch, decode_records, encode_records, read_end_marker, records_block
 from ottla.log.segments.transactions import AbortedTransaction
 from ottla.runtime.disk import Buffer, Disk
@@ -190,9 +191,11 @@ class Rewriting:
 
     def _with_horizon(self, header: BatchHeader, batch: memoryview, fates: bytes | bytearray) -> Buffer:
         """The surviving records with the time from which its tombstones may go, which takes the base timestamp's place."""
-        horizon = self._job.now_ms + self._job.delete_retention_ms
         records = decode_records(batch, header, self._job.inflated_bytes_max)
         alive = [record for record, fate in zip(records, fates, strict=True) if fate != DEAD]
+        # As a base timestamp it is an int64, and so are the records' distances from it: for ever is as late as these allow.
+        latest = FOREVER + min(0, *(record.timestamp for record in alive))
+        horizon = min(self._job.now_ms + self._job.delete_retention_ms, latest)
         max_timestamp = (
             header.max_timestamp if header.attributes & LOG_APPEND_TIME else max(record.timestamp for record in alive)
         )

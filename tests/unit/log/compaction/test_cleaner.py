@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ottla.log.batch import DELETE_HORIZON
 from ottla.log.compaction.cleaner import clean
 from ottla.log.compaction.walk import map_key
-from ottla.log.records import decode_records
+from ottla.log.config import FOREVER
+from ottla.log.records import Record, decode_records, encode_batch
 from ottla.log.tools.verify import verify
 from ottla.testing.log.compacted import DISK, NOW, RETENTION, CompactedLog, compacted_log
 
@@ -139,3 +141,20 @@ def test_times_survive_in_compressed_batches_with_a_horizon(log: CompactedLog) -
     log.clean()
     assert log.pairs() == [(0, "a", None), (2, "b", "2")]
     assert [record.timestamp for record in log.records()] == [1000, 1002]
+
+
+def test_tombstones_that_are_to_stay_for_ever_do(log: CompactedLog) -> None:
+    log.append(("a", "1"), ("a", None), ("b", "1"))
+    log.roll()
+    for now_ms in (NOW, 10 * NOW):
+        log.first_dirty = 0
+        log.install(clean(DISK, msgspec.structs.replace(log.job(now_ms=now_ms), delete_retention_ms=FOREVER)))
+    assert log.pairs() == [(1, "a", None), (2, "b", "1")]
+    assert [record.timestamp for record in log.records()] == [1001, 1002]
+
+
+@pytest.mark.parametrize("time", [-(2**63), -(2**62), 2**63 - 1])
+def test_a_horizon_moves_no_time_of_a_record(log: CompactedLog, time: int) -> None:
+    log.write(encode_batch([Record(0, time, b"a", None), Record(1, time, b"b", b"1")]))
+    log.clean()
+    assert [record.timestamp for record in log.records()] == [time, time]
