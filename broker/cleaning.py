@@ -134,6 +134,9 @@ class Cleaning:
 
     def _tick(self) -> None:
         self.start()
+        for partition, running in self._running.items():
+            if not running.task.log.config.compacted:
+                self.cancel(partition)  # nobody would take what it makes
         self._begin_due()
 
     def _begin_due(self) -> None:

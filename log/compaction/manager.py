@@ -149,7 +149,10 @@ class LogCleaner:
                     _pass_over(log, error)
 
     def install(self, task: CleaningTask, outcome: Outcome) -> bool:
-        """Puts the result in place; False when there is none, or the log changed under the worker. Ends the task."""
+        """Puts the result in place; False when there is none, or the log changed under the worker. Ends the task.
+
+        So it is where the topic is not compacted any more: of each key it keeps every record that it has still.
+        """
         partition = task.log.partition
         if self._running.pop(partition, None) is not task:
             return False  # forgotten meanwhile: the log is gone
@@ -157,7 +160,9 @@ class LogCleaner:
         if outcome.damage is not None:
             self.uncleanable[partition] = outcome.damage
         result = outcome.result
-        if result is None or not (_unchanged(task, result) and self._is_there(task, result)):
+        if result is None or not (
+            task.log.config.compacted and _unchanged(task, result) and self._is_there(task, result)
+        ):
             remove_cleaned(self._disk, task.job.directory)
             return False
         for cleaned in result.cleaned:

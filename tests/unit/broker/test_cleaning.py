@@ -205,6 +205,17 @@ def test_nothing_is_cleaned_before_the_back_off_and_it_is_asked_again_after_each
     run(lambda: Bench("a"), test)
 
 
+def test_a_cleaning_of_a_topic_that_is_not_compacted_any_more_is_ended() -> None:
+    async def test(bench: Bench) -> None:
+        bench.tick()
+        assert await bench.working(2) == ["a", "b"]
+        bench.logs[0].config = LogConfig()
+        bench.tick()
+        assert [worker.killed for worker in bench.workers] == [True, False]
+
+    run(lambda: Bench("a", "b", threads=2), test)
+
+
 def test_logs_that_are_not_compacted_are_not_offered() -> None:
     async def test(bench: Bench) -> None:
         bench.logs[0] = log("a", LogConfig())

@@ -143,6 +143,16 @@ def test_both_policies_together_are_compacted_too(disk: Disk) -> None:
     )
 
 
+def test_a_topic_that_is_not_compacted_any_more_keeps_what_a_worker_left_out(disk: Disk) -> None:
+    log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    outcome = done(disk, task)
+    log.config = LogConfig()
+    assert not cleaner.install(task, outcome)
+    assert log.bases == [0, 10, 20, 30]
+
+
 def test_a_failed_worker_changes_nothing_and_is_tried_again(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaner.next_task([log], NOW)
