@@ -230,8 +230,11 @@ class DurableLog(NamedLog):
     # Closing
 
     def let_go(self) -> None:
-        """Closes the files of all segments: they are about to be read anew."""
-        self._unpin()
+        """Closes the files of all segments: they are about to be read anew.
+
+        What is pinned stays so until another is. A sync of it may be waiting its turn, and would find a closed file: that looks as if
+        the disk had failed.
+        """
         for segment in self.segments:
             segment.close()
         self._unsettled = self._aborts_unsynced = ()

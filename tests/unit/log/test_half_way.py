@@ -1,6 +1,7 @@
 """Operations of a log that end half-way: what is left then, and at the next start."""
 
 import errno
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.records import Record, encode_batch
 from ottla.log.segments.scrub import NOTHING
+from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.conftest import NOW_MS, PARTITION, MakeBatch, OpenLog
@@ -108,6 +110,21 @@ def test_a_log_that_cannot_be_read_anew_serves_nothing_until_it_can(open_log: Op
     assert log.log_end_offset == 3
     log.truncate_fully_and_start_at(1)
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
+def test_a_sync_that_waits_while_its_log_is_read_anew_finds_its_file_open(tmp_path: Path) -> None:
+    log = Log.open(RealDisk(), str(tmp_path), PARTITION, LogConfig(), now_ms=NOW_MS)
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    log.flush()
+    log.append_as_leader(batch(10), 1, NOW_MS)
+    ticket = log.unsynced()
+    assert ticket is not None
+    log.half_done = True
+    log.make_whole()
+    ticket.file.sync()
+    log.mark_synced(ticket)
+    assert log.recovery_point == 1, "it was of a file that is not the log's any more"
+    log.close()
 
 
 def test_whoever_takes_a_role_has_the_log_read_anew_first(open_log: OpenLog, platter: Platter) -> None:
