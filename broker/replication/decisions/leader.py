@@ -87,6 +87,7 @@ class PartitionLeader:
         news: a proposal that was made since may have been granted already, and its member must hold the high watermark back.
         """
         first_term, new_epoch = self.epoch < 0, epoch > self.epoch
+        led_before = epoch == self.epoch + 1
         known = not new_epoch and partition_epoch == self.partition_epoch
         followers = [replica for replica in replicas if replica != self.node_id]
         others = {follower: self.replicas.get(follower) or ReplicaState() for follower in followers}
@@ -100,16 +101,17 @@ class PartitionLeader:
         if new_epoch:
             self.epoch = epoch
             self.epoch_start_offset = log_end_offset
-            self._start_epoch(isr, now_ms)
+            self._start_epoch(isr, now_ms, led_before=led_before)
         if not known:
             self._set_isr(Committed(isr))
         return new_epoch
 
-    def _start_epoch(self, isr: tuple[int, ...], now_ms: int) -> None:
+    def _start_epoch(self, isr: tuple[int, ...], now_ms: int, *, led_before: bool) -> None:
+        """``led_before``: in the very epoch before. Of one that we never heard of the leader may have had followers cut their logs."""
         for follower, replica in self.replicas.items():
             # A member gets the whole lag time to show itself; what it holds is known only if we led before.
             replica.last_caught_up_ms = now_ms if follower in isr else NEVER_MS
-            if follower not in isr:
+            if follower not in isr or not led_before:
                 # It may have cut its log before it follows this epoch (`healing.may_cut`): only what it says in it counts.
                 replica.log_end_offset = UNKNOWN_OFFSET
             replica.last_fetch_ms = NEVER_MS

@@ -82,6 +82,19 @@ def test_a_leader_elected_again_keeps_what_it_knew() -> None:
     assert leader.replicas[2].log_end_offset == 90
 
 
+def test_what_a_member_had_counts_no_more_where_another_led_in_between() -> None:
+    leader = make_leader(isr=(1, 2, 3), end=110, high_watermark=100)
+    fetch(leader, 2, 110)
+    fetch(leader, 3, 100)
+    # Broker 3 led in epoch 6, of which this one never heard: there 2 cut off what 3 did not have.
+    lead_again(leader, epoch=7, partition_epoch=10, isr=(1, 2, 3))
+    fetch(leader, 3, 110)
+    assert not leader.advance(2_000)
+    assert leader.high_watermark == 100
+    fetch(leader, 2, 110)
+    assert leader.advance(2_000)
+
+
 def test_the_same_epoch_again_is_no_new_term() -> None:
     leader = make_leader()
     leader.appended(150, 2_000)
