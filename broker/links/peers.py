@@ -93,6 +93,7 @@ class _Question:
             return
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None  # it knows this object: a cycle for each question otherwise
         try:
             told(answer)
         except Exception:
@@ -112,6 +113,8 @@ class _Peer:
     def ask(self, question: _Question, timeout_ms: int) -> None:
         more_ms = max(timeout_ms - CONNECT_MS, 0)
         question.timer = self._timers.call_later_ms(timeout_ms - more_ms, partial(self._look_at, question, more_ms))
+        while self._waiting and self._waiting[0].told is None:
+            self._waiting.popleft()  # it has its answer; a broker that is out of reach for long would gather them all
         self._waiting.append(question)
         self._send()
 
