@@ -161,9 +161,9 @@ class Partition:
         self.log.make_whole()
         new_epoch = leader_epoch > self.leader_epoch or self.follower is None
         fetched = leader_epoch <= self.leader_epoch
-        if self.is_damaged and may_cut(self.services.node_id, leader_id, isr, fetched_in_epoch=fetched):
-            self._cut()
-        if not fetched and may_cut(self.services.node_id, leader_id, (*isr, *elr), fetched_in_epoch=False):
+        if may_cut(self.services.node_id, leader_id, (*isr, *elr), fetched_in_epoch=fetched):
+            if self.is_damaged:
+                self._cut()
             self._cut_open()
         if leader_id != NO_LEADER:
             self.log.silent_ms = 0  # from here on all that is written comes as it is written

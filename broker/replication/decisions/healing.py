@@ -3,13 +3,13 @@
 from ottla.quorum.metadata.views import NO_LEADER
 
 
-def may_cut(node_id: int, leader_id: int, isr: tuple[int, ...], *, fetched_in_epoch: bool) -> bool:
+def may_cut(node_id: int, leader_id: int, trusted: tuple[int, ...], *, fetched_in_epoch: bool) -> bool:
     """Whether a damaged replica, told of a leader epoch, may drop what it has from the damage on.
 
-    Not while the ISR names it: it could be elected, and lack what was acknowledged. Not once it fetched in this epoch: the
-    leader may be taking it back for what it said. Not without a leader: there is nobody to fetch from.
+    Not while it is ``trusted``, in sync or eligible: it could be elected, and lack what was acknowledged. Not once it fetched in
+    this epoch: the leader may be taking it back for what it said. Not without a leader: there is nobody to fetch from.
     """
-    return leader_id not in (NO_LEADER, node_id) and node_id not in isr and not fetched_in_epoch
+    return leader_id not in (NO_LEADER, node_id) and node_id not in trusted and not fetched_in_epoch
 
 
 def may_have_missed_ends(silent_ms: int, delete_retention_ms: int) -> bool:

@@ -6,7 +6,7 @@ from ottla.broker.replication.decisions.healing import has_missed_an_end, may_cu
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "fetched", "allowed"),
+    ("leader", "trusted", "fetched", "allowed"),
     [
         (2, (2, 3), False, True),
         (2, (2,), False, True),
@@ -16,8 +16,8 @@ from ottla.broker.replication.decisions.healing import has_missed_an_end, may_cu
         (1, (2, 3), False, False),  # it leads
     ],
 )
-def test_when_a_damaged_replica_may_cut(leader: int, isr: tuple[int, ...], fetched: bool, allowed: bool) -> None:
-    assert may_cut(1, leader, isr, fetched_in_epoch=fetched) is allowed
+def test_when_a_damaged_replica_may_cut(leader: int, trusted: tuple[int, ...], fetched: bool, allowed: bool) -> None:
+    assert may_cut(1, leader, trusted, fetched_in_epoch=fetched) is allowed
 
 
 def test_reports_become_rarer() -> None:

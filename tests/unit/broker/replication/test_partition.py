@@ -58,10 +58,22 @@ def lead(partition: Partition, *, epoch: int = 5, partition_epoch: int = 8, isr:
 
 
 def follow(
-    partition: Partition, *, epoch: int, partition_epoch: int, leader: int = 2, isr: tuple[int, ...] = (1, 2, 3)
+    partition: Partition,
+    *,
+    epoch: int,
+    partition_epoch: int,
+    leader: int = 2,
+    isr: tuple[int, ...] = (1, 2, 3),
+    elr: tuple[int, ...] = (),
 ) -> bool:
     return partition.follow(
-        leader, leader_epoch=epoch, partition_epoch=partition_epoch, isr=isr, replicas=(1, 2, 3), backoff_max_ms=1_000
+        leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+        isr=isr,
+        replicas=(1, 2, 3),
+        backoff_max_ms=1_000,
+        elr=elr,
     )
 
 
@@ -200,6 +212,15 @@ def test_a_damaged_replica_keeps_what_it_has_while_the_isr_names_it(partition: P
     follow(partition, epoch=6, partition_epoch=9, isr=(1, 2, 3))
     assert partition.log.log_end_offset == 5, "it could be elected the next moment"
     assert partition.is_damaged
+
+
+def test_a_damaged_replica_keeps_what_it_has_while_it_is_eligible(partition: Partition) -> None:
+    damaged(partition)
+    follow(partition, epoch=6, partition_epoch=9, isr=(2,), elr=(1, 3))
+    assert partition.log.log_end_offset == 5, "it could be elected as if it lacked nothing"
+    assert partition.is_damaged, "and is reported, so that it will not be"
+    follow(partition, epoch=7, partition_epoch=10, isr=(2,), elr=(3,))
+    assert partition.log.log_end_offset == 2
 
 
 def test_a_damaged_replica_keeps_what_it_has_in_an_epoch_that_it_fetched_in(partition: Partition) -> None:
