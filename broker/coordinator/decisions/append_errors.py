@@ -21,3 +21,9 @@ _TOLD = {
 def told(error: ErrorCode) -> ErrorCode:
     """NONE stays NONE, and so does an error that means the same to them."""
     return _TOLD.get(error, error)
+
+
+def told_to_readers(error: ErrorCode) -> ErrorCode:
+    """Of what is told: who fetches offsets may know nothing of a coordinator that is not available, and gives up then (Java's consumers
+    before 3.9, aiokafka's). As in Kafka it is to look for another one."""
+    return ErrorCode.NOT_COORDINATOR if error is ErrorCode.COORDINATOR_NOT_AVAILABLE else error

@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from ottla.broker.coordinator.decisions.append_errors import told_to_readers
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
@@ -191,7 +192,7 @@ class Offsets:
                 answer.topics.append(OffsetFetchResponseTopics(asked.name, asked.topic_id, found))
 
         def committed(error: ErrorCode) -> None:
-            told(OffsetFetchResponseGroup(request.group_id, [], error) if error else answer)
+            told(OffsetFetchResponseGroup(request.group_id, [], told_to_readers(error)) if error else answer)
 
         self._effects.write((), committed)
 
