@@ -9,6 +9,7 @@ import msgspec
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.decisions.groups.describing import described, listed
+from ottla.broker.coordinator.decisions.groups.memberships import refused_heartbeat, refused_sync
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
@@ -20,14 +21,12 @@ from ottla.broker.wire.messages.delete_groups_response import DeletableGroupResu
 from ottla.broker.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.broker.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from ottla.broker.wire.messages.heartbeat_request import HeartbeatRequest
-from ottla.broker.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest
 from ottla.broker.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
-from ottla.broker.wire.messages.sync_group_response import SyncGroupResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describe
@@ -113,11 +112,11 @@ def _join_refused(asking: Asking, body: JoinGroupRequest, error: ErrorCode) -> m
 
 
 def _sync_refused(asking: Asking, body: SyncGroupRequest, error: ErrorCode) -> msgspec.Struct:
-    return SyncGroupResponse(error_code=error)
+    return refused_sync(error)
 
 
 def _heartbeat_refused(asking: Asking, body: HeartbeatRequest, error: ErrorCode) -> msgspec.Struct:
-    return HeartbeatResponse(error_code=error)
+    return refused_heartbeat(error)
 
 
 def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) -> msgspec.Struct:

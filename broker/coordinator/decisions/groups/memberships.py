@@ -166,6 +166,20 @@ class Memberships:
             self._rebalance.complete_if_joined(group)
 
 
+def refused_sync(error: ErrorCode) -> SyncGroupResponse:
+    """By who has no shard for it. While one loads nothing is known of a rebalance: its members begin anew. That it loads they do not expect
+    to hear (Java's consumers end of it), as Kafka had it until 4.0."""
+    is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error)
+
+
+def refused_heartbeat(error: ErrorCode) -> HeartbeatResponse:
+    """While a shard loads all is well, as in Kafka: a session begins when it is loaded, and clients do not expect to hear of it
+    (aiokafka's consumers end)."""
+    is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error)
+
+
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

@@ -202,6 +202,22 @@ def test_what_cannot_be_coordinated_here_is_refused(
     assert site.ask(request_of(group_id), version).error_code == error
 
 
+@pytest.mark.parametrize(
+    ("request_of", "version", "error"),
+    [
+        (JoinGroupRequest, 9, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (SyncGroupRequest, 5, ErrorCode.REBALANCE_IN_PROGRESS),
+        (HeartbeatRequest, 4, ErrorCode.NONE),
+    ],
+)
+def test_while_a_group_is_loaded_its_members_are_told_what_they_go_on_with(
+    site: Site, bench: Bench, request_of: Any, version: int, error: ErrorCode
+) -> None:
+    """Of a heartbeat that hears of it aiokafka's consumers end, and Java's of a SyncGroup."""
+    cast(Any, site.broker.groups).is_loading = True
+    assert site.ask(request_of("g"), version).error_code == error
+
+
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
