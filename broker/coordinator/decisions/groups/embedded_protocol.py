@@ -44,7 +44,7 @@ class GivenAssignment(NamedTuple):
 def read_subscription(metadata: bytes) -> Subscription:
     """Raises WireError."""
     version, told = _read(ConsumerProtocolSubscription, metadata)
-    owned = {each.topic: frozenset(each.partitions) for each in told.owned_partitions if each.partitions}
+    owned = _by_topic(told.owned_partitions)
     return Subscription(version, frozenset(told.topics), owned, told.generation_id, told.rack_id)
 
 
@@ -53,8 +53,7 @@ def read_assignment(data: bytes) -> GivenAssignment:
     if not data:
         return GivenAssignment({}, False)
     _, told = _read(ConsumerProtocolAssignment, data)
-    partitions = {each.topic: frozenset(each.partitions) for each in told.assigned_partitions if each.partitions}
-    return GivenAssignment(partitions, bool(told.user_data))
+    return GivenAssignment(_by_topic(told.assigned_partitions), bool(told.user_data))
 
 
 def written_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
@@ -64,6 +63,15 @@ def written_assignment(version: int, partitions: Mapping[str, Iterable[int]]) ->
     return _NUMBER.pack(version) + b"".join(
         encoder(ConsumerProtocolAssignment, version)(ConsumerProtocolAssignment(told))
     )
+
+
+def _by_topic(named: Iterable[Any]) -> Partitions:
+    """A client may name a topic for each of its partitions."""
+    found: dict[str, frozenset[int]] = {}
+    for each in named:
+        if each.partitions:
+            found[each.topic] = found.get(each.topic, frozenset()).union(each.partitions)
+    return found
 
 
 def _read(kind: type[msgspec.Struct], data: bytes) -> tuple[int, Any]:

@@ -91,7 +91,10 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     if request.topic_partitions is None:
         return None
-    return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions}
+    owned: dict[bytes, frozenset[int]] = {}
+    for each in request.topic_partitions:  # a topic may be named more than once
+        owned[each.topic_id] = owned.get(each.topic_id, frozenset()).union(each.partitions)
+    return owned
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:

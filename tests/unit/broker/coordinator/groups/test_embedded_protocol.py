@@ -34,6 +34,12 @@ def test_newer_ones_tell_what_a_member_goes_on_to_read_and_since_when() -> None:
     assert told == Subscription(3, frozenset({"t"}), {"t": frozenset({0, 2})}, 7, "rack")
 
 
+def test_a_topic_that_is_named_for_each_of_its_partitions_counts_with_all_of_them() -> None:
+    named = b"\0\0\0\2" + text("t") + numbers(0) + text("t") + numbers(2)
+    assert read_assignment(b"\0\0" + named + NO_DATA).partitions == {"t": {0, 2}}
+    assert read_subscription(b"\0\1" + TOPICS + NO_DATA + named).owned == {"t": {0, 2}}
+
+
 def test_one_of_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
     told = read_subscription(b"\0\x09" + TOPICS + NO_DATA + OWNED + b"\0\0\0\7" + text("rack") + b"more")
     assert told.version == 3

@@ -5,6 +5,7 @@ import pytest
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record
+from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
     INTERVAL_MS,
@@ -15,7 +16,7 @@ from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
     join,
     settle,
 )
-from tests.unit.broker.coordinator.groups.group_bench import Bench
+from tests.unit.broker.coordinator.groups.group_bench import Asked, Bench
 
 SESSION_MS = 45_000
 
@@ -163,6 +164,16 @@ def test_a_member_that_gives_up_in_time_stays() -> None:
         two.beat()
         bench.wait(SESSION_MS - 1)
     assert len(group_of(bench).members) == 2
+
+
+def test_a_member_that_names_a_topic_for_each_of_its_partitions_has_all_of_them() -> None:
+    bench = Bench()
+    one, _ = giving_up(bench)
+    member = group_of(bench).members["one"]
+    told = [TopicPartitions(T, [each]) for each in (*member.revoking[T], *member.assigned[T])]
+    request = ConsumerGroupHeartbeatRequest("g", "one", one.epoch, topic_partitions=told)
+    bench.shard.heartbeats.heartbeat(Asked(1), request)
+    assert group_of(bench).members["one"].state is MemberState.UNREVOKED_PARTITIONS
 
 
 def test_what_a_member_has_just_given_up_may_be_its_own_again() -> None:
