@@ -88,6 +88,8 @@ class ShardHost:
         expires = partial(timers.call_later_ms, surroundings.write_timeout_ms)
         self._own = OwnAppends(partition, leader_epoch, self._time_ms, timers.now_ms, expires, surroundings.codec)
         self._reminders: dict[Hashable, Timer] = {}
+        self._readers: dict[_Waiter, None] = {}
+        """Who waits for what others wrote: the partition tells them nothing where its leader stays in another epoch."""
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
         self.is_loaded = self.is_over = self._has_begun = False
@@ -174,6 +176,8 @@ class ShardHost:
         if self._reading is not None:
             self._reading.cancel()
         self._own.close()
+        for reader in list(self._readers):
+            reader.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self._has_begun else None
         self._around.turns.go_through(self._wind_up(pieces or ()))
 
@@ -233,7 +237,7 @@ class ShardHost:
         elif leader.high_watermark >= end:
             done(ErrorCode.NONE)
         else:
-            waiter = _Waiter(done)
+            waiter = _Waiter(done, self._readers)
             waiter.expires(self._around)
             partition.produce_waiters.wait_for(end, waiter, 0)
 
@@ -286,14 +290,16 @@ class ShardHost:
 class _Waiter:
     """Who waits for what others wrote to be committed, no longer than it was said; in the shape of `partition.produce_waiters`."""
 
-    __slots__ = ("_tell", "_timer", "done")
+    __slots__ = ("_all", "_tell", "_timer", "done")
 
-    def __init__(self, tell: Done) -> None:
+    def __init__(self, tell: Done, all_that_wait: "dict[_Waiter, None]") -> None:
         self._tell = tell
+        self._all = all_that_wait
         self._timer: Timer | None = None
         self.done = False
 
     def expires(self, around: Surroundings) -> None:
+        self._all[self] = None
         self._timer = around.timers.call_later_ms(
             around.write_timeout_ms, partial(self.settle, ErrorCode.REQUEST_TIMED_OUT)
         )
@@ -302,6 +308,7 @@ class _Waiter:
         """With the error last."""
         if not self.done:
             self.done = True
+            del self._all[self]
             if self._timer is not None:
                 self._timer.cancel()
             _tell(self._tell, outcome[-1])

@@ -226,6 +226,20 @@ async def test_one_that_resigns_in_the_middle_of_a_turn_undoes_what_was_not_writ
 
 
 @on_a_bench
+async def test_who_reads_is_told_of_the_end_also_where_the_leader_stays_in_another_epoch(bench: Bench) -> None:
+    """What was read is gone with the shard, and what else is committed says nothing of it."""
+    await bench.begin()
+    bench.write(b"a", b"1")
+    await bench.turn()
+    bench.host.write((), bench.told.append)
+    bench.host.close()
+    assert bench.told == [ErrorCode.NOT_COORDINATOR] * 2
+    assert not bench.timers.due
+    await bench.follower_has_all()
+    assert bench.told == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+@on_a_bench
 async def test_what_comes_after_the_end_is_refused_and_keeps_no_timer(bench: Bench) -> None:
     await bench.begin()
     bench.host.close()
