@@ -61,7 +61,12 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, place: Place) -> bool:
         """Whether an open transaction may change it."""
-        return group_id in self._producers and any(place in places for places in self._undecided(group_id))
+        return any(True for _ in self.pending(group_id, place))
+
+    def pending(self, group_id: str, place: Place) -> Iterator[CommittedOffset]:
+        """What open transactions may make of it."""
+        if group_id in self._producers:
+            yield from (places[place].committed for places in self._undecided(group_id) if place in places)
 
     def has(self, group_id: str, place: Place) -> bool:
         """Whether any record is about it, also of a transaction that is not decided."""

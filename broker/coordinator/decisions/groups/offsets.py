@@ -209,12 +209,11 @@ class Offsets:
         return list(topics.values())
 
     def _told(self, group_id: str, place: Place, *, is_stable: bool) -> OffsetFetchResponsePartitions:
-        if is_stable and self._store.is_pending(group_id, place):
+        now_id = self._topics.id_of(place.topic)
+        if is_stable and any(_may_be_of(now_id, each) for each in self._store.pending(group_id, place)):
             return _nothing(place.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         known = self._store.get(group_id, place)
-        now_id = self._topics.id_of(place.topic)
-        if known is None or (now_id is not None and known.topic_id not in (ZERO_ID, now_id)):
-            # None, or of a topic that had the name before: its tombstone is on the way.
+        if known is None or not _may_be_of(now_id, known):
             return _nothing(place.partition, ErrorCode.NONE)
         return OffsetFetchResponsePartitions(place.partition, known.offset, known.leader_epoch, known.metadata)
 
@@ -324,6 +323,11 @@ class _Taking(NamedTuple):
     now_ms: int
     expires_ms: int
     records: list[Record]
+
+
+def _may_be_of(topic_id: bytes | None, committed: CommittedOffset) -> bool:
+    """Not of a topic that had the name before: its tombstone is on the way, or its transaction's marker. None: there is no such topic now."""
+    return topic_id is None or committed.topic_id in (ZERO_ID, topic_id)
 
 
 def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -115,6 +115,18 @@ def test_a_torn_transaction_is_not_to_be_had_from_several_partitions_offsets() -
     assert [offset(bench, topic, stable=True) for topic in ("t", "u")] == [(5, 0)] * 2
 
 
+def test_a_topic_that_is_made_again_does_not_wait_for_transactions_of_the_one_before() -> None:
+    bench = Bench()
+    commit_in_transaction(bench, 5)
+    bench.topic_ids["t"] = b"another".ljust(16, b".")
+    assert offset(bench, stable=True) == (-1, 0)
+    commit_in_transaction(bench, 3, producer_id=8)
+    assert offset(bench, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    bench.end_transaction(8, is_commit=True)
+    bench.end_transaction(PRODUCER, is_commit=True)
+    assert offset(bench, stable=True) == (3, 0)
+
+
 # --- who may ----------------------------------------------------------------------------------------------------------
 
 
