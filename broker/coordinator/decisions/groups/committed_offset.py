@@ -5,6 +5,8 @@ import msgspec
 from ottla.runtime.identifiers import ZERO_ID
 
 NEVER = -1
+LATEST = 2**63 - 1
+"""As late as a record can say it."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from ottla.broker.coordinator.decisions.append_errors import told_to_readers
 from ottla.broker.coordinator.decisions.effects import Asker, Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
-from ottla.broker.coordinator.decisions.groups.committed_offset import NEVER, CommittedOffset
+from ottla.broker.coordinator.decisions.groups.committed_offset import LATEST, NEVER, CommittedOffset
 from ottla.broker.coordinator.decisions.groups.consumer.commits import commit_error, fetch_error
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
@@ -93,7 +93,7 @@ class Offsets:
             asker.answer(refused_commit(request, error))
             return
         now_ms = self._effects.time_ms
-        expires_ms = NEVER if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+        expires_ms = NEVER if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, LATEST)
         records: list[Record] = []
         taking = _Taking(request.group_id, asker.version >= _BY_TOPIC_ID_FROM, now_ms, expires_ms, records)
         answer = OffsetCommitResponse(topics=[self._take_topic(taking, told) for told in request.topics])

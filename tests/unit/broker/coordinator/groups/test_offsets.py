@@ -368,6 +368,14 @@ def test_an_old_client_says_itself_when_its_offsets_expire() -> None:
     assert after(bench, 0.2)[0] == -1
 
 
+def test_an_old_client_may_say_that_its_offsets_never_expire() -> None:
+    bench = Bench()
+    assert code(commit(bench, 5, retention_ms=2**63 - 1, version=4)) is ErrorCode.NONE
+    bench.wait(1_000 * DAY_MS)
+    bench.shard.expire()
+    assert offset(bench) == offset(bench.another()) == (5, 0)
+
+
 def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
     bench = Bench()
     commit(bench, 5)
