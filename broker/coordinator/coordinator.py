@@ -143,6 +143,10 @@ class Coordinator(ABC, Generic[ShardKind, CountsKind]):
         """Those that are loaded."""
         return (shard for host, shard in list(self._hosts.values()) if host.is_loaded)
 
+    def begun_shards(self) -> Iterator[ShardKind]:
+        """Those also that know all that was written, and still go through it."""
+        return (shard for host, shard in list(self._hosts.values()) if host.has_begun)
+
     @property
     def is_loading(self) -> bool:
         return any(not host.is_loaded for host, _ in self._hosts.values())

@@ -46,12 +46,12 @@ class GroupCoordinator(Coordinator[GroupShard, GroupCounts]):
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets of deleted topics are forgotten. Consumer groups look again at topics that came, went or grew."""
         topics = reshaped(delta, image)
-        for shard in self.shards() if topics else ():
+        for shard in self.begun_shards() if topics else ():
             shard.consumers.refresh(topics)
             if delta.created_topics or delta.deleted_topics:
                 shard.patterns.topics_changed()
-            if delta.deleted_topics:
-                shard.expire()
+        if delta.deleted_topics:
+            self._expire()
 
     def _expire(self) -> None:
         for shard in self.shards():

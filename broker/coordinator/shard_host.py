@@ -92,7 +92,7 @@ class ShardHost:
         """Who waits for what others wrote: the partition tells them nothing where its leader stays in another epoch."""
         self._places = 0
         self._begun_ms = surroundings.timers.now_ms()
-        self.is_loaded = self.is_over = self._has_begun = False
+        self.is_loaded = self.is_over = self.has_begun = False
         self.load_ms = 0
         """How long it took."""
 
@@ -144,7 +144,7 @@ class ShardHost:
         on_loaded(None)
 
     def _begin(self, shard: Shard) -> Iterable[object] | None:
-        self._has_begun = True
+        self.has_begun = True
         return shard.begin()
 
     def _next_place(self) -> int:
@@ -178,7 +178,7 @@ class ShardHost:
         self._own.close()
         for reader in list(self._readers):
             reader.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self._has_begun else None
+        pieces = self._shard.end(ErrorCode.NOT_COORDINATOR) if self._shard is not None and self.has_begun else None
         self._around.turns.go_through(self._wind_up(pieces or ()))
 
     def _wind_up(self, pieces: Iterable[object]) -> Iterator[object]:

@@ -4,6 +4,8 @@ from itertools import pairwise
 from unittest.mock import patch
 
 from ottla.broker.coordinator.coordinator import RELOAD_MS
+from ottla.broker.coordinator.decisions.groups.consumer import patterns
+from ottla.broker.coordinator.decisions.groups.regexes.resolution import ROUND_PAUSE_MS
 from ottla.broker.coordinator.decisions.transactions.shard import TransactionShard
 from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
 from ottla.broker.coordinator.decisions.transactions.transaction_records import record
@@ -14,9 +16,13 @@ from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.records import Record as LogRecord
 from ottla.log.records import encode_batch
+from ottla.quorum.metadata.delta import MetadataDelta
 from ottla.quorum.metadata.image import MetadataImage
+from ottla.quorum.metadata.views import TopicView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.settings.server import ServerConfig
+from tests.unit.broker.coordinator.groups.consumer.consumer_bench import T, join
+from tests.unit.broker.coordinator.groups.group_bench import Bench as GroupBench
 from tests.unit.broker.coordinator.shard_host_bench import BAD, CANNOT_READ, CONFIG, EPOCH, Bench, Words, on_a_bench
 from tests.unit.broker.coordinator.transactions.transaction_bench import T0
 from tests.unit.broker.coordinator.transactions.transaction_bench import Bench as TransactionBench
@@ -217,6 +223,30 @@ async def test_a_shard_that_ends_while_it_is_loaded_is_told_nothing(bench: Bench
     bench.host.close()
     await bench.turn(5)
     assert (bench.loaded, bench.words.told, bench.host.is_loaded) == ([], [], False)
+
+
+@on_a_bench
+async def test_topics_that_come_while_a_shard_begins_are_found_by_its_expressions(bench: Bench) -> None:
+    written, image, delta = GroupBench(), MetadataImage(), MetadataDelta()
+    for group in ("g", "h"):
+        join(written, "m", None, group=group, subscribed_topic_regex="t.*")
+    for each in written.log:
+        bench.fill((each.key, each.value))
+    groups = GroupCoordinator(ServerConfig(CONFIG, "host"), image, bench.around)
+    with patch.object(patterns, "GROUPS_A_TURN", 1):
+        groups.elected(bench.partition, EPOCH)
+        while not bench.timers.due:
+            await bench.turn()
+        bench.timers.pass_ms(0)
+        assert groups.is_loading
+        delta.created_topics[T] = "t"
+        image.topics_by_id[T] = image.topics_by_name["t"] = TopicView("t", T, {})
+        groups.publish(delta, image)
+        await bench.turn(5)
+    bench.timers.pass_ms(ROUND_PAUSE_MS)
+    bench.timers.pass_ms(0)
+    [shard] = groups.shards()
+    assert [each.resolved["t.*"].topics for each in shard.consumers] == [{"t"}] * 2
 
 
 @on_a_bench
