@@ -81,12 +81,13 @@ def _print(path: Path, rows: Iterator[Row], output: str) -> None:
 
 def _table(rows: list[Row]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     names = rows[0].__struct_fields__
     table = Table(*names, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(_cell(getattr(row, name)) for name in names))
+        table.add_row(*(escape(_cell(getattr(row, name))) for name in names))
     # A batch has more columns than a terminal has room: lines that wrap can be read, columns of no width cannot.
     Console(highlight=False, width=WHOLE_WIDTH).print(table, soft_wrap=True)
 

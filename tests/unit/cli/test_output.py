@@ -37,6 +37,17 @@ def test_a_dump_into_a_pipe_has_every_column_in_full(tmp_path: Path, capsys: pyt
     assert value.decode() in lines[4]
 
 
+@pytest.mark.parametrize("value", ["[red]hello", "[/red]", "a\\[b]"])
+def test_what_looks_like_markup_in_a_record_is_dumped_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    (tmp_path / f"{0:020}.log").write_bytes(encode_batch([Record(0, 1, b"key", value.encode())], base_offset=0))
+
+    print_all((tmp_path,), "table", records=True)
+
+    assert f" {value} " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("option", [(), ("--verify",)])
 @pytest.mark.parametrize("names", [(), ("server.log", "server.properties", "pid", "data/"), ("node-1/", "node-2/")])
 def test_a_directory_without_logs_is_not_called_sound(
