@@ -3,7 +3,7 @@
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import AnyCase, bootstrap_option, output_option, show
+from ottla.cli.output import AnyCase, bootstrap_option, output_option, plain, show
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 """Of groups of both protocols, as brokers name them."""
@@ -50,7 +50,7 @@ def describe(names: tuple[str, ...], bootstrap: str, output: str) -> None:
         show([row for each in found for row in each.rows], [], output)
         return
     for each in found:
-        click.echo(each.summary)
+        click.echo(plain(each.summary))
         if each.rows:
             show(table_rows(each.rows), columns(each.rows), output)
 
@@ -72,7 +72,7 @@ def explain(name: str, bootstrap: str, output: str) -> None:
         show(found.details, [], output)
         return
     for sentence in found.sentences:
-        click.echo(sentence)
+        click.echo(plain(sentence))
     if found.records:
         click.echo()
         show(found.rows, found.rows[0], output)

@@ -11,7 +11,7 @@ import msgspec
 
 from ottla.cli.failures import CommandError
 from ottla.cli.log_records import decoder_of
-from ottla.cli.output import WHOLE_WIDTH, cell
+from ottla.cli.output import WHOLE_WIDTH, cell, plain
 from ottla.log.tools.dump import Damage, Row, dump_file
 from ottla.log.tools.verify import Finding, verify, verify_root
 from ottla.runtime.real_disk import RealDisk
@@ -94,7 +94,7 @@ def _table(rows: list[Row]) -> None:
 
 def _cell(value: object) -> str:
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return plain(value.decode("utf-8", "backslashreplace"))
     return cell(value)
 
 

@@ -13,7 +13,7 @@ from ottla.cli.metadata_options import LATEST, Source
 from ottla.cli.metadata_source import open_archive, read
 from ottla.cli.metadata_text import Names, batch_row, record_line, time_text
 from ottla.cli.metadata_tree import plain_image, summary
-from ottla.cli.output import Row, show
+from ottla.cli.output import Row, plain, show
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata import history
 from ottla.quorum.metadata.archive import Archive
@@ -39,9 +39,10 @@ def dump(source: Source, first: int | None, last: int | None, output: str) -> No
         if output == "json":
             click.echo(json.dumps(row))
             continue
-        click.echo(click.style(f"{row['offset']:>10}  epoch {row['epoch']}  {row['time']}  {row['cause']}", bold=True))
+        heading = f"{row['offset']:>10}  epoch {row['epoch']}  {row['time']}  {plain(row['cause'])}"
+        click.echo(click.style(heading, bold=True))
         for record in row["records"]:
-            click.echo(record_line(record))
+            click.echo(plain(record_line(record)))
 
 
 def _begins_with(archive: Archive) -> str:

@@ -143,5 +143,12 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, list | tuple):
-        return ",".join(str(each) for each in value) or "-"
-    return str(value)
+        return ",".join(plain(str(each)) for each in value) or "-"
+    return plain(str(value))
+
+
+def plain(text: str) -> str:
+    """Names are what clients chose: one that moves the cursor, or breaks the line, would pass for another row."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

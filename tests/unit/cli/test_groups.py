@@ -283,6 +283,14 @@ def test_rebalances_are_told_as_sentences_and_as_a_table(cluster: FakeCluster) -
     assert (second["number"], second["also"]) == (8, [])
 
 
+def test_a_client_cannot_write_on_the_terminal_of_who_looks_at_its_group(cluster: FakeCluster) -> None:
+    name = "g\x1b[2J\nother"
+    cluster.state, cluster.history["ottla.group.rebalances"] = "Empty", [{"now_ms": NOW_MS}]
+    for command in ("describe", "explain"):
+        (line,) = invoke(command, name).stdout.splitlines()[:1]
+        assert line.startswith("g\\x1b[2J\\nother")
+
+
 def test_a_broker_that_keeps_no_rebalances_is_told_apart(cluster: FakeCluster) -> None:
     assert "keeps no rebalances" in refusal("explain", "g")
     cluster.history["ottla.group.rebalances"] = [{"now_ms": NOW_MS, "waits_for": [], "waits_for_count": 0}]

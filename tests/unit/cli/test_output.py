@@ -11,7 +11,7 @@ from ottla.cli.failures import CommandError
 from ottla.cli.log import log
 from ottla.cli.log_print import print_all
 from ottla.cli.main import main
-from ottla.cli.output import bootstrap_option, show
+from ottla.cli.output import bootstrap_option, cell, plain, show
 from ottla.log.records import Record, encode_batch
 from ottla.runtime.real_disk import RealDisk
 
@@ -80,6 +80,15 @@ def test_a_partition_that_nobody_wrote_to_and_a_copy_of_one_are_sound(tmp_path: 
 def test_a_table_into_a_pipe_is_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     show([{"replicas": list(range(1000))}], ["replicas"], "table")
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["g\nother  Stable", "g\x1b[2J", "g\r", "g\u202e", "g\u2028"])
+def test_a_name_that_a_client_chose_cannot_pass_for_another_row(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    show([{"group": name, "members": [name]}], ["group", "members"], "table")
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert plain(name).isprintable()
+    assert cell(name) == cell([name]) == plain(name) == name.encode("unicode_escape").decode()
+    assert cell("Büro") == "Büro"
 
 
 @pytest.mark.parametrize(
