@@ -135,6 +135,8 @@ def reset_rows(bootstrap: str, name: str, topics: Sequence[str], target: Target,
     asked_for = chosen(bootstrap, topics) if topics else sorted(target.by_place or ())
     if target.by_place is not None:
         asked_for = [each for each in asked_for if each in target.by_place]
+        if not asked_for:  # or it would be about all that the group has committed
+            raise CommandError(f"the file has no offset of {', '.join(topics)}")
 
     def ask(client: Client) -> list[Row]:
         group, known = described(client, name), committed(client, bootstrap, name)

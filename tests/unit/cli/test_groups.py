@@ -373,6 +373,17 @@ def test_a_dry_run_changes_nothing_and_an_export_is_taken_in_again(cluster: Fake
     assert cluster.committed == {Place("t", 0): 41, Place("t", 1): 8}
 
 
+@pytest.mark.parametrize("committed", [{Place("t", 0): 40}, {Place("t", 0): 40, Place("t", 1): 7}])
+def test_a_file_without_the_partitions_that_are_named_resets_no_others(
+    cluster: FakeCluster, tmp_path: Path, committed: dict[Place, int]
+) -> None:
+    cluster.committed = dict(committed)
+    file = tmp_path / "offsets.csv"
+    file.write_text("t,0,41\n", encoding="utf-8")
+    assert "no offset of t:1" in refusal("reset-offsets", "g", "--from-file", str(file), "--topic", "t:1")
+    assert cluster.committed == committed
+
+
 @pytest.mark.parametrize("data", [b"", b"t,0\n", b"t,zero,1\n", b"t,0,\xff\n", b"t" * 200_000 + b",0,1\n"])
 def test_a_file_that_is_none_is_a_usage_error(cluster: FakeCluster, tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "offsets.csv"
