@@ -10,7 +10,7 @@ from ottla.cli.coordinators import ask_coordinator
 from ottla.cli.durations import words
 from ottla.cli.group_history import rates
 from ottla.cli.group_requests import Group, Member, NoSuchGroup, committed, described
-from ottla.cli.leader_requests import EARLIEST, LATEST, Place, Told, ask_leaders, offsets_at, together
+from ottla.cli.leader_requests import DELETED, EARLIEST, LATEST, Place, Told, ask_leaders, offsets_at, together
 from ottla.cli.output import Row
 
 PRODUCED_OVER_S = 60
@@ -193,12 +193,26 @@ def _who(group: Group) -> str:
 
 
 def lag_sentence(rows: Sequence[Row]) -> str:
-    lags = [row["lag"] for row in rows if row.get("lag") is not None]
-    if not lags:
+    if all(row.get("committed") is None for row in rows):
         return "It has committed nothing."
+    lags = [row["lag"] for row in rows if row.get("lag") is not None]
+    dark = sum(_is_dark(row) for row in rows)
+    if not dark:
+        return _read_so_far(lags, rows)
+    unknown = f"What it has not read of {dark} partition{'s' * (dark != 1)} is not known."
+    return " ".join(filter(None, (unknown, _read_so_far(lags, rows, " else") if lags else "")))
+
+
+def _is_dark(row: Row) -> bool:
+    """No lag can be told, and there may be one: its leader does not answer, or nothing was committed of what it has."""
+    is_empty = row.get("end") is not None and row["end"] == row["start"]
+    return "topic" in row and row["lag"] is None and row["note"] != DELETED and not is_empty
+
+
+def _read_so_far(lags: Sequence[int], rows: Sequence[Row], other: str = "") -> str:
     total = sum(lags)
     if not total:
-        return "It has read everything."
+        return f"It has read everything{other}."
     ages = [row["lag seconds"] for row in rows if row.get("lag seconds")]
     age = f", the oldest {words(max(ages))} old" if ages else ""
     return f"{total:,} record{'s' * (total != 1)} unread{age}{_outlook(rows)}."

@@ -103,6 +103,31 @@ def test_a_deleted_topic_and_a_partition_without_a_leader_are_shown(cluster: Fak
     assert notes == [("gone", 5, None, "the topic is gone"), ("t", 90, 0, None), ("t", 7, None, "no leader")]
 
 
+def summary(told: Result) -> str:
+    return told.stdout.splitlines()[0].removeprefix("g: Empty. ")
+
+
+def test_who_cannot_be_asked_is_not_taken_for_read(cluster: FakeCluster) -> None:
+    cluster.committed = {Place("t", 0): 90, Place("t", 1): 7}
+    cluster.leaderless = {Place("t", 1)}
+    unknown = "What it has not read of 1 partition is not known."
+    assert summary(invoke("describe", "g")) == f"{unknown} It has read everything else."
+    cluster.committed[Place("t", 0)] = 89
+    assert summary(invoke("describe", "g")) == f"{unknown} 1 record unread."
+    cluster.leaderless = {Place("t", 0), Place("t", 1)}
+    assert summary(invoke("describe", "g")) == "What it has not read of 2 partitions is not known."
+    cluster.committed = {Place("gone", 0): 5}
+    assert summary(invoke("describe", "g")) == "It has read everything."
+
+
+@pytest.mark.parametrize(("held", "told"), [((0, 50), "1 partition is not known"), ((50, 50), "read everything.")])
+def test_what_was_never_committed_is_not_taken_for_read(cluster: FakeCluster, held: tuple[int, int], told: str) -> None:
+    cluster.state, cluster.ends[Place("t", 1)] = "Stable", held
+    cluster.members = [DescribedGroupMember("m", None, "app", "/h", b"", assigned(0, 1))]
+    cluster.committed = {Place("t", 0): 90}
+    assert told in invoke("describe", "g").stdout.splitlines()[0]
+
+
 def test_who_reads_what_is_told_and_who_reads_nothing(cluster: FakeCluster) -> None:
     cluster.state = "Stable"
     cluster.members = [
