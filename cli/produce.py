@@ -43,7 +43,7 @@ def produce(
     pairs = [_pair(text) for text in headers]
     if was_closed("stdin"):
         raise CommandError("standard input is closed: there are no lines to send")
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
 
     settings = {
         "bootstrap.servers": bootstrap,
@@ -57,23 +57,31 @@ def produce(
     tally = _Tally()
     fixed: dict[str, Any] = {} if partition is None else {"partition": partition}
     for line in sys.stdin.buffer:
-        text = line.rstrip(b"\n")
-        key, value = _split(text, key_separator)
-        while True:
-            try:
-                producer.produce(topic, value, key, headers=pairs, on_delivery=tally.delivered, **fixed)
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                raise CommandError(f"{topic}: {error.args[0].str()}") from error
-        producer.poll(0)
+        key, value = _split(line.rstrip(b"\n"), key_separator)
+        _send(producer, tally, topic=topic, value=value, key=key, headers=pairs, **fixed)
+        if tally.failed:  # input may have no end, and all of it go the same way without a word
+            tally.not_sent = ", and the lines behind were not sent"
+            break
     left = producer.flush(60)
     if tally.failed or left:
-        raise CommandError(
-            f"{tally.failed + left} records were not acknowledged: {tally.reason or 'no answer in 60 s'}"
-        )
-    print(f"{tally.acknowledged} record{'s' * (tally.acknowledged != 1)} acknowledged", file=sys.stderr)
+        raise CommandError(f"{topic}: {tally.loss(left)}")
+    print(_records(tally.acknowledged), "acknowledged", file=sys.stderr)
+
+
+def _send(producer: Any, tally: "_Tally", **record: Any) -> None:
+    """Waits for room. A record that librdkafka does not take is one that failed; what went before it is still on its way."""
+    from confluent_kafka import KafkaException
+
+    while True:
+        try:
+            producer.produce(on_delivery=tally.delivered, **record)
+            break
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as error:
+            tally.delivered(error.args[0], None)
+            break
+    producer.poll(0)
 
 
 class _Tally:
@@ -83,6 +91,13 @@ class _Tally:
         self.acknowledged = 0
         self.failed = 0
         self.reason = ""
+        self.not_sent = ""
+
+    def loss(self, left: int) -> str:
+        """``left``: of which nothing was said."""
+        why = self.reason or "no answer in 60 s"
+        there = f"{_records(self.acknowledged)} acknowledged"
+        return f"{_records(self.failed + left)} not acknowledged ({why}), {there}{self.not_sent}"
 
     def delivered(self, error: Any, _message: Any) -> None:
         if error:
@@ -90,6 +105,10 @@ class _Tally:
             self.reason = error.str()
         else:
             self.acknowledged += 1
+
+
+def _records(count: int) -> str:
+    return f"{count} record{'s' * (count != 1)}"
 
 
 def _pair(text: str) -> tuple[str, str | bytes | None]:
