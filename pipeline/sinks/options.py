@@ -2,8 +2,10 @@
 
 import difflib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from ottla.pipeline.sinks.errors import OptionRefused
@@ -14,6 +16,8 @@ OFFSETS = "topic,partition,offset"
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 OF_SPARK = ("checkpointLocation", "queryName")
 """What Spark keeps among a writer's options for itself."""
+LEFT_ALONE = ("_", ".")
+"""With these begin names of what is no part of a table, for Delta and for Spark."""
 
 _NAMES = (
     *OF_SPARK,
@@ -65,8 +69,7 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
     dead = said.get("deadletterpath", ""), said.get("deadlettercolumn", "")
     if bool(dead[0]) != bool(dead[1]):
         raise OptionRefused("deadLetterPath and deadLetterColumn go together")
-    if dead[0] and dead[0].rstrip("/") == said.get("path", "").rstrip("/"):
-        raise OptionRefused(f"deadLetterPath={dead[0]}: that is the table itself")
+    _apart(said.get("path", ""), dead[0], said.get("checkpointlocation", ""))
     app_id, app_version = transaction(said)
     return TableOptions(
         path=said.get("path", ""),
@@ -86,6 +89,32 @@ def table_options(told: Mapping[str, str]) -> TableOptions:
         offsets=_offsets(said["offsets"]) if "offsets" in said else None,
         storage={name.removeprefix("storage."): value for name, value in said.items() if name.startswith("storage.")},
     )
+
+
+def _apart(table: str, dead: str, checkpoint: str) -> None:
+    """``vacuum`` removes what no commit of a table names: another table in its folder, or a query's offsets, which then begins anew."""
+    if dead and PurePath(_place(dead)) == PurePath(_place(table)):
+        raise OptionRefused(f"deadLetterPath={dead}: that is the table itself")
+    if dead and (_below(dead, table) or _below(table, dead)):
+        raise OptionRefused(
+            f"deadLetterPath={dead}: one table in the other ({table}) goes with its vacuum: put it beside"
+        )
+    if (inner := _below(checkpoint, table)) and not inner.startswith(LEFT_ALONE):
+        raise OptionRefused(
+            f"checkpointLocation={checkpoint}: in the table ({table}) it goes with its vacuum: put it beside, or call it _{inner}"
+        )
+
+
+def _below(path: str, folder: str) -> str:
+    """The first name on the way from the folder to the path; empty where it is not in there."""
+    inner, outer = PurePath(_place(path)), PurePath(_place(folder))
+    return inner.relative_to(outer).parts[0] if path and folder and outer in inner.parents else ""
+
+
+def _place(path: str) -> str:
+    if path.startswith("file:"):
+        path = path.removeprefix("file:").removeprefix("//")
+    return path if "://" in path else os.path.abspath(path)
 
 
 def refuse_unknown(said: Iterable[str], names: Iterable[str], prefix: str) -> None:

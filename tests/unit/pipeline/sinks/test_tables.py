@@ -333,6 +333,15 @@ def test_vacuum_takes_what_killed_attempts_left_and_nothing_else(form: str, tmp_
     assert values(form, str(tmp_path)) == ["a", "b", "c", "d"]
 
 
+def test_vacuum_leaves_what_a_query_may_keep_in_the_tables_folder(form: str, tmp_path: Path) -> None:
+    kept = tmp_path / "_checkpoint" / "offsets" / "0"
+    Query(form, str(tmp_path), checkpointLocation=str(tmp_path / "_checkpoint")).batch(0, ONE)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"")
+    FUNCTIONS[form].vacuum(str(tmp_path), older_than_hours=0)
+    assert kept.exists()
+
+
 def test_a_write_without_a_name_appends_each_time(form: str, tmp_path: Path) -> None:
     query = Query(form, str(tmp_path), query="")
     assert query.batch(0, ONE)
@@ -361,7 +370,10 @@ def test_a_writer_travels_to_the_tasks(form: str, tmp_path: Path) -> None:
             {"deadLetterPath": "x", "deadLetterColumn": "value", "deadLetterOnly": "z"},
             "deadLetterOnly=z: the rows have no such",
         ),
-        ({"path": "x", "deadLetterPath": "x/", "deadLetterColumn": "value"}, "that is the table itself"),
+        ({"path": "x", "deadLetterPath": "./x/", "deadLetterColumn": "value"}, "that is the table itself"),
+        ({"path": "x", "deadLetterPath": "x/dead", "deadLetterColumn": "value"}, "goes with its vacuum: put it beside"),
+        ({"path": "file:///x/y", "deadLetterPath": "/x", "deadLetterColumn": "value"}, "goes with its vacuum"),
+        ({"path": "x", "checkpointLocation": "x/checkpoint/1"}, "put it beside, or call it _checkpoint"),
         ({"txnAppId": "x"}, "go together"),
         ({"txnAppId": "x", "txnVersion": "-1"}, "it is a number"),
         ({"batchColumn": "value"}, "have a column of that name"),
