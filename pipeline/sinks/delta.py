@@ -10,6 +10,7 @@ from urllib import parse as urls
 
 from ottla.pipeline.sinks.changes import Batch, Commit, Compaction, Log
 from ottla.pipeline.sinks.errors import SinkError, WriteConflict, space_is_named
+from ottla.pipeline.sinks.manifests import FOLDER as MANIFESTS
 from ottla.pipeline.sinks.options import TableOptions
 from ottla.pipeline.sinks.part_files import PartFile
 from ottla.pipeline.sinks.schemas import Change, Schema, fit, nullable, same_partitions
@@ -46,6 +47,8 @@ class DeltaLog:
     def check(self, schema: Schema, partition_by: tuple[str, ...], merge: bool, overwrite: bool) -> None:
         if (table := self._table()) is not None:
             _fit(self._store.uri, table, schema, partition_by, merge)
+        else:
+            self._store.require_no(MANIFESTS, "a Parquet table with manifests")
 
     def commit(self, batch: Batch) -> bool:
         """Tried again only where somebody else came between, and left our batch possible."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+DELTA_LOG = "_delta_log"
+
+
 class ParquetSink(TableSink):
     @classmethod
     def name(cls) -> str:
@@ -38,7 +41,10 @@ class ManifestLog:
         self._store = store
 
     def check(self, schema: Schema, partition_by: tuple[str, ...], merge: bool, overwrite: bool) -> None:
-        _fit(self._store.uri, manifests.newest(self._store), schema, partition_by, merge)
+        table = manifests.newest(self._store)
+        if table.schema is None:
+            self._store.require_no(DELTA_LOG, "a Delta table")
+        _fit(self._store.uri, table, schema, partition_by, merge)
 
     def commit(self, batch: Batch) -> bool:
         """Whoever finds his number taken looks again: the batch may be there now, or the table another."""

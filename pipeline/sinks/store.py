@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pyarrow import fs
 
-from ottla.pipeline.sinks.errors import OptionRefused
+from ottla.pipeline.sinks.errors import OptionRefused, SinkError
 
 WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no hard links: there one writer is all that is safe."""
@@ -98,6 +98,11 @@ class Store:
             return []
         found = self.files.get_file_info(fs.FileSelector(at, allow_not_found=True))
         return [info.base_name for info in found]
+
+    def require_no(self, folder: str, what: str) -> None:
+        """Of two formats in one folder each takes the other's files for nobody's. Raises SinkError."""
+        if self.names(folder):
+            raise SinkError(f"At {self.uri} is {what} already: write in its format, or to another path")
 
     def below(self, folder: str = "") -> Iterator[Found]:
         """All files, also those that begin with a point."""

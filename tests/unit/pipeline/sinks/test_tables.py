@@ -13,7 +13,7 @@ from pyarrow import parquet as pq
 
 from ottla.pipeline.sinks.attempts import Attempt
 from ottla.pipeline.sinks.changes import Batch
-from ottla.pipeline.sinks.errors import NoSpace, OptionRefused, SchemaChanged
+from ottla.pipeline.sinks.errors import NoSpace, OptionRefused, SchemaChanged, SinkError
 from ottla.pipeline.sinks.store import Store
 from tests.unit.pipeline.sinks.tables import ARROW, FUNCTIONS, Query, batch, rows, values
 
@@ -331,6 +331,15 @@ def test_vacuum_takes_what_killed_attempts_left_and_nothing_else(form: str, tmp_
     assert files(tmp_path) == before
     assert query.batch(1, THREE)
     assert values(form, str(tmp_path)) == ["a", "b", "c", "d"]
+
+
+def test_a_table_of_another_format_is_not_written_into(form: str, tmp_path: Path) -> None:
+    Query(form, str(tmp_path)).batch(0, ONE)
+    before = files(tmp_path)
+    (other,) = FUNCTIONS.keys() - {form}
+    with pytest.raises(SinkError, match="already: write in its format, or to another path"):
+        Query(other, str(tmp_path), query="q2").batch(0, TWO)
+    assert files(tmp_path) == before
 
 
 def test_vacuum_leaves_what_a_query_may_keep_in_the_tables_folder(form: str, tmp_path: Path) -> None:
