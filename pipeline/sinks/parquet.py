@@ -190,23 +190,30 @@ def _groups(table: Table, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
 def _join(store: Store, table: Table, group: list[dict[str, Any]]) -> dict[str, Any]:
     where = folder(tuple(table.partition_by), tuple(group[0]["values"]))
     path = f"{where}{'/' if where else ''}part-compacted-{uuid.uuid4().hex}.zstd.parquet"
-    files = [parquet.ParquetFile(store.open(each["path"])) for each in group]
-    schema = pa.unify_schemas([file.schema_arrow for file in files])
+    schema = pa.unify_schemas([_schema_of(store, each["path"]) for each in group])
     with (
         space_is_named(store.uri),
         store.create(path) as sink,
         parquet.ParquetWriter(sink, schema, compression="zstd") as writer,
     ):
-        for file in files:
-            for index in range(file.num_row_groups):
-                writer.write_table(_widened(file.read_row_group(index), schema))
-            file.close()
+        for each in group:
+            with store.open(
+                each["path"]
+            ) as source:  # one at a time: a group may have more files than a process may open
+                file = parquet.ParquetFile(source)
+                for index in range(file.num_row_groups):
+                    writer.write_table(_widened(file.read_row_group(index), schema))
     return {
         "path": path,
         "size": store.size(path),
         "rows": sum(each["rows"] for each in group),
         "values": group[0]["values"],
     }
+
+
+def _schema_of(store: Store, path: str) -> pa.Schema:
+    with store.open(path) as source:
+        return parquet.ParquetFile(source).schema_arrow
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:

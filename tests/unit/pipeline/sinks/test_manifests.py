@@ -84,6 +84,25 @@ def test_a_compaction_gives_way_to_who_replaced_its_files(tmp_path: Path, monkey
     assert not list(tmp_path.glob("part-compacted*"))
 
 
+def test_a_compaction_has_one_small_file_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query("parquet", str(tmp_path))
+    for number in range(5):
+        query.batch(number, batch([("t", 0, number, str(number))]))
+    opened: list[Any] = []
+    real = Store.open
+
+    def counted(store: Store, path: str) -> Any:
+        assert all(each.closed for each in opened)
+        opened.append(real(store, path))
+        return opened[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "open", counted)
+        done = parquet.compact(str(tmp_path))
+    assert (done.files_before, done.files_after) == (5, 1)
+    assert values("parquet", str(tmp_path)) == ["0", "1", "2", "3", "4"]
+
+
 def test_a_task_of_many_partitions_holds_no_more_than_one_of_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
