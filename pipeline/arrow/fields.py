@@ -62,7 +62,8 @@ def header_column(given: pa.Array | pa.ChunkedArray | None, rows: int) -> Column
     if not counts.any():
         return header_column(None, rows)
     pairs = given.flatten()
-    fields = (pc.struct_field(pairs, [number]) for number in (0, 1))
+    named = [kind.value_type.get_field_index(name) for name in ("key", "value")]
+    fields = (pc.struct_field(pairs, [number]) for number in (named if min(named) >= 0 else (0, 1)))
     keys, values = (column(field, len(pairs)).part(0, len(pairs)) for field in fields)
     if len(pairs) and int(keys.lengths.min()) < 0:
         raise ValueError("headers: null where a key was expected")

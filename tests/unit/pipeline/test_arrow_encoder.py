@@ -147,6 +147,16 @@ def test_headers_of_long_offsets_are_written() -> None:
     assert [record.headers for record in read(made.data)] == [(("a", b"1"), ("b", None)), ()]
 
 
+@pytest.mark.parametrize("names", [("value", "key"), ("name", "text")])
+def test_headers_go_by_the_names_of_their_fields_or_else_by_their_order(names: tuple[str, str]) -> None:
+    kind = pa.list_(pa.struct([(names[0], pa.string()), (names[1], pa.string())]))
+    given_headers = pa.array([[{names[0]: "1", names[1]: "2"}]], kind)
+
+    (made,) = encode(None, pa.array([b"1"]), headers=given_headers, timestamps=1)
+
+    assert read(made.data)[0].headers == ((("2", b"1"),) if "key" in names else (("1", b"2"),))
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_of_each_unit_are_milliseconds_in_the_log(unit: str) -> None:
     times = pa.array([1_700_000_000_000, 1_700_000_001_000]).cast(pa.timestamp("ms")).cast(pa.timestamp(unit, "UTC"))
