@@ -86,7 +86,7 @@ def offset_of(archive: Archive, moment: str) -> int:
     gone = f" (a snapshot ends at {first}; what was before is gone)" if archive.start is not None else ""
     if moment == LATEST:
         return last
-    if moment.isdigit():
+    if moment.isdecimal():
         if not first <= int(moment) <= last:
             raise CommandError(f"offset {moment} is out of range: the log has {first} to {last}{gone}")
         return int(moment)
@@ -153,7 +153,7 @@ def blame(source: Source, partition: str, output: str) -> None:
 
 def _parse_partition(text: str) -> tuple[str, int]:
     topic, _, index = text.rpartition("/" if "/" in text else "-")
-    if not topic or not index.isdigit():
+    if not topic or not index.isdecimal():
         raise click.UsageError(f"{text}: write TOPIC/PARTITION, as in flights/0")
     return topic, int(index)
 

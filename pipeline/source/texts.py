@@ -69,7 +69,7 @@ def partition_numbers(name: str, text: str, least: int = 0) -> dict[TopicPartiti
         if not isinstance(numbers, dict):
             raise OptionError(f"{example}, not {text}")
         for partition, number in numbers.items():
-            if not partition.isdigit() or not isinstance(number, int) or isinstance(number, bool) or number < least:
+            if not partition.isdecimal() or not isinstance(number, int) or isinstance(number, bool) or number < least:
                 raise OptionError(f"{example}, not {text}")
             found[topic, int(partition)] = number
     return found

@@ -65,6 +65,6 @@ def producer_settings(texts: Mapping[str, str]) -> ProducerSettings:
 
 def _number(said: Mapping[str, str], name: str, default: int) -> int:
     text = said.get(name, str(default))
-    if not text.lstrip("-").isdigit() or not 1 <= int(text) < 1 << 31:
+    if not text.removeprefix("-").isdecimal() or not 1 <= int(text) < 1 << 31:
         raise SettingError(f"kafka.{name}={text} must be a whole number from 1 to {(1 << 31) - 1}")
     return int(text)

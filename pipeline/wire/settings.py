@@ -125,7 +125,7 @@ def _text(_name: str, text: str) -> str:
 
 def _integer(least: int, most: int = (1 << 31) - 1) -> Callable[[str, str], int]:
     def read(name: str, text: str) -> int:
-        if not text.lstrip("-").isdigit() or not least <= int(text) <= most:
+        if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
             raise SettingError(f"kafka.{name}={text} must be a whole number from {least} to {most}")
         return int(text)
 

@@ -139,8 +139,9 @@ def test_a_time_before_the_log_is_told_when_it_begins(story: MetadataDirectory) 
     )
 
 
-def test_words_that_are_no_moment_are_a_usage_error(story: MetadataDirectory) -> None:
-    result = run(story, "at", "yesterday")
+@pytest.mark.parametrize("words", ["yesterday", "²"])
+def test_words_that_are_no_moment_are_a_usage_error(story: MetadataDirectory, words: str) -> None:
+    result = run(story, "at", words)
     assert result.exit_code == 2
     assert "write an offset, a time such as" in result.output
 
@@ -189,7 +190,7 @@ def test_a_partition_that_never_was_is_refused(story: MetadataDirectory, name: s
     assert refused(run(story, "blame", name)) == message
 
 
-@pytest.mark.parametrize("name", ["flights", "/0", "flights/x"])
+@pytest.mark.parametrize("name", ["flights", "/0", "flights/x", "flights/²"])
 def test_words_that_name_no_partition_are_a_usage_error(story: MetadataDirectory, name: str) -> None:
     assert run(story, "blame", name).exit_code == 2
 

@@ -90,6 +90,7 @@ def test_a_schema_is_read_from_a_file_on_the_driver(tmp_path: Path) -> None:
         ({"startingOffsets": "first"}, "must be earliest, latest or JSON"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "must be JSON"),
         ({"startingOffsets": '{"t":[0]}'}, "must be JSON"),
+        ({"startingOffsets": '{"t":{"²":0}}'}, "must be JSON"),
         ({"endingOffsets": "earliest"}, "endingOffsets=earliest leaves nothing to read"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, "leaves nothing to read"),
         ({"startingTimestamp": "yesterday"}, "must be a time in milliseconds"),

@@ -37,6 +37,8 @@ def test_what_nobody_reads_is_told_and_what_means_nothing_here_is_not() -> None:
         ({"bootstrap.servers": "a:99999"}, "'a:99999' is not host:port"),
         ({"fetch.max.bytes": "0"}, "kafka.fetch.max.bytes=0 must be a whole number from 1"),
         ({"fetch.max.bytes": "1 MB"}, "kafka.fetch.max.bytes=1 MB must be a whole number"),
+        ({"retry.backoff.ms": "--1"}, "kafka.retry.backoff.ms=--1 must be a whole number"),
+        ({"retry.backoff.ms": "²"}, "kafka.retry.backoff.ms=² must be a whole number"),
         ({"isolation.level": "serializable"}, "must be one of read_uncommitted, read_committed"),
         ({"security.protocol": "SASL_SSL"}, "kafka.security.protocol=SASL_SSL is not supported"),
         ({"ssl.truststore.location": "/x.jks"}, "only PEM is read here"),
