@@ -22,6 +22,8 @@ class Planned(NamedTuple):
     offsets: Offsets
     watermark_ms: int
     planned_ms: int
+    ids: Mapping[str, str]
+    """Of the topics, as far as the source knew them."""
 
 
 class Checkpoint:
@@ -80,10 +82,13 @@ def _planned(batch: int, text: str) -> Planned:
     _version, about, *sources = text.splitlines()
     known = json.loads(about)
     offsets: Offsets = {}
+    ids: dict[str, str] = {}
     for source in sources:
         if source.strip() not in ("", "-"):
-            offsets |= offsets_of(json.loads(source))
-    return Planned(batch, offsets, int(known.get("batchWatermarkMs", 0)), int(known.get("batchTimestampMs", 0)))
+            told = json.loads(source)
+            offsets |= offsets_of(told)
+            ids |= {name: topic_id for name, mark, topic_id in (each.partition(":") for each in told) if mark}
+    return Planned(batch, offsets, int(known.get("batchWatermarkMs", 0)), int(known.get("batchTimestampMs", 0)), ids)
 
 
 def offsets_of(told: Mapping[str, Mapping[str, Any]] | str | None) -> Offsets:

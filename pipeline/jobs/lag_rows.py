@@ -8,17 +8,19 @@ from typing import NamedTuple
 from ottla.cli.durations import words
 from ottla.cli.failures import CommandError
 from ottla.cli.group_lag import lag_rows, lag_sentence
-from ottla.cli.leader_requests import Place
+from ottla.cli.leader_requests import Place, metadata
 from ottla.cli.output import Row
 from ottla.pipeline.jobs.checkpoint import Checkpoint, Offsets, Planned
+from ottla.runtime.identifiers import ZERO_ID, id_to_text
 
+ANEW = "the topic was deleted and made anew"
 RATE_OVER_S = 60.0
 QUIET_S = 60.0
 """A job that finished nothing for so long, or for three of its batches, has stopped reading."""
 
 
 class Standing(NamedTuple):
-    """A row a partition, and a sentence about the query."""
+    """A row a partition, what it has read of topics that are still the same, and a sentence about the query."""
 
     rows: list[Row]
     offsets: Offsets
@@ -35,10 +37,24 @@ def standing(directory: str, bootstrap: str, now_s: float | None = None) -> Stan
     if done is None:
         raise CommandError(f"{directory}: the first batch is not done yet")
     times = checkpoint.done_batches()
-    offsets = {Place(*place): offset for place, offset in done.offsets.items()}
-    known = lag_rows(bootstrap, offsets, rates(checkpoint, done, times, now_s), round(now_s * 1000))
-    rows = [{"query": checkpoint.query_id(), "batch": done.batch, **row} for row in known.values()]
-    return Standing(rows, done.offsets, f"{_batches(checkpoint, done, times, now_s)} {lag_sentence(rows)}")
+    anew = made_anew(bootstrap, done.ids)
+    offsets = {Place(*place): 0 if place[0] in anew else offset for place, offset in done.offsets.items()}
+    read = {place: rate for place, rate in rates(checkpoint, done, times, now_s).items() if place.topic not in anew}
+    known = lag_rows(bootstrap, offsets, read, round(now_s * 1000))
+    rows = [
+        {"query": checkpoint.query_id(), "batch": done.batch, **row, **({"note": ANEW} if place.topic in anew else {})}
+        for place, row in known.items()
+    ]
+    of_these = {place: offset for place, offset in done.offsets.items() if place[0] not in anew}
+    return Standing(rows, of_these, f"{_batches(checkpoint, done, times, now_s)} {lag_sentence(rows)}")
+
+
+def made_anew(bootstrap: str, ids: Mapping[str, str]) -> set[str]:
+    """Topics that are others now than when they were read: nothing of them is."""
+    if not ids:
+        return set()
+    now = {each.name: id_to_text(each.topic_id) for each in metadata(bootstrap, ids).topics if each.topic_id != ZERO_ID}
+    return {topic for topic, topic_id in ids.items() if now.get(topic, topic_id) != topic_id}
 
 
 def rates(checkpoint: Checkpoint, done: Planned, times: Mapping[int, float], now_s: float) -> dict[Place, float]:

@@ -85,7 +85,7 @@ class FakeCluster:
         for place in self.ends:
             leader = -1 if place in self.leaderless else 1
             topics.setdefault(place.topic, []).append(metadata.MetadataResponsePartition(0, place.partition, leader))
-        known = [metadata.MetadataResponseTopic(0, name, _id(name), partitions=each) for name, each in topics.items()]
+        known = [metadata.MetadataResponseTopic(0, name, id_of(name), partitions=each) for name, each in topics.items()]
         wanted = None if request.topics is None else {each.name for each in request.topics}
         missing = [metadata.MetadataResponseTopic(3, name) for name in sorted((wanted or set()) - topics.keys())]
         found = [each for each in known if wanted is None or each.name in wanted]
@@ -118,7 +118,7 @@ class FakeCluster:
         topics: dict[str, list[fetched.OffsetFetchResponsePartitions]] = {}
         for place, at in self.committed.items():
             topics.setdefault(place.topic, []).append(fetched.OffsetFetchResponsePartitions(place.partition, at))
-        told = [fetched.OffsetFetchResponseTopics(name, _id(name), each) for name, each in topics.items()]
+        told = [fetched.OffsetFetchResponseTopics(name, id_of(name), each) for name, each in topics.items()]
         return fetched.OffsetFetchResponse(groups=[fetched.OffsetFetchResponseGroup("g", told)])
 
     def offset_commit(self, request: Any) -> msgspec.Struct:
@@ -179,7 +179,7 @@ class FakeCluster:
                 records = self._batch(place) if not answer.responses else b""  # no room but for the first
                 if each.fetch_offset < self.ends[place][1]:
                     part = fetch.PartitionData(each.partition, records=records)
-                    answer.responses.append(fetch.FetchableTopicResponse("", _id(topic.topic), [part]))
+                    answer.responses.append(fetch.FetchableTopicResponse("", id_of(topic.topic), [part]))
         return answer
 
     def _batch(self, place: Place) -> bytes:
@@ -209,5 +209,5 @@ class FakeClient:
         return answer(request)
 
 
-def _id(topic: str) -> bytes:
+def id_of(topic: str) -> bytes:
     return topic.encode().ljust(16, b".")[:16]

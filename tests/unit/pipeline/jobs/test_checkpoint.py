@@ -31,7 +31,7 @@ def test_the_newest_batch_that_is_done_says_how_far_the_query_is(tmp_path: Path)
     write(tmp_path, 11, '{"t":{"0":500}}', is_done=False)
     done, unfinished = Checkpoint(f"file://{tmp_path}").last_done(), Checkpoint(str(tmp_path)).unfinished()
     assert done is not None
-    assert done == (10, {("t", 0): 110}, 7, 1010)
+    assert done == (10, {("t", 0): 110}, 7, 1010, {})
     assert unfinished is not None
     assert (unfinished.batch, unfinished.offsets) == (11, {("t", 0): 500})
 

@@ -9,8 +9,9 @@ import pytest
 from ottla.cli import leader_requests
 from ottla.cli.failures import CommandError
 from ottla.cli.leader_requests import Place
-from ottla.pipeline.jobs.lag_rows import standing
-from tests.unit.cli.fake_groups import NOW_MS, FakeCluster
+from ottla.pipeline.jobs.lag_rows import ANEW, standing
+from ottla.runtime.identifiers import id_to_text
+from tests.unit.cli.fake_groups import NOW_MS, FakeCluster, id_of
 
 NOW_S = NOW_MS / 1000
 
@@ -88,6 +89,24 @@ def test_a_topic_made_again_is_shown_by_offsets_beyond_its_end(cluster: FakeClus
     write(tmp_path, 0, 5, 1700, 500)
     (first, _) = standing(str(tmp_path), "b:1", NOW_S).rows
     assert first["note"] == "committed 700 records beyond the end"
+
+
+@pytest.mark.parametrize("ends", [(0, 1000), (0, 50)])
+def test_nothing_is_read_of_a_topic_that_has_another_id_now(
+    cluster: FakeCluster, tmp_path: Path, ends: tuple[int, int]
+) -> None:
+    cluster.ends = {Place("t", 0): ends, Place("u", 0): (0, 7)}
+    write(tmp_path, 0, 5, 100)
+    offsets = {
+        "t": {"0": 100},
+        f"t:{id_to_text(bytes(15) + b'1')}": {},
+        "u": {"0": 7},
+        f"u:{id_to_text(id_of('u'))}": {},
+    }
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offsets)}")
+    found = standing(str(tmp_path), "b:1", NOW_S)
+    assert [(row["lag"], row["note"]) for row in found.rows] == [(ends[1], ANEW), (0, None)]
+    assert found.offsets == {("u", 0): 7}
 
 
 def test_a_directory_without_a_query_is_said(tmp_path: Path) -> None:
