@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.failures import CommandError
 from ottla.cli.output import bootstrap_option, output_option
 from ottla.pipeline.jobs.fleet_words import KINDS, fleet_numbers, fleet_words
 
@@ -61,5 +62,9 @@ def generate(**words: Any) -> None:
         raise click.UsageError("--rate and --append are of topics, not of --segments")
     missing.require("numpy", "pyarrow")
     from ottla.pipeline.jobs.generate_run import run
+    from ottla.pipeline.wire.errors import ClientError
 
-    run(options)
+    try:
+        run(options)
+    except ClientError as error:
+        raise CommandError(str(error)) from None

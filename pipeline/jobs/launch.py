@@ -54,9 +54,13 @@ def _started(make: Any, job: str, words: SessionWords) -> Any:
 
 
 def _told(error: Exception) -> CommandError:
-    """What Spark says has a cause that can be told; anything else is a fault of ours, and shows where."""
+    """What Spark, a cluster or a table says has a cause that can be told; anything else is a fault of ours, and shows where."""
     from ottla.pipeline.jobs.causes import cause, is_sparks
+    from ottla.pipeline.sinks.errors import SinkError
+    from ottla.pipeline.wire.errors import ClientError
 
+    if isinstance(error, ClientError | SinkError):
+        return CommandError(str(error))
     if not is_sparks(error):
         traceback.print_exception(error, file=sys.stderr)
     return CommandError(cause(error))

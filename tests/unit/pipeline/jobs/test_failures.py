@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ottla.cli.failures import CommandError
+from ottla.pipeline.fleet import topics
 from ottla.pipeline.jobs.checkpoint import Checkpoint
+from ottla.pipeline.jobs.generate import generate
+from ottla.pipeline.jobs.launch import _told
 from ottla.pipeline.jobs.streaming import failure, query_name, require_same_topics
 from ottla.pipeline.jobs.words import InputWords, StreamWords
+from ottla.pipeline.wire.errors import DeadlineError
 
 
 def write(directory: Path, batch: int, *, is_done: bool, **topics: int) -> None:
@@ -64,6 +69,22 @@ def test_a_topics_id_is_no_topic(tmp_path: Path) -> None:
     path = tmp_path / "offsets" / "0"
     path.write_text('v1\n{}\n{"t":{"0":100},"t:vTTfWh8LRHeFpfrjjIazTA":{}}')
     require_same_topics(Checkpoint(str(tmp_path)), InputWords("b", ("t",)))
+
+
+def nobody_answers(*_: object, **__: object) -> None:
+    raise DeadlineError("Metadata", 60, "broker (b:1): connect: Connection refused")
+
+
+def test_a_cluster_that_is_not_there_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DeadlineError) as caught:
+        nobody_answers()
+    assert str(_told(caught.value)) == str(caught.value)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(topics, "prepare", nobody_answers)
+    done = CliRunner().invoke(generate, ["--records", "1"])
+    assert isinstance(done.exception, CommandError), done.exception
 
 
 def test_a_query_has_the_name_that_was_said_or_its_jobs_and_topics() -> None:
