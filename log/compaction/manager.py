@@ -7,7 +7,8 @@ cleaner.record(task)                       on a thread, one at a time: syncs, mo
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from itertools import dropwhile
 from typing import Protocol
 
 import msgspec
@@ -165,8 +166,11 @@ class LogCleaner:
         ):
             remove_cleaned(self._disk, task.job.directory)
             return False
+        there = _sizes(task.log.closed_segments())
         for cleaned in result.cleaned:
-            task.log.install_cleaned(cleaned)
+            if not _went(cleaned, there):
+                task.log.install_cleaned(cleaned)
+        remove_cleaned(self._disk, task.job.directory)  # of what went
         task.end_offset = result.end_offset
         self._installed[partition] = task
         if len(self._had_turn) == 1:
@@ -233,10 +237,24 @@ def _state_of(log: CleanableLog) -> LogFacts:
 
 
 def _unchanged(task: CleaningTask, result: CleaningResult) -> bool:
-    """Whether every source is still there as it was. Truncation and retention go on while a worker reads."""
-    now = {segment.base_offset: segment.size_bytes for segment in task.log.closed_segments()}
-    then = {segment.base_offset: segment.size_bytes for segment in task.job.segments}
-    return all(now.get(base) == then[base] for cleaned in result.cleaned for base in cleaned.replaced)
+    """Whether every source is still there as it was. Truncation and retention go on while a worker reads.
+
+    Segments may have gone from the log's start, with all that became one segment with them: the rest is as clean without. Else a large log
+    of which something is always old enough to go would never be compacted.
+    """
+    now, then = _sizes(task.log.closed_segments()), _sizes(task.job.segments)
+    left = list(dropwhile(lambda cleaned: _went(cleaned, now), result.cleaned))
+    same = all(now.get(base) == then[base] for cleaned in left for base in cleaned.replaced)
+    return same and (bool(left) or not result.cleaned)
+
+
+def _sizes(segments: Iterable[SegmentInfo]) -> dict[int, int]:
+    return {segment.base_offset: segment.size_bytes for segment in segments}
+
+
+def _went(cleaned: CleanedSegment, there: Container[int]) -> bool:
+    """Whether none of its sources is there any more."""
+    return not any(base in there for base in cleaned.replaced)
 
 
 def _name_of(cleaned: CleanedSegment) -> str:

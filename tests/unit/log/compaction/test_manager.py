@@ -220,6 +220,36 @@ def test_a_result_is_dropped_when_its_sources_changed(disk: Disk, change: str) -
     assert log.bases == before
 
 
+def test_retention_takes_the_first_segments_and_the_others_are_compacted(disk: Disk) -> None:
+    log, cleaner = (
+        FakeLog(disk, "a", 4, LogConfig(cleanup_policy=("compact", "delete"), segment_bytes=100)),
+        cleaner_on(disk),
+    )
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    outcome = done(disk, task)
+    disk.unlink(f"{log.directory}/{0:020d}.log")
+    del log.bases[0]
+    size = log.size(10)
+    assert cleaner.install(task, outcome)
+    assert log.bases == [10, 20, 30]
+    assert log.size(10) < size
+    assert not [name for name in disk.list_directory(log.directory) if name.startswith(f"{0:020d}")]
+    assert task.end_offset == 30
+
+
+def test_a_log_of_which_nothing_is_left_that_was_cleaned_is_not_clean(disk: Disk) -> None:
+    log, cleaner = (
+        FakeLog(disk, "a", 4, LogConfig(cleanup_policy=("compact", "delete"), segment_bytes=100)),
+        cleaner_on(disk),
+    )
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    outcome = done(disk, task)
+    del log.bases[:-1]
+    assert not cleaner.install(task, outcome)
+
+
 def test_the_result_for_a_log_deleted_meanwhile_is_dropped(disk: Disk) -> None:
     log, cleaner = FakeLog(disk, "a", 4), cleaner_on(disk)
     task = cleaner.next_task([log], NOW)
