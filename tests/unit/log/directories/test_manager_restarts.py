@@ -130,3 +130,25 @@ def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make
     for work, on_done in reversed(waiting):
         at_once(work, on_done)
     assert read_owned(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}") == {key(0): 8}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_a_disk_lost_is_neither_stable_nor_clean_once_the_log_has_grown_again(
+    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch, clean: bool
+) -> None:
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    for _ in range(4):
+        log.append_as_leader(make_batch(), 0, NOW_MS)
+    *_, last = log.active.walk_from(0)
+    log.flush()
+    manager.checkpoints.save_points()
+    manager.checkpoints.cleaned.record("/a", log.key, 4)
+    if clean:
+        manager.close()
+    disk.open(log.active.path).truncate(last[0])
+    again = reopen(platter)
+    again.logs[name(0)].append_as_leader(make_batch(3), 0, NOW_MS)
+    assert again.checkpoints.cleaned.of("/a", log.key) == -1
+    assert read_owned(SimulatedDisk(platter), f"/a/{RECOVERY_POINTS}")[log.key] == 3
+    assert reopen(platter).checkpoints.cleaned.of("/a", log.key) == -1
