@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.cli.failures import CommandError
 from ottla.cli.formatting import format_directories, new_cluster_id
-from ottla.cli.local_node import BOTH_ROLES, LocalNode, is_running
+from ottla.cli.local_node import BOTH_ROLES, LocalNode, begun
 from ottla.cli.up_words import stop_command
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.settings.properties import parse_properties, text_of
@@ -146,22 +146,22 @@ class LocalCluster:
 
     def stop(self, timeout_s: float) -> list[LocalNode]:
         """Asks every node to stop (SIGTERM) and waits; returns those that still run."""
-        asked = {node.node_id: node.alive_pid() for node in self.nodes}
-        for pid in asked.values():
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+        pids = {node.node_id: pid for node in self.nodes if (pid := node.alive_pid()) is not None}
+        asked = {node_id: (pid, begun(pid)) for node_id, pid in pids.items()}
+        for pid in pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + timeout_s
         left = self.nodes
         while left and time.monotonic() < deadline:
-            left = [node for node in left if _is_there(node, asked[node.node_id])]
+            left = [node for node in left if _is_there(node, *asked.get(node.node_id, (0, None)))]
             time.sleep(POLL_S)
         return left
 
 
-def _is_there(node: LocalNode, pid: int | None) -> bool:
+def _is_there(node: LocalNode, pid: int, since: int | None) -> bool:
     """A pid file goes before its process, which has the directory and the ports until then."""
-    return node.alive_pid() is not None or not node.has_exited() or (pid is not None and is_running(pid))
+    return node.alive_pid() is not None or not node.has_exited() or (since is not None and begun(pid) == since)
 
 
 def _refuse_another_shape(home: Path, nodes: Sequence[LocalNode], shape: Shape) -> None:

@@ -170,8 +170,21 @@ def lines_of(texts: Mapping[str, str]) -> str:
 def is_running(pid: int) -> bool:
     """Whether the process is a node (``ottla server start``): a pid in a file left behind may be another program's by now."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"server" in command and b"start" in command and stat.rpartition(")")[2].split()[0] != "Z"
+    return b"server" in command and b"start" in command and begun(pid) is not None
+
+
+def begun(pid: int) -> int | None:
+    """When the process began, in ticks since the boot, by which it is told from another that has its number later (proc(5)).
+
+    None once it has ended, with all its threads. As it ends its command line goes first, then its files, locks and sockets.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    threads, start = int(fields[16]), int(fields[18])
+    return None if state == "Z" and threads <= 1 else start

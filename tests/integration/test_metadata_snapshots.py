@@ -58,8 +58,8 @@ def latest_snapshot(node: LocalNode) -> int:
 
 
 def log_start(node: LocalNode) -> int:
-    """Of the oldest segment that is there."""
-    return min(int(path.name[:20]) for path in metadata_directory(node).glob("*.log"))
+    """Of the oldest segment that is there; 0 where one took another's place as the folder was listed, and neither was seen."""
+    return min((int(path.name[:20]) for path in metadata_directory(node).glob("*.log")), default=0)
 
 
 def committed_end(cluster: ProcessCluster) -> int:

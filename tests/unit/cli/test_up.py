@@ -186,13 +186,16 @@ def test_another_program_with_the_pid_is_no_node(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_a_node_is_waited_for_until_its_process_is_gone(tmp_path: Path) -> None:
-    """Its pid file goes before it does: who starts it again at once would find its directory in use."""
+@pytest.mark.parametrize(
+    "end", ["time.sleep(0.5)", "os.execv(sys.executable, ['python', '-c', 'import time; time.sleep(0.5)'])"]
+)
+def test_a_node_is_waited_for_until_its_process_is_gone(tmp_path: Path, end: str) -> None:
+    """Its pid file goes before it does, and its command line: who starts it again at once would find its directory in use."""
     node = LocalNode(tmp_path, 1, 9092)
     node.home.mkdir()
     script = (
         "import os, signal, sys, time\n"
-        "def end(*_): os.unlink(sys.argv[3]); time.sleep(0.5); os._exit(0)\n"
+        f"def end(*_): os.unlink(sys.argv[3]); {end}; os._exit(0)\n"
         "signal.signal(signal.SIGTERM, end); open(sys.argv[3], 'w').write(str(os.getpid())); print(flush=True); time.sleep(60)\n"
     )
     command = [sys.executable, "-c", script, "server", "start", str(node.pid_file)]
