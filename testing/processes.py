@@ -19,12 +19,11 @@ from ottla.cli.initial_controllers import InitialControllers
 from ottla.cli.local_cluster import LocalCluster, Shape
 from ottla.cli.local_node import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET, LocalNode
 from ottla.testing import ports
+from ottla.testing.last_words import last_words, listen_to
 from ottla.testing.lifetime import Lifetime
 
 PATIENCE_S = 120.0
 """For a start. Beside a load of a hundred the interpreter alone took half a minute to begin."""
-LINES_TOLD = 60
-"""Of each node's log, where a test fails."""
 
 
 class ProcessCluster(Lifetime):
@@ -43,6 +42,7 @@ class ProcessCluster(Lifetime):
         self.home = home or Path(tempfile.mkdtemp(prefix="ottla-test-"))
         shape = shape or Shape(both=nodes)
         self._cluster = LocalCluster.prepare(self.home, shape, free_port_block(sum(shape)), settings or {})
+        listen_to(self._cluster)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -109,9 +109,7 @@ class ProcessCluster(Lifetime):
     ) -> None:
         """What the nodes have to say of a failure would go with their directory."""
         if error is not None:
-            for node in self.nodes:
-                told = node.log_file.read_text(errors="replace").splitlines() if node.log_file.exists() else []
-                sys.stderr.write("\n".join((f"--- node {node.node_id}", *told[-LINES_TOLD:], "")))
+            sys.stderr.write(last_words(self._cluster) + "\n")
         super().__exit__(kind, error, trace)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from ottla.runtime.settings.server import ADVERTISED, DETOURS
 from ottla.testing.chaos.libraries import Library
 from ottla.testing.chaos.links import CLIENTS, QUORUM, REPLICATION, Ends, Link, between, links_of
 from ottla.testing.chaos.proxies import HOST, Attributes, ProxyServer
+from ottla.testing.last_words import listen_to
 from ottla.testing.lifetime import Lifetime
 from ottla.testing.ports import free_port_block
 from ottla.testing.processes import wait_for
@@ -56,6 +57,7 @@ class ChaosCluster(Lifetime):
         self.shape = shape
         port = free_port_block(sum(shape), (0, CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET))
         self.local = LocalCluster.prepare(home, shape, port, settings)
+        listen_to(self.local)
         self.nodes = {node.node_id: node for node in self.local.nodes}
         self.broker_ids = tuple(node.node_id for node in self.local.brokers)
         self.controller_ids = tuple(each for each in self.nodes if "controller" in shape.roles(each))
