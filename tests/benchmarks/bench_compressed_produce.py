@@ -64,7 +64,7 @@ def serve(codecs: list[str]) -> None:
         assert pid is not None
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for future in admin.create_topics([NewTopic(f"bench-{codec}", 1, 1) for codec in codecs]).values():
-            future.result(10)
+            future.result(60)
         time.sleep(1)
         for codec in codecs:
             for size in SIZES:

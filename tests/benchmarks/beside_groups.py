@@ -61,7 +61,7 @@ def main() -> None:
         clusters = {kind: stack.enter_context(running(kind, 1, SETTINGS)) for kind in kinds}
         for cluster in clusters.values():
             admin = AdminClient({"bootstrap.servers": "{}:{}".format(*cluster.address(1))})
-            admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+            admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         for number in range(args.runs):
             for kind, cluster in clusters.items():
                 figures = measure(cluster, args.seconds)

@@ -210,7 +210,7 @@ def start_again(cluster: Cluster, node: int, groups: list[str]) -> None:
 
 def make_topic(cluster: Cluster, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": "{}:{}".format(*cluster.address(1))})
-    admin.create_topics([NewTopic(TOPIC, partitions, NODES)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, partitions, NODES)])[TOPIC].result(60)
 
 
 def rounds(kind: str, args: argparse.Namespace) -> Iterator[dict[str, float]]:

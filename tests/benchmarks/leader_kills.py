@@ -120,7 +120,7 @@ def measure(kind: str, kills: int, loops: int, *, idle: bool) -> None:
         bootstrap = ",".join("{}:{}".format(*cluster.address(node)) for node in range(1, NODES + 1))
         admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000, "log_level": 2})
         made = admin.create_topics([NewTopic(TOPIC, 1, NODES, config={"min.insync.replicas": "2"})])
-        made[TOPIC].result(30)
+        made[TOPIC].result(60)
         with busy(loops):
             for number in range(kills):
                 took.append(one_kill(cluster, bootstrap, admin, idle=idle))

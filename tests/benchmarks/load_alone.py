@@ -100,7 +100,7 @@ EVENTS = ("session timeouts", "ISR shrinks", "elections of the quorum", "electio
 def run(cluster: ProcessCluster, minutes: float, producers: int, consumers: int) -> dict[str, float]:
     bootstrap = cluster.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES, config=TOPIC_SETTINGS)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, NODES, config=TOPIC_SETTINGS)])[TOPIC].result(60)
     cluster.wait_for_topic(TOPIC, PARTITIONS)
     parts = [word for number in range(PARTITIONS) for word in ("-p", str(number))]
     seen = Seen(cluster)

@@ -237,7 +237,7 @@ def clients(bootstrap: str, libraries: Sequence[str], rate: float) -> Iterator[C
 
 def make_topic(admin: AdminClient) -> None:
     topic = NewTopic(TOPIC, PARTITIONS, NODES, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])[TOPIC].result(30)
+    admin.create_topics([topic])[TOPIC].result(60)
 
 
 def wait_in_sync(admin: AdminClient) -> None:

@@ -47,7 +47,7 @@ class Brokers:
 
     def make_topic(self, name: str, assignment: list[list[int]]) -> None:
         topic = NewTopic(name, len(assignment), replica_assignment=assignment)
-        self._admin.create_topics([topic])[name].result(30)
+        self._admin.create_topics([topic])[name].result(60)
         wait_for(lambda: self._has_leaders(name, len(assignment)), f"leaders of {name}")
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
@@ -55,7 +55,7 @@ class Brokers:
         return len(found) == partitions and all(each.leader > 0 for each in found.values())
 
     def delete_topic(self, name: str) -> None:
-        self._admin.delete_topics([name])[name].result(30)
+        self._admin.delete_topics([name])[name].result(60)
 
 
 @contextmanager

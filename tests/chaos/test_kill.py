@@ -18,7 +18,7 @@ TOPIC = "history"
 
 def partition_state(admin: AdminClient) -> tuple[int, list[int]]:
     """Leader and in-sync replicas, as some broker knows them: each learns of a change a moment after it is committed."""
-    partition = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.get(0)
+    partition = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.get(0)
     return (partition.leader, list(partition.isrs)) if partition else (-1, [])
 
 
@@ -44,7 +44,7 @@ def test_leader_controller_and_follower_die_one_after_another() -> None:
     with ProcessCluster(nodes=3) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topic = NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})
-        admin.create_topics([topic])[TOPIC].result(30)
+        admin.create_topics([topic])[TOPIC].result(60)
         with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
             wait_for(lambda: len(history.times) > 100, "the producer to run")
             kill_and_restart(cluster, admin, history, partition_state(admin)[0])
@@ -63,7 +63,7 @@ def test_a_leader_that_is_frozen_and_wakes_up_acknowledges_nothing_more() -> Non
         nodes=3, settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"}
     ) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
         with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
             wait_for(lambda: len(history.times) > 100, "the producer to run")
             frozen = partition_state(admin)[0]

@@ -61,7 +61,7 @@ def rows(task: int, batch: int) -> list[str]:
 
 
 def all_in_sync(cluster: ProcessCluster) -> bool:
-    topics = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=30).topics
+    topics = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=60).topics
     return all(len(each.isrs) == len(each.replicas) for topic in topics.values() for each in topic.partitions.values())
 
 

@@ -16,14 +16,14 @@ TOPIC = "history"
 
 def make_topic(cluster: ChaosCluster) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
     wait_for(lambda: len(leader_and_isr(admin)[1]) == 3, "the topic to be known")
     return admin
 
 
 def leader_and_isr(admin: AdminClient) -> tuple[int, list[int]]:
     """As some broker knows them: each learns of a change a moment after it is committed."""
-    partition = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.get(0)
+    partition = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.get(0)
     return (partition.leader, list(partition.isrs)) if partition else (-1, [])
 
 

@@ -22,7 +22,7 @@ class OnePartition(Sequences):
 def partition(cluster: ProcessCluster, topic: str) -> tuple[int, list[int], list[int]]:
     """Leader, replicas, those in sync. Who is asked may not have heard of the topic yet: leader -1."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    found = admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
+    found = admin.list_topics(topic, timeout=60).topics[topic].partitions.get(0)
     return (found.leader, found.replicas, found.isrs) if found is not None else (-1, [], [])
 
 

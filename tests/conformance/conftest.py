@@ -44,7 +44,7 @@ def kafka_node(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> I
 def fill(bootstrap: str, topic: str, partitions: int, records: int) -> None:
     """Numbered records in turn on all partitions, a second apart, years ago."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 1000})
     for number in range(records):
         at_ms = 1_700_000_000_000 + 1_000 * number

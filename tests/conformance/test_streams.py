@@ -73,7 +73,7 @@ class Counts:
 def test_a_word_count_that_is_killed_counts_every_word_once(cluster: ProcessCluster, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for name, made in admin.create_topics([NewTopic(each, PARTITIONS, 3) for each in (SOURCE, TARGET)]).items():
-        made.result(30)
+        made.result(60)
         cluster.wait_for_topic(name, PARTITIONS)
     rng = Random(1)
     lines = [" ".join(rng.choices(WORDS, k=4)) for _ in range(LINES)]

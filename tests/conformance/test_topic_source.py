@@ -50,7 +50,7 @@ def is_decided(bootstrap: str, topic: str, partitions: int) -> bool:
     asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     committed, written = (
-        [each.result(10).offset for each in admin.list_offsets(asked, isolation_level=level).values()]
+        [each.result(60).offset for each in admin.list_offsets(asked, isolation_level=level).values()]
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     )
     return committed == written
@@ -86,8 +86,8 @@ def test_a_stream_goes_on_and_knows_a_topic_that_was_made_anew(bootstrap: str) -
         first = stream.latest(start)
         end = stream.latest(first)
         found = values(options, [*stream.tasks(start, first), *stream.tasks(first, end)])
-        admin.delete_topics(["source-stream"])["source-stream"].result(30)
-        admin.create_topics([NewTopic("source-stream", 2, 1)])["source-stream"].result(30)
+        admin.delete_topics(["source-stream"])["source-stream"].result(60)
+        admin.create_topics([NewTopic("source-stream", 2, 1)])["source-stream"].result(60)
 
         assert sorted(found) == list(range(50))
         old = end_ids(end)

@@ -34,7 +34,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 def filled(cluster: ProcessCluster, topic: str) -> str:
     """A topic with numbered records in all its partitions."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(RECORDS):

@@ -18,7 +18,7 @@ COUNT = 3000
 
 def make_topic(cluster: ProcessCluster, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 3)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 3)])[name].result(60)
     cluster.wait_for_topic(name, 1)
 
 
@@ -48,7 +48,7 @@ def test_librdkafka_reads_what_was_encoded(cluster: ProcessCluster, topic: str, 
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[Message] = []
     while len(found) < COUNT:
-        got = consumer.consume(COUNT - len(found), timeout=30)
+        got = consumer.consume(COUNT - len(found), timeout=60)
         assert got, f"{len(found)} of {COUNT} came"
         found += got
     consumer.close()

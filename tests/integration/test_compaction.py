@@ -38,7 +38,7 @@ def value(number: int, round_: int) -> bytes:
 def create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(TOPIC, 1, 1, config=TOPIC_CONFIG)]).values():
-        created.result(30)
+        created.result(60)
 
 
 def produce(bootstrap: str) -> None:
@@ -54,7 +54,7 @@ def consume(bootstrap: str) -> list[Message]:
     """All that the partition holds."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     partition = TopicPartition(TOPIC, 0, 0)
-    end = consumer.get_watermark_offsets(partition, timeout=30)[1]
+    end = consumer.get_watermark_offsets(partition, timeout=60)[1]
     consumer.assign([partition])
     found: list[Message] = []
     while not found or (found[-1].offset() or 0) < end - 1:

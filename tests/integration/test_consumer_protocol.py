@@ -104,7 +104,7 @@ def test_what_a_member_that_is_killed_had_goes_to_the_others_and_new_partitions_
         other.kill()
     poll_until([member], lambda: len(member.mine) == PARTITIONS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_partitions([NewPartitions(filled, PARTITIONS + 2)])[filled].result(30)
+    admin.create_partitions([NewPartitions(filled, PARTITIONS + 2)])[filled].result(60)
     poll_until([member], lambda: len(member.mine) == PARTITIONS + 2)
     assert kept.isdisjoint(member.lost)
     member.consumer.close()

@@ -103,7 +103,7 @@ class Readers:
 @pytest.fixture
 def readers(cluster: ProcessCluster, topic: str) -> Iterator[Readers]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, PARTITIONS)
     found = Readers(cluster, topic)
     yield found

@@ -32,7 +32,7 @@ def topics(cluster: ProcessCluster, topic: str) -> list[str]:
     names = [f"{topic}-one", f"{topic}-two", f"other-{topic}"]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for made in admin.create_topics([NewTopic(each, 2, 3) for each in names]).values():
-        made.result(30)
+        made.result(60)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for name in names:
         cluster.wait_for_topic(name, 2)
@@ -57,9 +57,9 @@ def test_librdkafka_reads_the_topics_that_its_expression_matches(
                 read[name] = read.get(name, 0) + 1
         assert read == dict.fromkeys(topics[:2], RECORDS)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        listed = {each.group_id: each for each in admin.list_consumer_groups().result(30).valid}
+        listed = {each.group_id: each for each in admin.list_consumer_groups().result(60).valid}
         assert listed[topic].type == ConsumerGroupType.CONSUMER
-        told = admin.describe_consumer_groups([topic])[topic].result(30)
+        told = admin.describe_consumer_groups([topic])[topic].result(60)
         assert (told.state, told.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
         (member,) = told.members
         assert {each.topic for each in member.assignment.topic_partitions} == set(topics[:2])

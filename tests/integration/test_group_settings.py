@@ -38,7 +38,7 @@ def coordinator_of(connection: Connection, group: str) -> Connection:
 
 def test_a_member_hears_of_its_groups_settings_at_its_next_heartbeat(cluster: ProcessCluster, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, 1)
     anyone = Connection(cluster.node(1).port)
     coordinator = coordinator_of(anyone, topic)

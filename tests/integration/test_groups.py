@@ -93,7 +93,7 @@ def test_a_static_member_comes_back_to_its_partitions(cluster: ProcessCluster, f
     mine = first.assignment()
     first.close()  # a static member does not leave
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    described = admin.describe_consumer_groups([filled])[filled].result(30)
+    described = admin.describe_consumer_groups([filled])[filled].result(60)
     assert [each.group_instance_id for each in described.members] == ["one"]
     back = librdkafka(cluster, filled, group_instance_id="one")
     back.subscribe([filled])
@@ -108,12 +108,12 @@ def test_an_administrator_sees_moves_and_deletes_a_group(cluster: ProcessCluster
     read(consumer, RECORDS)
     consumer.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    states = {each.group_id: each.state for each in admin.list_consumer_groups().result(30).valid}
+    states = {each.group_id: each.state for each in admin.list_consumer_groups().result(60).valid}
     assert states[filled] is ConsumerGroupState.STABLE
     consumer.close()
     committed = consumer_offsets(cluster, filled)
     assert sum(committed) == RECORDS
-    assert admin.delete_consumer_groups([filled])[filled].result(30) is None
+    assert admin.delete_consumer_groups([filled])[filled].result(60) is None
     assert consumer_offsets(cluster, filled) == [-1001] * PARTITIONS, "librdkafka's word for none"
 
 
@@ -130,7 +130,7 @@ def test_a_signal_ends_ottla_consume_as_a_member_that_leaves(
     assert sorted(printed) == list(range(RECORDS))
     assert consumer_offsets(cluster, filled) == [RECORDS // PARTITIONS] * PARTITIONS
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    assert admin.describe_consumer_groups([filled])[filled].result(30).state == ConsumerGroupState.EMPTY
+    assert admin.describe_consumer_groups([filled])[filled].result(60).state == ConsumerGroupState.EMPTY
 
 
 def consumer_offsets(cluster: ProcessCluster, topic: str) -> list[int]:

@@ -33,7 +33,7 @@ def written(cluster: ProcessCluster, admin: AdminClient) -> str:
     topic = f"damaged-{next(_numbers)}"
     config = {"segment.bytes": str(SEGMENT_BYTES), "min.insync.replicas": "2"}
     for created in admin.create_topics([NewTopic(topic, 1, 3, config=config)]).values():
-        created.result(30)
+        created.result(60)
     cluster.wait_for_topic(topic)
     settings = {"enable.idempotence": True, "batch.num.messages": 20}
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
@@ -44,7 +44,7 @@ def written(cluster: ProcessCluster, admin: AdminClient) -> str:
 
 
 def leader_and_isr(admin: AdminClient, topic: str) -> tuple[int, int]:
-    partition = admin.list_topics(topic, timeout=30).topics[topic].partitions[0]
+    partition = admin.list_topics(topic, timeout=60).topics[topic].partitions[0]
     return partition.leader, len(partition.isrs)
 
 

@@ -37,7 +37,7 @@ def trio() -> Iterator[ProcessCluster]:
     """Three nodes with one record in them."""
     with ProcessCluster(nodes=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
         running.wait_for_topic(TOPIC)
         assert produce(running, b"before") is None
         yield running
@@ -79,7 +79,7 @@ def goes_on(cluster: ProcessCluster) -> None:
 
 def send(port: int, data: bytes) -> bytes:
     """What the listener answers before it closes the connection."""
-    with socket.create_connection(("localhost", port), timeout=30) as connection:
+    with socket.create_connection(("localhost", port), timeout=60) as connection:
         connection.sendall(data)
         answer = b""
         try:

@@ -41,7 +41,7 @@ def single() -> Iterator[ProcessCluster]:
     settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
     with ProcessCluster(nodes=1, settings=settings) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         connection = Connection(running.node(1).port)
         wait_for(lambda: committed(connection) is ErrorCode.NONE, "the coordinator")
         connection.close()

@@ -45,7 +45,7 @@ def single() -> Iterator[ProcessCluster]:
     settings = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
     with ProcessCluster(nodes=1, settings=settings) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         connection = Connection(running.node(1).port)
         for kind in (0, 1):
             wait_for(lambda kind=kind: is_coordinated(connection, kind), "the coordinators")  # type: ignore[misc]  # called now
@@ -129,7 +129,7 @@ def test_who_is_not_the_producer_of_a_transaction_adds_and_ends_nothing(
 def test_a_broker_that_does_not_coordinate_a_transaction_says_so(cluster: ProcessCluster, topic: str) -> None:
     """To each of its requests; of its offsets the group's coordinator has to be asked."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(60)
     cluster.wait_for_topic(topic)
     asking = Connection(cluster.node(1).port)
     nodes = {}

@@ -24,7 +24,7 @@ def make_topic(
     cluster: ProcessCluster, name: str, partitions: int = 1, config: dict[str, str] | None = None
 ) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 3, config=config or {})])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 3, config=config or {})])[name].result(60)
     cluster.wait_for_topic(name, partitions)
     return admin
 
@@ -34,7 +34,7 @@ def read_all(cluster: ProcessCluster, topic: str, count: int, partitions: int = 
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     found: list[Message] = []
     while len(found) < count:
-        got = consumer.consume(count - len(found), timeout=30)
+        got = consumer.consume(count - len(found), timeout=60)
         assert got, f"{len(found)} of {count} records came"
         for message in got:
             assert message.error() is None
@@ -84,7 +84,7 @@ def test_offsets_are_found_by_time_and_at_both_ends(cluster: ProcessCluster, top
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> int:
-        found: int = admin.list_offsets({partition: spec})[partition].result(30).offset
+        found: int = admin.list_offsets({partition: spec})[partition].result(60).offset
         return found
 
     assert offset(OffsetSpec.earliest()) == 0
@@ -113,21 +113,21 @@ def test_a_record_too_large_is_refused_and_the_next_one_is_not(cluster: ProcessC
 def test_topics_are_created_described_grown_and_deleted(cluster: ProcessCluster, topic: str) -> None:
     admin = make_topic(cluster, topic, partitions=2)
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
 
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([change])[change].result(30)
+    admin.incremental_alter_configs([change])[change].result(60)
 
     def is_told() -> bool:  # any broker may be asked; each learns of the change a moment after it is committed
-        return bool(admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "12345")
+        return bool(admin.describe_configs([resource])[resource].result(60)["retention.ms"].value == "12345")
 
     wait_for(is_told, "a broker to know the new setting")
     cluster.wait_for_topic(topic, 5)
-    admin.delete_topics([topic])[topic].result(30)
-    wait_for(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic to be gone")
+    admin.delete_topics([topic])[topic].result(60)
+    wait_for(lambda: topic not in admin.list_topics(timeout=60).topics, "the topic to be gone")
 
 
 def test_kcat_lists_produces_and_consumes(cluster: ProcessCluster, topic: str) -> None:

@@ -17,7 +17,7 @@ def test_the_loss_of_a_directory_costs_its_partitions_only() -> None:
     """Renamed away, which is what an unmounted disk looks like; the open files go on working, as they would there."""
     with Cluster(nodes=1, log_directories=2) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
         second = cluster.log_directories(1)[1]
 
         def replicas(directory: Path) -> list[int]:
@@ -32,7 +32,7 @@ def test_the_loss_of_a_directory_costs_its_partitions_only() -> None:
         second.mkdir()
 
         def leaderless() -> list[int]:
-            partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
+            partitions = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions.values()
             return sorted(each.id for each in partitions if each.leader == -1)
 
         wait_for(lambda: leaderless() == lost, "the lost partitions, and no others, to be without a leader")

@@ -30,12 +30,12 @@ def admin_of(node: LocalNode) -> AdminClient:
 
 def create(cluster: ProcessCluster, topic: str) -> None:
     admin = admin_of(cluster.node(1))
-    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(60)
 
 
 def has_topic(node: LocalNode, topic: str) -> bool:
     admin = admin_of(node)
-    return topic in admin.list_topics(timeout=30).topics
+    return topic in admin.list_topics(timeout=60).topics
 
 
 def change_settings(cluster: ProcessCluster, topic: str, times: int) -> None:
@@ -45,7 +45,7 @@ def change_settings(cluster: ProcessCluster, topic: str, times: int) -> None:
         setting = ConfigEntry("retention.ms", str(10**9 + number), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[setting])
         for altered in admin.incremental_alter_configs([resource]).values():
-            altered.result(30)
+            altered.result(60)
 
 
 def metadata_directory(node: LocalNode) -> Path:

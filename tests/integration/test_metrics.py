@@ -39,7 +39,7 @@ def ottla(*words: str) -> subprocess.CompletedProcess[str]:
 
 def scraped(cluster: ProcessCluster, node_id: int) -> dict[str, float]:
     """What a Prometheus would take from the node: the sums of the samples, by name."""
-    with urllib.request.urlopen(f"http://{cluster.node(node_id).metrics_listener}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{cluster.node(node_id).metrics_listener}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):

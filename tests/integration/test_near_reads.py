@@ -27,7 +27,7 @@ def racks() -> Iterator[ProcessCluster]:
             file.write(f"broker.rack=r{node.node_id}\n")
     with cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
         cluster.wait_for_topic(TOPIC)
         yield cluster
 
@@ -41,7 +41,7 @@ def write(cluster: ProcessCluster, first: int) -> None:
 
 def partition(cluster: ProcessCluster) -> PartitionMetadata:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0]
+    return admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions[0]
 
 
 class Reader:

@@ -52,7 +52,7 @@ def read(cluster: ProcessCluster, count: int) -> list[int]:
 
 def is_full(cluster: ProcessCluster) -> bool:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    partition = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0]
+    partition = admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions[0]
     return len(partition.isrs) == 3
 
 
@@ -62,8 +62,8 @@ def elect_from_what_is_left(cluster: ProcessCluster, survivor: LocalNode) -> Non
     partition = TopicPartition(TOPIC, 0)
 
     def is_led() -> bool:
-        admin.elect_leaders(ElectionType.UNCLEAN, [partition]).result(30)
-        return admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[0].leader == survivor.node_id
+        admin.elect_leaders(ElectionType.UNCLEAN, [partition]).result(60)
+        return admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions[0].leader == survivor.node_id
 
     wait_for(is_led, "a leader", 60)
 
@@ -81,7 +81,7 @@ def format_anew(cluster: ProcessCluster, node: LocalNode, survivor: LocalNode) -
 def test_a_quorum_that_lost_two_of_three_disks_goes_on_from_the_third() -> None:
     with ProcessCluster(nodes=3) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
         cluster.wait_for_topic(TOPIC)
         write(cluster, 0)
         for node in cluster.nodes:

@@ -20,7 +20,7 @@ RECORDS = [(b"key-%d" % number, b"%d " % number * (20_000 if number % 50 == 0 el
 
 def make_topic(cluster: ProcessCluster, name: str, codec: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 3, config={"compression.type": codec})])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 3, config={"compression.type": codec})])[name].result(60)
     cluster.wait_for_topic(name)
 
 
@@ -49,7 +49,7 @@ def read_with_librdkafka(cluster: ProcessCluster, topic: str) -> list[tuple[Any,
     consumer.assign([ConfluentPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[tuple[Any, Any]] = []
     while len(found) < len(RECORDS):
-        got = consumer.consume(len(RECORDS) - len(found), timeout=30)
+        got = consumer.consume(len(RECORDS) - len(found), timeout=60)
         assert got, f"{len(found)} records came"
         found += [(each.key(), each.value()) for each in got]
     consumer.close()

@@ -14,7 +14,7 @@ from ottla.testing.cluster import Cluster
 def use_everything_once(bootstrap: str) -> None:
     """A topic, a transaction, a group that commits."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "x"})
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -22,7 +22,7 @@ def test_a_transaction_that_is_left_open_is_shown_and_aborted(cluster: ProcessCl
         return found
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(60)

@@ -33,7 +33,7 @@ PATIENCE_S = 60
 @pytest.fixture
 def made(cluster: ProcessCluster, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, PARTITIONS)
     return topic
 
@@ -137,7 +137,7 @@ def test_a_deleted_topic_keeps_no_transaction_from_its_end(cluster: ProcessClust
     write(producer, made, "gone")
     assert producer.flush(PATIENCE_S) == 0
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.delete_topics([made])[made].result(30)
+    admin.delete_topics([made])[made].result(60)
     producer.commit_transaction(PATIENCE_S)
 
     def is_complete() -> bool:

@@ -87,7 +87,7 @@ def test_a_voter_is_added_and_the_leader_removed_while_records_flow() -> None:
     with ProcessCluster(nodes=3) as cluster:
         quorum = Quorum(cluster)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
         with AcknowledgedProducer(cluster.bootstrap_servers, TOPIC) as history:
             wait_for(lambda: len(history.times) > 100, "the producer to run")
             quorum.add(cluster.add_node())
@@ -120,7 +120,7 @@ def test_a_controller_joins_by_itself_when_it_is_told_to() -> None:
         quorum = Quorum(cluster)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for created in admin.create_topics([NewTopic(f"topic-{number}", 20, 1) for number in range(5)]).values():
-            created.result(30)
+            created.result(60)
         wait_for(lambda: snapshots(cluster.node(1)) != [], "a snapshot")
         joined = cluster.add_node({"controller.quorum.auto.join.enable": "true"})
         wait_for(lambda: quorum.voters() == [1, 2], "node 2 to join")

@@ -16,7 +16,7 @@ PARTITIONS = 3
 def make(bootstrap: str, topic: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, PARTITIONS, replicas, config={"max.message.bytes": "20000"})
-    admin.create_topics([new])[topic].result(30)
+    admin.create_topics([new])[topic].result(60)
 
 
 def connect(bootstrap: str) -> Cluster:

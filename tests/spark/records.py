@@ -33,7 +33,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, st
     """Replicated as the cluster does by default."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(topic, partitions, config={"retention.ms": "-1"} | (config or {}))])
-    made[topic].result(30)
+    made[topic].result(60)
 
 
 def count_up(bootstrap: str, topic: str, records: int, partitions: int = 1, first: int = 0) -> None:

@@ -112,7 +112,7 @@ def test_both_say_what_is_gone_or_go_on_behind_it(session: SparkSession, broker:
     count_up(broker, topic, 100)
     admin = AdminClient({"bootstrap.servers": broker})
     [deleted] = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
-    deleted.result(30)
+    deleted.result(60)
     options = {"startingOffsets": json.dumps({topic: {"0": 0}}), "failOnDataLoss": loss}
     if loss == "true":
         for kind in BOTH:

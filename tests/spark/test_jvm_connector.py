@@ -158,7 +158,7 @@ def numbers_in(bootstrap: str, topic: str, partitions: int) -> dict[int, list[in
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     ends = sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 10)[1] for number in range(partitions))
-    found = [message for message in consumer.consume(ends, timeout=30) if not message.error()]
+    found = [message for message in consumer.consume(ends, timeout=60) if not message.error()]
     consumer.close()
     found.sort(key=lambda message: (message.partition(), message.offset()))
     groups = groupby(found, key=lambda message: message.partition())

@@ -161,7 +161,7 @@ def test_rows_that_do_not_parse_have_their_own_table(form: str, input_: Input, t
 def made(node: ProcessCluster, topic: str, spark: SparkSession) -> str:
     register(spark)
     admin = AdminClient({"bootstrap.servers": node.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     node.wait_for_topic(topic, PARTITIONS)
     return topic
 
@@ -198,7 +198,7 @@ def test_a_batch_that_comes_again_after_the_brokers_forgot_it_is_not_doubled_una
     os.utime(tmp_path / "checkpoint" / "offsets" / "0", (planned_s, planned_s))
     query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_consumer_groups([f"ottla.{query}.0"])[f"ottla.{query}.0"].result(30)
+    admin.delete_consumer_groups([f"ottla.{query}.0"])[f"ottla.{query}.0"].result(60)
     with pytest.raises(StreamingQueryException, match="whether its rows are in the topic cannot be told"):
         send()
     input_.add()

@@ -90,7 +90,7 @@ def test_a_key_in_two_partitions_is_there_once_with_its_youngest_record(
     write(bootstrap, topic, [("c", "z", 0)])
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deleted = admin.delete_records([TopicPartition(topic, 0, 2)])
-    assert all(each.result(30) for each in deleted.values())
+    assert all(each.result(60) for each in deleted.values())
     run(spark, options(bootstrap, topic, tmp_path / "t", since=tmp_path / "t"))
     assert rows(spark, tmp_path / "t") == {"a": ("young", 0, 2), "c": ("z", 0, 3)}
 

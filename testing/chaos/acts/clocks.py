@@ -37,7 +37,7 @@ def _clock_of(scene: Scene, node: int) -> str:
     admin = AdminClient({"bootstrap.servers": scene.cluster.direct(node)})
     config = {"message.timestamp.type": "LogAppendTime", "min.insync.replicas": "1"}
     asked = NewTopic(topic, num_partitions=1, replica_assignment=[[node]], config=config)
-    admin.create_topics([asked])[topic].result(30)
+    admin.create_topics([asked])[topic].result(60)
     return topic
 
 

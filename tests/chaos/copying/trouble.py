@@ -173,7 +173,7 @@ def copying(
     names = [topic, *(f"{topic}-{kind}" for kind in kinds)]
     made = admin.create_topics([NewTopic(each, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for each in names])
     for name, future in made.items():
-        future.result(30)
+        future.result(60)
         cluster.wait_for_topic(name, PARTITIONS)
     with tempfile.TemporaryDirectory(prefix="ottla-copying-") as home:
         jobs = [
@@ -212,12 +212,12 @@ def controller(cluster: ProcessCluster) -> int:
 
 def leader(cluster: ProcessCluster, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader
+    return admin.list_topics(topic, timeout=60).topics[topic].partitions[0].leader
 
 
 def full_isr(cluster: ProcessCluster, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions
     return all(len(each.isrs) == 3 for each in partitions.values())
 
 

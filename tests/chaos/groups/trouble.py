@@ -192,7 +192,7 @@ def groups(cluster: ProcessCluster, kinds: Sequence[str], seed: int) -> Iterator
     """One of each kind, with two members each, on a topic of their own that is being written."""
     topic = f"troubled-{seed}-{time.monotonic_ns()}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(60)
     cluster.wait_for_topic(topic, PARTITIONS)
     with tempfile.TemporaryDirectory(prefix="ottla-groups-") as home:
         found = [

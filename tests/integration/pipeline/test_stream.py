@@ -83,7 +83,7 @@ def send(single: Cluster) -> Any:
 
 def done(results: dict[Any, Any]) -> None:
     for each in results.values():
-        each.result(30)
+        each.result(60)
 
 
 def test_a_stream_reads_on_from_where_its_last_batch_ended(single: Cluster, make_topic: MakeTopic, send: Any) -> None:

@@ -138,7 +138,7 @@ class Beside:
         big, small = f"beside-bulk-{run}", f"beside-small-{run}"
         made = self._admin.create_topics([NewTopic(big, PARTITIONS, replicas), NewTopic(small, 1, replicas)])
         for future in made.values():
-            future.result(30)
+            future.result(60)
         acks = "-1" if replicas > 1 else "1"
         if consumers:
             command = [str(TOOL), "-b", self._bootstrap, "-t", big, "-q", *producer_args(acks, RECORDS_TO_READ)]
@@ -155,7 +155,7 @@ class Beside:
         took, cpu = time.monotonic() - began, cpu_s(self._pids) - cpu
         moved += (self.end_offsets(big) - written) * RECORD_BYTES
         for gone in self._admin.delete_topics([big, small]).values():
-            gone.result(30)
+            gone.result(60)
         return waits | {"bulk_mb_s": round(moved / took / 1e6, 1), "cpu_s_per_gb": round(cpu / (moved / 1e9), 3)}
 
     def _small_clients(self, topic: str, seconds: float) -> dict[str, float]:

@@ -110,7 +110,7 @@ def main() -> None:
     args = parser.parse_args()
     admin = AdminClient({"bootstrap.servers": args.bootstrap, "socket.timeout.ms": 5000})
     topic = f"failover-{time.time_ns()}"
-    admin.create_topics([NewTopic(topic, 1, args.replicas, config={"min.insync.replicas": "2"})])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, args.replicas, config={"min.insync.replicas": "2"})])[topic].result(60)
     time.sleep(1)
     for round_ in range(args.rounds):
         for what in args.what.split(","):

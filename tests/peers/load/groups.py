@@ -181,7 +181,7 @@ def transactions(bootstrap: str, producers: int, seconds: float, pid: int) -> Fi
 def make_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by an earlier run
             raise

@@ -61,11 +61,11 @@ class Bench:
         from confluent_kafka.admin import NewTopic
 
         if name in self.admin.list_topics(timeout=20).topics:
-            self.admin.delete_topics([name])[name].result(30)
+            self.admin.delete_topics([name])[name].result(60)
             while name in self.admin.list_topics(timeout=20).topics:
                 time.sleep(0.1)
         config = {"min.insync.replicas": str(min(2, replicas))}
-        self.admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(30)
+        self.admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(60)
         time.sleep(1)
         return name
 

@@ -22,10 +22,10 @@ def rate(seconds: float, in_flight: int, send: Send) -> float:
         while len(pending) < in_flight:
             pending.append(send(n))
             n += 1
-        pending.pop(0).result(30)
+        pending.pop(0).result(60)
         done += 1
     for future in pending:
-        future.result(30)
+        future.result(60)
     return (done + len(pending)) / (time.monotonic() - start)
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     admin = AdminClient({"bootstrap.servers": sys.argv[1]})
     run = time.time_ns()
     base = f"meta-{run}"
-    admin.create_topics([NewTopic(base, 1, 1)])[base].result(30)
+    admin.create_topics([NewTopic(base, 1, 1)])[base].result(60)
 
     def alter(n: int) -> Future[None]:
         entry = ConfigEntry("retention.ms", str(1_000_000 + n), incremental_operation=AlterConfigOpType.SET)
