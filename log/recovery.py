@@ -72,8 +72,9 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
-    # Of a disk that lost what was stable: what comes to those offsets now is another's, and neither stable nor clean.
-    log.root.before_truncation({log.key: log.log_end_offset})
+    if log.root.saved_cleaned_offset(log.key) > log.log_end_offset:
+        # Of a disk that lost what was stable: what comes to those offsets now is another's, and neither clean nor stable.
+        log.root.before_truncation({log.key: log.log_end_offset})
     replay_from = _load_producers(log) if _have_snapshots(names) else _forget_producers(log)
     if scanned_from < replay_from:  # the snapshot knows how these transactions ended, not their index
         aborted.restore(log, scanned_from, replay_from)
