@@ -69,6 +69,6 @@ def _voter(text: str) -> Voter:
     """``1@host:9093:directory-id``. Raises ValueError, SettingError."""
     node, separator, rest = text.partition("@")
     address, _, directory_id = rest.rpartition(":")
-    if not separator or not node.isdigit() or not address:
+    if not separator or not (node.isascii() and node.isdigit()) or not address:
         raise ValueError(f"{text!r} is not ID@HOST:PORT:DIRECTORY-ID")
     return Voter(ReplicaKey(int(node), id_from_text(directory_id)), Endpoint(*parse_endpoint(address, _OPTION)))

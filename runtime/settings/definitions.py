@@ -52,6 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 _RESET = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_INTEGER = re.compile(r"[+-]?\d+")  # in any script, as Java reads them; int() alone takes 1_000
 _HOST = re.compile(r"[0-9a-zA-Z._-]+")
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
@@ -79,7 +80,7 @@ def _boolean(setting: Setting, text: str) -> bool:
 
 def _integer(setting: Setting, text: str) -> int:
     try:
-        value = int(text)
+        value = int(text if _INTEGER.fullmatch(text) else "")
     except ValueError:
         raise SettingError(f"{setting.name}={text}: write a whole number") from None
     bound = _BOUNDS[setting.type]
@@ -90,7 +91,7 @@ def _integer(setting: Setting, text: str) -> int:
 
 def _number(setting: Setting, text: str) -> float:
     try:
-        value = float(text)
+        value = nan if "_" in text else float(text)
     except ValueError:
         value = nan
     if isnan(value):

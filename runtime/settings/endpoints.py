@@ -76,7 +76,7 @@ def parse_voters(texts: tuple[str, ...]) -> dict[int, Endpoint]:
     voters = {}
     for text in texts:
         node, separator, address = text.partition("@")
-        if not separator or not node.isdigit():
+        if not separator or not (node.isascii() and node.isdigit()):
             raise SettingError(f"controller.quorum.voters: {text!r} is not id@host:port")
         if int(node) in voters:
             raise SettingError(f"controller.quorum.voters: node {node} stands twice")

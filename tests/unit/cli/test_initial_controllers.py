@@ -85,6 +85,7 @@ def test_a_controller_that_joins_knows_no_voters(properties: Path) -> None:
         (InitialControllers(listed=f"2@localhost:9193:{TWO}"), {}, "does not name this node 1"),
         (InitialControllers(listed=f"1@elsewhere:9193:{ONE}"), {}, "it does on localhost:9193"),
         (InitialControllers(listed="1@localhost:9193"), {}, "--initial-controllers"),
+        (InitialControllers(listed=f"\u00b9@localhost:9193:{ONE}"), {}, "--initial-controllers"),
         (InitialControllers(listed=f"1@localhost:9193:{ONE},1@localhost:9193:{TWO}"), {}, "occurs twice"),
     ],
 )

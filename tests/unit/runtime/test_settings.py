@@ -318,6 +318,18 @@ def test_the_policy_of_migrations_may_be_written_in_any_case() -> None:
     assert config.string("group.consumer.migration.policy") == "Bidirectional"
 
 
+@pytest.mark.parametrize(("name", "text"), [("retention.ms", "1_000"), ("min.cleanable.dirty.ratio", "0.0_1")])
+def test_a_number_that_only_python_reads_is_refused(name: str, text: str) -> None:
+    """Kafka would not start, or make the topic, with it."""
+    with pytest.raises(SettingError, match=text):
+        check_topic_setting(name, text)
+
+
+def test_a_voters_id_of_other_digits_is_refused() -> None:
+    with pytest.raises(SettingError, match="is not id@host:port"):
+        parse_voters(("\u00b2@localhost:9192",))
+
+
 def test_gzip_has_no_level_zero() -> None:
     """KIP-390: -1 is the default, 1 to 9 are levels."""
     assert check_topic_setting("compression.gzip.level", "-1") == -1
