@@ -70,6 +70,7 @@ HELPERS = {
     "ZERO_ID": ZERO_ID,
     "check_count": primitives.check_count,
     "encode_varint": primitives.encode_varint,
+    "error_words": primitives.error_words,
     "join": b"".join,
     "long_string": primitives.long_string,
     "malformed": malformed,

@@ -150,10 +150,11 @@ class EncodeWriter:
 
     def string(self, field: Field, source: str, nullable: bool) -> None:
         text = self.name(field.name)
+        words = field.name.endswith("error_message")
         if nullable:
             self.emit(f"{text} = {source}")
             self.emit(f"if {text} is not None:")
-            self.emit(f"    {text} = {text}.encode()")
+            self.emit(f"    {text} = error_words({text})" if words else f"    {text} = {text}.encode()")
             self.length(field, f"len({text})", f"{text} is None")
             self.emit(f"if {text}:")
             self.emit(f"    {self.add}({text})")

@@ -19,6 +19,8 @@ STRING_MAX = 0x7FFF
 TAGS_MAX = 32
 """Fields of one tagged section that we do not know. No message of Kafka has a third of that; and a frame that may be large is not to be
 millions of them, each of which takes 0.2 us of everybody's time."""
+ERROR_MESSAGE_MAX = 4096
+"""Bytes of an error's words. They may quote what a client wrote, which was as long as a string can be."""
 UNCOPIED_MIN = 2048
 """Bytes from which a payload gets its own buffer instead of being joined: a copy costs less below."""
 
@@ -143,6 +145,14 @@ def encode_compact_string(text: str | None) -> bytes:
         return b"\0"
     data = text.encode()
     return (VARINTS[len(data) + 1] if len(data) < 127 else long_string(len(data) + 1)) + data
+
+
+def error_words(text: str) -> bytes:
+    """An error's message, cut to what an answer has room for."""
+    data = text.encode()
+    if len(data) <= ERROR_MESSAGE_MAX:
+        return data
+    return (data[: ERROR_MESSAGE_MAX - 3].decode(errors="ignore") + "…").encode()
 
 
 def encode_tag(tag: int, body: bytes) -> bytes:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.broker.wire.codec import decoder, encoder, message_class
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.broker.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from ottla.broker.wire.messages.describe_topic_partitions_request import Cursor, DescribeTopicPartitionsRequest
 from ottla.broker.wire.messages.fetch_request import FetchRequest
 from ottla.broker.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -19,7 +20,7 @@ from ottla.broker.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
 from ottla.broker.wire.messages.offset_commit_request import OffsetCommitRequest
 from ottla.broker.wire.messages.transaction_log_value import TransactionLogValue
-from ottla.broker.wire.primitives import UNCOPIED_MIN
+from ottla.broker.wire.primitives import ERROR_MESSAGE_MAX, UNCOPIED_MIN
 from ottla.broker.wire.schema import message, message_names
 from ottla.runtime.errors import ErrorCode
 
@@ -92,6 +93,17 @@ def test_bytes_are_copied_since_the_frame_does_not_last() -> None:
     frame[:] = bytes(len(frame))
 
     assert found.protocols[0].metadata == b"subscription"
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_an_error_that_quotes_a_long_name_is_cut(version: int) -> None:
+    """The name was as long as a string may be: with words around it the answer could not be written."""
+    topic = CreatableTopicResult("t", error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message="no: " + "é" * 16_383)
+    told = decode("CreateTopicsResponse", version, encode(CreateTopicsResponse(0, [topic]), version))[0]
+
+    message = told.topics[0].error_message
+    assert (message[:6], message[-2:]) == ("no: éé", "é…")
+    assert ERROR_MESSAGE_MAX - 3 < len(message.encode()) <= ERROR_MESSAGE_MAX
 
 
 def test_a_null_array_differs_from_an_empty_one() -> None:
