@@ -152,10 +152,8 @@ class ListOffsets:
             entry.error_code = self._replicas.missing_error(*key)
             return
         try:
-            partition.require_epoch(asked.current_leader_epoch)
-            if partition.leader is None:
-                entry.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif asked.timestamp == LATEST:
+            partition.require_leader(asked.current_leader_epoch)
+            if asked.timestamp == LATEST:
                 self._tell(
                     entry, partition, (self._limit(partition), -1, partition.log.epochs.latest_epoch), latest=True
                 )

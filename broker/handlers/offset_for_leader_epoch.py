@@ -41,10 +41,8 @@ def end_of_epoch(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPar
     if partition is None:
         return EpochEndOffset(replicas.missing_error(topic, asked.partition), asked.partition)
     try:
-        partition.require_epoch(asked.current_leader_epoch)
+        partition.require_leader(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error.code, asked.partition)
-    if partition.leader is None:
-        return EpochEndOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.partition)
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end_offset)

@@ -255,6 +255,13 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is in leader epoch {self.leader_epoch}")
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self} knows leader epoch {self.leader_epoch} only")
 
+    def require_leader(self, epoch: int) -> None:
+        """`require_epoch`, and that this broker leads. A disk that failed is told before both, as in Kafka."""
+        if self.usable:
+            self.require_epoch(epoch)
+        if self.leader is None:
+            raise self.not_leading()
+
     def not_leading(self) -> KafkaError:
         if not self.usable:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self} failed")

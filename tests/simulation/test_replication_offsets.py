@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from ottla.broker.handlers.list_offsets import PIECE
+from ottla.broker.handlers.offset_for_leader_epoch import end_of_epoch
 from ottla.broker.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.broker.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.broker.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderPartition
 from ottla.log.batch import read_header
 from ottla.log.log import Log
+from ottla.log.names import TopicPartition
 from ottla.log.records import Record, assemble_batch, encode_batch
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC
@@ -194,5 +197,22 @@ def test_a_search_of_who_lost_the_leadership_meanwhile_finds_nothing() -> None:
         cluster.elect(2, (1, 2, 3))
         response = await client.receive("ListOffsets", 7, ListOffsetsResponse)
         assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_a_disk_that_failed_is_told_as_such() -> None:
+    """Whoever hears that another leads looks for it in vain: here nobody does, until the controller knows."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1, isr=(1,))
+        client = await cluster.client()
+        await client.produce(b"value", acks=1)
+        cluster.brokers[1].manager.directory_failed([TopicPartition(TOPIC, 0)])
+        for asked in (-1, -2, 1_000):
+            assert (await client.list_offset(asked))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        asked = OffsetForLeaderPartition(0, -1, 1)
+        told = end_of_epoch(cluster.brokers[1].manager, TOPIC, asked)
+        assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(scenario)
