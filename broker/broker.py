@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.cleaning import StartWorker
 from ottla.broker.context import BrokerContext
@@ -31,6 +32,7 @@ from ottla.quorum.controller.channel import ControllerChannel
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.node import QuorumNode
 from ottla.quorum.rpc.transport import RpcTransport
+from ottla.runtime.endings import end_each
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.security import PROTOCOL_MAP, protocol_of
@@ -192,21 +194,28 @@ class Broker:
             self._on_fatal(error)
 
     async def stop(self, timeout_s: float) -> None:
-        """Hands leaderships over, answers what it can, flushes and closes the logs."""
+        """Hands leaderships over, answers what it can, flushes and closes the logs. Raises what failed first, when all is through."""
+        await end_each(
+            (
+                partial(self._leave, timeout_s),
+                self.network.stop,
+                self.coordination.stop,
+                self.replicas.stop,
+                self.coordination.close,
+                self.context.time_searches.close,
+                self.context.cold_reads.close,
+                self._quorum_view.close,
+                self._scrubbing.stop,
+                lambda: self.storage.close(self.lifecycle.broker_epoch),
+            )
+        )
+
+    async def _leave(self, timeout_s: float) -> None:
         if self._work is not None and not self._work.done():
             self._work.cancel()
             self.lifecycle.stop()
         else:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
-        await self.network.stop()
-        self.coordination.stop()
-        self.replicas.stop()
-        self.coordination.close()
-        self.context.time_searches.close()
-        self.context.cold_reads.close()
-        self._quorum_view.close()
-        await self._scrubbing.stop()
-        await self.storage.close(self.lifecycle.broker_epoch)
 
 
 def _registration(

@@ -6,7 +6,8 @@ serves the quorum's and the controller's RPCs; a broker hosts partitions and ser
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from ottla.broker.broker import Broker
 from ottla.broker.cleaning import StartWorker
@@ -42,6 +43,7 @@ from ottla.quorum.rpc.transport import Handler, PerConnection, RpcServer, RpcTra
 from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshots.image_copies import ImageSnapshots
 from ottla.runtime.disk import Lock
+from ottla.runtime.endings import Part, end_each
 from ottla.runtime.host import Host
 from ottla.runtime.identifiers import random_id
 from ottla.runtime.key_value import KeyValueStore
@@ -270,44 +272,45 @@ class Server:
         self._on_fatal(failure)
 
     async def stop(self) -> None:
-        """Leaves gracefully: leaderships are handed over, logs flushed and closed. Twice does nothing."""
+        """Leaves gracefully: leaderships are handed over, logs flushed and closed. Twice does nothing. Raises what failed first, when all
+        that can be is closed."""
         if self._stopped:
             return
         self._stopped = True
+        await end_each(self._parts())
+
+    def _parts(self) -> Iterator[Part]:
         if self._metrics_server:
-            await self._metrics_server.close()
+            yield self._metrics_server.close
         if self.broker:
-            await self.broker.stop(STOP_TIMEOUT_S)
+            yield partial(self.broker.stop, STOP_TIMEOUT_S)
         if self._channel:
-            self._channel.close()
+            yield self._channel.close
         if self.controller:
-            self.controller.leave()
+            yield self.controller.leave
         if self._knocker:
-            await self._knocker.close()
+            yield self._knocker.close
         if self.quorum:
-            await self.quorum.stop(graceful=True)
+            yield partial(self.quorum.stop, graceful=True)
         if self.controller:
-            self.controller.stop()
-        await self._close_listeners()
-        await self._transport.close()
-        await self._close_storage()
-        self._host.sync_later.close()
-
-    async def _close_listeners(self) -> None:
+            yield self.controller.stop
         if self.network:
-            await self.network.stop()
+            yield self.network.stop
         if self._rpc_server:
-            await self._rpc_server.close()
+            yield self._rpc_server.close
+        yield self._transport.close
+        yield from self._storage()
+        yield self._host.sync_later.close
 
-    async def _close_storage(self) -> None:
+    def _storage(self) -> Iterator[Part]:
         if self._store_sync:
-            await self._store_sync.stop()
+            yield self._store_sync.stop
         if self._log:
-            self._log.close()
+            yield self._log.close
         for store in self._stores:
-            store.close()
+            yield store.close
         if self._lock:
-            self._lock.release()
+            yield self._lock.release
 
 
 class _Fanout:

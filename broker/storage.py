@@ -329,8 +329,15 @@ class Storage:
         """Makes every log durable (on a thread) and marks the directories as cleanly shut.
 
         A broker that never registered (epoch -1) took in no records: the mark is of the one before it again, or the controller
-        would take that for one that lost some, and strike it off the eligible leaders.
+        would take that for one that lost some, and strike it off the eligible leaders. Whatever fails, the directories are let go of:
+        without the mark, so that the next start recovers.
         """
+        try:
+            await self._close(broker_epoch)
+        finally:
+            self.manager.unlock()
+
+    async def _close(self, broker_epoch: int) -> None:
         self._repeated.cancel()
         for root in self.manager.roots:
             root.on_flush_settings = None

@@ -181,7 +181,12 @@ class LogManager:
                     self._close_root(root, broker_epoch)
                 except (OSError, StorageError) as error:
                     _logger.error("%s: not closed cleanly: %s", root.path, error)
-        for lock in self._locks:
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Another process may have the directories. Twice does nothing."""
+        locks, self._locks = self._locks, []
+        for lock in locks:
             lock.release()
 
     def _close_root(self, root: DirectoryState, broker_epoch: int) -> None:

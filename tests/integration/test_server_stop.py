@@ -7,6 +7,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.broker import server
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.log.directories.checkpoints import CleanShutdown
+from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.timers import LoopTimers
 from ottla.testing.cluster import Cluster
 
@@ -40,3 +43,21 @@ def test_a_node_that_stopped_leaves_no_timer_behind(monkeypatch: pytest.MonkeyPa
         use_everything_once(cluster.bootstrap_servers)
         assert all(timers._wheel.next_deadline_ms() is not None for timers in made)
     assert [timers._wheel.next_deadline_ms() for timers in made] == [None] * 3
+
+
+def test_a_part_that_fails_at_a_stop_leaves_no_other_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directories stayed locked and without the mark of a clean stop, its ports taken, until the process ended."""
+    ends = ReplicaManager.stop
+
+    def fail(replicas: ReplicaManager) -> None:
+        ends(replicas)
+        raise RuntimeError("one part")
+
+    with Cluster(nodes=1) as cluster:
+        (directory,) = cluster._configs[1].log_dirs
+        monkeypatch.setattr(ReplicaManager, "stop", fail)
+        with pytest.raises(RuntimeError, match="one part"):
+            cluster.stop_node(1)
+        monkeypatch.undo()
+        assert CleanShutdown.is_marked(RealDisk(), directory)
+        cluster.start_node(1)
