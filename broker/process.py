@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
@@ -18,7 +20,7 @@ from ottla.runtime.garbage import Garbage
 from ottla.runtime.host import Host
 from ottla.runtime.launch import run
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.stop_signals import stop_signals
+from ottla.runtime.stop_signals import StopAsked, heard_at_once, stop_signals
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,14 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
         _write(pid_file, f"{os.getpid()}\n")
 
     transport = GrpcTransport(detours=config.detours)
-    server = Server(config, host, transport, lambda error: _fail(ended, error), on_locked=take_over)
+    server = Server(
+        config,
+        host,
+        transport,
+        lambda error: _fail(ended, error),
+        on_locked=take_over,
+        recovering=lambda: _unless_ended(ended),
+    )
     host.loop_watch.at_page_turns.append(garbage.look)
     host.loop_watch.is_quiet = True
     host.loop_watch.start()
@@ -60,6 +69,8 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
             _write(ready_file, "ready\n")
         reason = await ended
         logger.info("node %d stops: %s", config.node_id, reason)
+    except StopAsked as asked:
+        logger.info("node %d stops before it is up: %s; its next start recovers its logs", config.node_id, asked)
     finally:
         try:
             await server.stop()
@@ -67,6 +78,15 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
             host.loop_watch.stop()
             for path in mine:
                 _remove(path)
+
+
+@contextmanager
+def _unless_ended(ended: "asyncio.Future[str]") -> Iterator[None]:
+    """Recovery, which a stop ends where it is. What was not closed has no mark of a clean stop, and is recovered again."""
+    if ended.done():
+        raise StopAsked(ended.result())
+    with heard_at_once():
+        yield
 
 
 def _end(ended: "asyncio.Future[str]", reason: str) -> None:

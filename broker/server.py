@@ -7,6 +7,7 @@ serves the quorum's and the controller's RPCs; a broker hosts partitions and ser
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from ottla.broker.broker import Broker
@@ -72,9 +73,10 @@ class Server:
         on_fatal: OnFatal | None = None,
         start_cleaner: StartWorker = CleanerProcess,
         on_locked: Callable[[], None] = lambda: None,
+        recovering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """``on_fatal`` is told when the node cannot go on; it should then be stopped. ``on_locked`` is called once no other process
-        can run on these directories, before anything of them is read, which may take minutes."""
+        can run on these directories, before anything of them is read, which may take minutes: that happens within ``recovering``, which may end it."""
         self.config = config
         self.ready = asyncio.Event()
         self._start_cleaner = start_cleaner
@@ -82,6 +84,7 @@ class Server:
         self._transport = transport
         self._on_fatal = on_fatal or _log_fatal
         self._on_locked = on_locked
+        self._recovering = recovering
         self._log: Log | None = None
         self._lock: Lock | None = None  # before the log is opened: recovery may cut what another process just wrote
         self._stores: list[KeyValueStore] = []
@@ -115,7 +118,8 @@ class Server:
         if config.is_controller:
             begun.require_promises(directory)
         election_store = open_quorum_store(self._open_store, directory)
-        self._log = open_metadata_log(host, directory, config, election_store)
+        with self._recovering():
+            self._log = open_metadata_log(host, directory, config, election_store)
         with image_named():
             image_store = self._open_store(f"{directory}/image")
             loader = MetadataLoader(image_store, host.open_store, SUPPORTED_FEATURES)
@@ -145,18 +149,19 @@ class Server:
             self.quorum, self._transport, self.quorum.endpoint_of, local, host.rng, self._contact_lost
         )
         if config.is_broker:
-            self.broker = Broker(
-                config,
-                identity,
-                host,
-                timers,
-                loader,
-                self._channel,
-                self.quorum,
-                self._transport,
-                self._on_fatal,
-                self._start_cleaner,
-            )
+            with self._recovering():
+                self.broker = Broker(
+                    config,
+                    identity,
+                    host,
+                    timers,
+                    loader,
+                    self._channel,
+                    self.quorum,
+                    self._transport,
+                    self._on_fatal,
+                    self._start_cleaner,
+                )
             await self.broker.bind()
         self.network = self.broker.network if self.broker else self._own_network()
         if config.is_controller:

@@ -12,6 +12,8 @@ import pytest
 from ottla.broker import process, server
 from ottla.cli.formatting import format_directories, new_cluster_id
 from ottla.cli.local_node import LocalNode
+from ottla.log.directories import roots
+from ottla.log.directories.checkpoints import CleanShutdown
 from ottla.log.directories.roots import LogDirectoryError
 from ottla.runtime.garbage import Garbage
 from ottla.runtime.real_disk import RealDisk
@@ -63,6 +65,23 @@ def test_a_second_process_leaves_the_first_ones_files_alone(node: LocalNode) -> 
     lock.release()
     assert node.ready_file.exists()
     assert node.pid_file.read_text() == "1\n"
+
+
+def test_a_stop_is_heard_while_logs_are_recovered(node: LocalNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That keeps the loop for minutes. What was begun is not taken for cleanly closed by the next start."""
+    data = str(node.home / "data")
+    CleanShutdown.write(RealDisk(), data, 7)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def recover(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the recovery went on")
+
+    monkeypatch.setattr(roots, "find", recover)
+    serve(node)
+    assert not CleanShutdown.is_marked(RealDisk(), data)
+    assert not node.pid_file.exists()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_stop_that_fails_leaves_no_file_that_says_the_node_is_ready(
