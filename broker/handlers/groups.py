@@ -2,6 +2,7 @@
 ListGroups (16), DeleteGroups (42). What is decided stands in `broker/coordinator`.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from ottla.broker.coordinator.decisions.groups.memberships import refused_heartb
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
-from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -33,6 +34,11 @@ GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describ
 
 DESCRIBED_A_TURN = 250
 """Groups and members that one turn of the loop describes and writes down: a millisecond or two. Tools ask for all groups of a coordinator at once."""
+
+LISTED_A_TURN = 1_000
+"""Groups that are listed in one turn: two milliseconds."""
+DELETED_A_TURN = 500
+"""Names of groups that are gone through in one: each may be a record, or a few."""
 
 Body = TypeVar("Body", JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest)
 
@@ -86,6 +92,9 @@ def routes(broker: BrokerContext) -> list[Route]:
         in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + len(each.members))
         long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
+    def list_all(request: RequestContext, body: ListGroupsRequest) -> None:
+        long_answers.give(request, _listed(broker, request, body))
+
     def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
         Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
 
@@ -95,7 +104,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         route("Heartbeat", HeartbeatRequest, beat),
         route("LeaveGroup", LeaveGroupRequest, leave),
         route("DescribeGroups", DescribeGroupsRequest, describe),
-        route("ListGroups", ListGroupsRequest, lambda request, body: _list(broker, request, body)),
+        route("ListGroups", ListGroupsRequest, list_all),
         route("DeleteGroups", DeleteGroupsRequest, delete),
     ]
 
@@ -123,12 +132,12 @@ def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) ->
     return LeaveGroupResponse(error_code=error)
 
 
-def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest) -> None:
-    found = [
-        each for shard in broker.groups.shards() for each in listed(shard.all(), body.states_filter, body.types_filter)
-    ]
+def _listed(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest) -> Pieces:
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.groups.is_loading else ErrorCode.NONE
-    request.respond_message(ListGroupsResponse(error_code=error, groups=found))
+    groups = [each for shard in broker.groups.shards() for each in shard.all()]
+    some = batches(groups, LISTED_A_TURN, lambda _: 1)
+    found = (listed(each, body.states_filter, body.types_filter) for each in some)
+    return list_in_pieces(request, lambda told: ListGroupsResponse(error_code=error, groups=told), found)
 
 
 def _descriptions(told: list[DescribedGroup]) -> DescribeGroupsResponse:
@@ -153,17 +162,28 @@ class Deletion:
         self._request = request
         self._group_ids = group_ids
         self._told: dict[str, ErrorCode] = {}
+        self._broker = broker
+        self._begun = 0
+        self._begin_some()
+
+    def _begin_some(self) -> None:
+        """A turn's work. A client that is gone has what it asked for done all the same."""
+        some = self._group_ids[self._begun : self._begun + DELETED_A_TURN]
+        self._begun += len(some)
         by_shard: dict[GroupShard, list[str]] = {}
-        for group_id in group_ids:
+        refused: dict[str, ErrorCode] = {}
+        for group_id in some:
             try:
-                shard = broker.groups.shard_of(group_id)  # of no name: offsets may have none
+                shard = self._broker.groups.shard_of(group_id)  # of no name: offsets may have none
                 by_shard.setdefault(shard, []).append(group_id)
             except KafkaError as error:
-                self._told[group_id] = error.code
+                refused[group_id] = error.code
+        if self._begun < len(self._group_ids):
+            asyncio.get_running_loop().call_soon(self._begin_some)
         for shard, mine in by_shard.items():
             shard.delete(mine, self._tell)
-        if not by_shard:
-            self._tell({})
+        if refused or not some:
+            self._tell(refused)
 
     def _tell(self, told: dict[str, ErrorCode]) -> None:
         self._told.update(told)

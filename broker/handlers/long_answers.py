@@ -32,10 +32,11 @@ def list_in_pieces(
     write = encoder(type(make([])), request.version)
     is_flexible = APIS[request.api_key].is_flexible(request.version)
     tags = b"\0" if is_flexible else b""
-    before = len(b"".join(write(make([])))) - len(_count(0, is_flexible)) - len(tags)
-    parts, entries = [bytes(before)], 0  # nothing there but the throttle time, which is written over this
-    for batch in batches:
-        if entries:
+    head = b"".join(write(make([])))
+    before = len(head) - len(_count(0, is_flexible)) - len(tags)
+    parts, entries = [head[:before]], 0
+    for number, batch in enumerate(batches):
+        if number:
             yield
         answer = make(batch)
         request.count_errors(errors_in(answer))

@@ -208,11 +208,12 @@ def test_a_disk_that_failed_is_told_as_such() -> None:
         await cluster.start(1, isr=(1,))
         client = await cluster.client()
         await client.produce(b"value", acks=1)
-        cluster.brokers[1].manager.directory_failed([TopicPartition(TOPIC, 0)])
-        for asked in (-1, -2, 1_000):
-            assert (await client.list_offset(asked))[0] == ErrorCode.KAFKA_STORAGE_ERROR
-        asked = OffsetForLeaderPartition(0, -1, 1)
-        told = end_of_epoch(cluster.brokers[1].manager, TOPIC, asked)
+        replicas = cluster.brokers[1].manager
+        assert replicas is not None
+        replicas.directory_failed([TopicPartition(TOPIC, 0)])
+        for timestamp in (-1, -2, 1_000):
+            assert (await client.list_offset(timestamp))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        told = end_of_epoch(replicas, TOPIC, OffsetForLeaderPartition(0, -1, 1))
         assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(scenario)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ottla.broker.coordinator.placement import java_hash, partition_of
+from ottla.broker.handlers import groups
 from ottla.broker.handlers.find_coordinator import PIECE
 from ottla.broker.handlers.group_history import COMMITS, REBALANCES
 from ottla.broker.handlers.groups import DESCRIBED_A_TURN
@@ -358,6 +359,33 @@ def test_all_groups_of_the_newer_protocol_are_described_over_turns(site: Site, b
     told = site.received("ConsumerGroupDescribeResponse", version).groups
     assert [each.group_id for each in told] == names
     assert [told[-1]] == site.ask(ConsumerGroupDescribeRequest(names[-1:]), version).groups
+
+
+@pytest.mark.parametrize(("states", "listed"), [([], 8), (["Empty"], 8), (["Stable"], 0)])
+@pytest.mark.parametrize("version", [4, 5])
+def test_all_groups_are_listed_and_deleted_over_turns(
+    site: Site, bench: Bench, monkeypatch: pytest.MonkeyPatch, version: int, states: list[str], listed: int
+) -> None:
+    """Twenty thousand of a coordinator held everybody for as long as they took."""
+    monkeypatch.setattr(groups, "LISTED_A_TURN", 2)
+    monkeypatch.setattr(groups, "DELETED_A_TURN", 2)
+    names = [f"group-{number}" for number in range(8)]
+    topic = commit.OffsetCommitRequestTopic("t", partitions=[commit.OffsetCommitRequestPartition(3, 55)])
+    for name in names:
+        site.ask(commit.OffsetCommitRequest(name, topics=[topic]), 9)
+    coordinators = cast(Any, site.broker.groups)
+    coordinators.is_loading, coordinators.shards = True, lambda: iter((bench.shard,))  # another one is loading
+    assert asyncio.run(turns_of(site, ListGroupsRequest(states_filter=states), version)) == 3
+    told = site.received("ListGroupsResponse", version)
+    assert told.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [each.group_id for each in told.groups] == names[:listed]
+    coordinators.is_loading = False
+    assert asyncio.run(turns_of(site, DeleteGroupsRequest([*names, "elsewhere"]), 2)) == 4
+    results = site.received("DeleteGroupsResponse", 2).results
+    assert [(each.group_id, each.error_code) for each in results[-2:]] == [
+        ("group-7", ErrorCode.NONE),
+        ("elsewhere", ErrorCode.NOT_COORDINATOR),
+    ]
 
 
 async def turns_of(site: Site, request: msgspec.Struct, version: int) -> int:
