@@ -145,7 +145,8 @@ class Broker:
         for listener in self._config.client_listeners:
             with naming(listener):
                 protocol = protocol_of(listener.name, protocols)
-                await self.network.bind(listener.name, listener.host, listener.port, routes, protocol)
+                port = await self.network.bind(listener.name, listener.host, listener.port, routes, protocol)
+            self.lifecycle.bound(listener.name, port)
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""

@@ -100,6 +100,12 @@ class BrokerLifecycle:
     def broker_epoch(self) -> int:
         return self._state.broker_epoch
 
+    def bound(self, listener: str, port: int) -> None:
+        """The port that a listener has: of port 0, what clients are to be told, too."""
+        for endpoint in self._registration.endpoints:
+            if endpoint.name == listener and not endpoint.port:
+                endpoint.port = port
+
     def start(self) -> None:
         """Registers; ``caught_up`` is set once the registration was applied here."""
         self._deadline_ms = self._timers.now_ms() + self._settings.registration_timeout_ms
