@@ -29,7 +29,7 @@ def routes(broker: BrokerContext) -> list[Route]:
     long_answers = LongAnswers()
 
     def describe(request: RequestContext, body: DescribeTransactionsRequest) -> None:
-        found = (_described(broker, each) for each in body.transactional_ids)
+        found = (_described(broker, each) for each in dict.fromkeys(body.transactional_ids))
         long_answers.give(request, list_in_pieces(request, _states, batches(found, LOOKED_AT_MAX, lambda _: 1)))
 
     def list_all(request: RequestContext, body: ListTransactionsRequest) -> None:

@@ -323,6 +323,13 @@ def test_many_are_listed_over_turns(site: Site, bench: Bench) -> None:
     assert len(asyncio.run(ask()).transaction_states) == many
 
 
+def test_what_is_named_again_and_again_is_described_once(site: Site, bench: Bench) -> None:
+    """A name takes three bytes, and its transaction may have thousands of partitions."""
+    bench.producer("x")
+    told = site.ask(DescribeTransactionsRequest(["x", "y", "x", "x"]), 0).transaction_states
+    assert [each.transactional_id for each in told] == ["x", "y"]
+
+
 def test_many_are_described_over_turns(site: Site, bench: Bench) -> None:
     bench.producer("x")
     names = ["x", *(f"missing-{number}" for number in range(2 * LOOKED_AT_MAX))]
