@@ -14,7 +14,7 @@ from ottla.broker.coordinator.decisions.groups.memberships import refused_heartb
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
-from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -92,9 +92,6 @@ def routes(broker: BrokerContext) -> list[Route]:
         in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + len(each.members))
         long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
-    def list_all(request: RequestContext, body: ListGroupsRequest) -> None:
-        long_answers.give(request, _listed(broker, request, body))
-
     def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
         Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
 
@@ -104,7 +101,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         route("Heartbeat", HeartbeatRequest, beat),
         route("LeaveGroup", LeaveGroupRequest, leave),
         route("DescribeGroups", DescribeGroupsRequest, describe),
-        route("ListGroups", ListGroupsRequest, list_all),
+        route("ListGroups", ListGroupsRequest, lambda request, body: _list(broker, request, body, long_answers)),
         route("DeleteGroups", DeleteGroupsRequest, delete),
     ]
 
@@ -132,12 +129,13 @@ def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) ->
     return LeaveGroupResponse(error_code=error)
 
 
-def _listed(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest) -> Pieces:
+def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest, long_answers: LongAnswers) -> None:
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.groups.is_loading else ErrorCode.NONE
     groups = [each for shard in broker.groups.shards() for each in shard.all()]
     some = batches(groups, LISTED_A_TURN, lambda _: 1)
     found = (listed(each, body.states_filter, body.types_filter) for each in some)
-    return list_in_pieces(request, lambda told: ListGroupsResponse(error_code=error, groups=told), found)
+    pieces = list_in_pieces(request, lambda told: ListGroupsResponse(error_code=error, groups=told), found)
+    long_answers.give(request, pieces)
 
 
 def _descriptions(told: list[DescribedGroup]) -> DescribeGroupsResponse:

@@ -41,7 +41,7 @@ def raises(*_: object) -> None:
     raise KeyError("a mistake of ours")
 
 
-def errs(_broker: object, request: RequestContext, _: object) -> None:
+def errs(_broker: object, request: RequestContext, *_: object) -> None:
     request.respond_message(ListGroupsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
@@ -49,7 +49,7 @@ def closes_in_silence(connection: Connection, _reason: str) -> None:
     connection.close()
 
 
-def answers_something_else(_broker: object, request: RequestContext, _: object) -> None:
+def answers_something_else(_broker: object, request: RequestContext, *_: object) -> None:
     request.respond([b"\0" * 3])
 
 
