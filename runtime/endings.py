@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
+from ottla.runtime.errors import KafkaError
+
 logger = logging.getLogger(__name__)
 
 Part = Callable[[], Awaitable[None] | None]
@@ -17,7 +19,8 @@ async def end_each(parts: Iterable[Part]) -> None:
             if ending is not None:
                 await ending
         except Exception as error:
-            logger.exception("A part of a stop failed, and the others go on")
+            surprise = None if isinstance(error, KafkaError | OSError) else error
+            logger.error("A part of a stop failed, and the others go on: %s", error, exc_info=surprise)
             first = first or error
     if first is not None:
         raise first

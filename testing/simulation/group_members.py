@@ -59,6 +59,7 @@ _ELSEWHERE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # it has yet to hear of a topic that was just made
 )
 _AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS,)
 _ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)

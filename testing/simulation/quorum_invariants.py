@@ -106,6 +106,7 @@ class QuorumInvariants:
 def _forgets(saved: ElectionState, read: ElectionState) -> bool:
     if read.epoch != saved.epoch:
         return read.epoch < saved.epoch
-    return (saved.leader_id is not None and read.leader_id != saved.leader_id) or (
-        saved.voted is not None and read.voted != saved.voted
-    )
+    if saved.leader_id is not None:
+        return read.leader_id != saved.leader_id
+    # Whoever knows the epoch's leader gives no vote in it any more.
+    return saved.voted is not None and read.leader_id is None and read.voted != saved.voted
