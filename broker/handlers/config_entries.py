@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from ottla.broker.context import NodeContext
 from ottla.quorum.metadata.views import BROKER_RESOURCE
-from ottla.runtime.settings.definitions import Setting, group_settings, server_settings, topic_settings, value_text
+from ottla.runtime.settings.definitions import (
+    Setting,
+    SettingError,
+    group_settings,
+    server_settings,
+    topic_settings,
+    value_text,
+)
 from ottla.runtime.settings.dynamic import changeable_settings
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.settings.topic import COARSER, server_default
@@ -94,7 +101,7 @@ def group_entries(node: NodeContext, own: Mapping[str, str]) -> list[ConfigEntry
 def _group_entry(node: NodeContext, setting: Setting, own: str | None) -> ConfigEntry:
     synonyms = _synonyms(node, (setting.broker_name,)) or (Synonym(setting.name, setting.default, DEFAULT),)
     if own is not None:
-        synonyms = (Synonym(setting.name, own, GROUP), *synonyms)
+        synonyms = (Synonym(setting.name, _as_read(setting, own), GROUP), *synonyms)
     _, value, source = synonyms[0]
     return ConfigEntry(setting.name, value, False, source, False, synonyms, _TYPES[setting.type])
 
@@ -111,11 +118,19 @@ def _topic_entry(node: NodeContext, setting: Setting, own: str | None) -> Config
     names = (setting.broker_name, *_coarser(setting.broker_name)) if setting.broker_name else ()
     synonyms = _synonyms(node, names)
     if own is not None:
-        synonyms = (Synonym(setting.name, own, DYNAMIC_TOPIC), *synonyms)
+        synonyms = (Synonym(setting.name, _as_read(setting, own), DYNAMIC_TOPIC), *synonyms)
     # The value of a coarser name is in another unit; the topic's own default is the same time in milliseconds.
     value = synonyms[0].value if synonyms and not _is_coarser(synonyms[0].name) else _resolved(node.config, setting)
     source = synonyms[0].source if synonyms else DEFAULT
     return ConfigEntry(setting.name, value, False, source, _sensitive(setting), synonyms, _TYPES.get(setting.type, 0))
+
+
+def _as_read(setting: Setting, text: str) -> str | None:
+    """What the node makes of it, as Kafka tells it: 0.1 of 1e-1. Of what only a newer version can read, the text."""
+    try:
+        return value_text(setting.parse(text))
+    except SettingError:
+        return text
 
 
 def _resolved(config: ServerConfig, setting: Setting) -> str | None:
@@ -150,7 +165,7 @@ def _synonyms(node: NodeContext, names: tuple[str, ...]) -> tuple[Synonym, ...]:
 
 def _entry(setting: Setting, synonyms: tuple[Synonym, ...], *, read_only: bool) -> ConfigEntry:
     own = [each for each in synonyms if each.name == setting.name]
-    value = own[0].value if own else None
+    value = _as_read(setting, own[0].value) if own and own[0].value is not None else None
     source = synonyms[0].source if synonyms else DEFAULT
     kind = _TYPES.get(setting.type, 0)
     return ConfigEntry(setting.name, value, read_only, source, _sensitive(setting), synonyms, kind)

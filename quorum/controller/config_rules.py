@@ -4,13 +4,17 @@ from collections.abc import Mapping
 
 from ottla.quorum.metadata.views import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.settings.client_metrics import check_client_metrics, client_metrics_settings
 from ottla.runtime.settings.definitions import Setting, SettingError, Value, server_settings, topic_settings
 from ottla.runtime.settings.group import check_group_settings
 from ottla.runtime.settings.server import ServerConfig
-from ottla.runtime.settings.topic import check_topic_setting
+from ottla.runtime.settings.topic import check_topic_setting, check_topic_settings
 
-_CLIENT_METRICS = ("interval.ms", "match", "metrics")
-_TABLES = {TOPIC_RESOURCE: topic_settings, BROKER_RESOURCE: server_settings}
+_TABLES = {
+    TOPIC_RESOURCE: topic_settings,
+    BROKER_RESOURCE: server_settings,
+    CLIENT_METRICS_RESOURCE: client_metrics_settings,
+}
 
 
 class SettingRules:
@@ -25,13 +29,15 @@ class SettingRules:
         try:
             if resource_type == GROUP_RESOURCE:
                 check_group_settings(values, self._server)
-            for name, value in values.items():
-                if resource_type == TOPIC_RESOURCE:
-                    _check_kept(name, check_topic_setting(name, value))
-                elif resource_type == BROKER_RESOURCE:
+            elif resource_type == CLIENT_METRICS_RESOURCE:
+                check_client_metrics(values)
+            elif resource_type == BROKER_RESOURCE:
+                for name, value in values.items():
                     _broker_setting(name).parse(value)
-                elif resource_type == CLIENT_METRICS_RESOURCE and name not in _CLIENT_METRICS:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown client metrics setting {name}")
+            elif resource_type == TOPIC_RESOURCE:
+                for name, value in values.items():
+                    _check_kept(name, check_topic_setting(name, value))
+                check_topic_settings(values, self._server)
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

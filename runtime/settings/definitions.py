@@ -24,7 +24,7 @@ def value_text(value: Value) -> str | None:
         case bool():
             return "true" if value else "false"
         case tuple():
-            return ",".join(value)
+            return ",".join(dict.fromkeys(value))  # KIP-1161
         case _:
             return str(value)
 

@@ -7,6 +7,7 @@ from ottla.runtime.settings.server import ServerConfig
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
+_MIN_LAG, _MAX_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
 
 COARSER = {
     "log.retention.ms": (("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
@@ -25,6 +26,13 @@ def check_topic_setting(name: str, text: str) -> Value:
     return setting.parse(text)
 
 
+def check_topic_settings(values: Mapping[str, str], server: ServerConfig) -> None:
+    """What Kafka checks across the settings that a topic is to have, the server's behind them (LogConfig). Raises SettingError."""
+    at_least, at_most = (_resolved(topic_settings()[name], server, values) for name in (_MIN_LAG, _MAX_LAG))
+    if isinstance(at_least, int) and isinstance(at_most, int) and at_least > at_most:
+        raise SettingError(f"{_MIN_LAG}={at_least}: it cannot be more than {_MAX_LAG}, which is {at_most}")
+
+
 def server_default(setting: Setting, server: ServerConfig) -> Value:
     """The value a topic without its own setting has on this server."""
     name = setting.broker_name
@@ -39,10 +47,9 @@ def server_default(setting: Setting, server: ServerConfig) -> Value:
 
 def resolve_topic(server: ServerConfig, topic: Mapping[str, str]) -> dict[str, Value]:
     """Every topic setting's effective value."""
-    resolved: dict[str, Value] = {}
-    for name, setting in topic_settings().items():
-        if name in topic:
-            resolved[name] = setting.parse(topic[name])
-        else:
-            resolved[name] = server_default(setting, server)
-    return resolved
+    return {name: _resolved(setting, server, topic) for name, setting in topic_settings().items()}
+
+
+def _resolved(setting: Setting, server: ServerConfig, topic: Mapping[str, str]) -> Value:
+    text = topic.get(setting.name)
+    return server_default(setting, server) if text is None else setting.parse(text)

@@ -49,6 +49,22 @@ def test_every_version_tells_a_topics_settings(with_topic: Site, version: int) -
     assert not entries["cleanup.policy"].read_only
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "read"),
+    [
+        ("cleanup.policy", "compact, delete,compact", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "1e-1", "0.1"),
+        ("retention.ms", " +0100", "100"),
+        ("preallocate", "FALSE", "false"),
+        ("retention.ms", "what a newer version takes", "what a newer version takes"),
+    ],
+)
+def test_a_value_is_told_as_it_was_read(with_topic: Site, name: str, text: str, read: str) -> None:
+    with_topic.image.configs[TOPIC, "flights"] = {name: text}
+    entry = told(describe(with_topic, TOPIC, "flights"))[name]
+    assert (entry.value, synonyms(entry)[0]) == (read, (name, read, 1))
+
+
 def test_a_default_names_the_broker_setting_it_comes_from(with_topic: Site) -> None:
     entries = told(describe(with_topic, TOPIC, "flights"))
     assert entries["segment.bytes"].config_source == 5

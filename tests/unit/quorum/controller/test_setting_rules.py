@@ -6,7 +6,7 @@ from msgspec import structs
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.decisions.configs import APPEND, DELETE, SET, incremental_alter_configs
-from ottla.runtime.errors import ErrorCode
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.quorum.controller.conftest import World, new_topic
 
@@ -21,7 +21,8 @@ SERVER = ServerConfig(
         "group.consumer.max.session.timeout.ms": "50000",
     }
 )
-GROUP = 32
+GROUP, CLIENT_METRICS = 32, 16
+MIN_LAG, MAX_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
@@ -31,9 +32,11 @@ def ruled(world: World) -> World:
     return world
 
 
-def alter(world: World, name: str, value: str, *, validate: bool = False, replace: bool = False) -> tuple[int, str]:
+def alter(
+    world: World, name: str, value: str, *, kind: int = 2, validate: bool = False, replace: bool = False
+) -> tuple[int, str]:
     change = rpc.IncrementalAlterConfigsRequest.Change(name=name, operation=SET, value=value)
-    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name="a", changes=[change])
+    resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=kind, resource_name="a", changes=[change])
     request = rpc.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate, replace_all=replace)
     decision = incremental_alter_configs(world.state, request)
     answer = decision.response.resources[0]
@@ -42,11 +45,55 @@ def alter(world: World, name: str, value: str, *, validate: bool = False, replac
 
 def test_client_metrics_have_the_settings_of_kafkas_alone(ruled: World) -> None:
     """Another could have the name of the resource's and the setting's of a third in the image's store."""
-    for name, code in [("interval.ms", 0), ("metrics", 0), ("match", 0), ("b\0match", ErrorCode.INVALID_REQUEST)]:
-        change = rpc.IncrementalAlterConfigsRequest.Change(name=name, operation=SET, value="1000")
+    for name, value in [
+        ("interval.ms", "1000"),
+        ("metrics", "a.b,c."),
+        ("match", "client_id=a.*,client_source_port=1"),
+    ]:
+        assert alter(ruled, name, value, kind=CLIENT_METRICS) == (0, "")
+    assert alter(ruled, "b\0match", "1000", kind=CLIENT_METRICS)[0] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("interval.ms", "99", ErrorCode.INVALID_REQUEST),
+        ("interval.ms", "3600001", ErrorCode.INVALID_REQUEST),
+        ("interval.ms", "soon", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id=", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id=a,user=b", ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_values_that_kafkas_client_metrics_cannot_have_are_refused(
+    ruled: World, name: str, value: str, code: ErrorCode
+) -> None:
+    assert alter(ruled, name, value, kind=CLIENT_METRICS)[0] == code
+
+
+def test_what_client_metrics_are_matched_by_grows_and_shrinks(ruled: World) -> None:
+    for value in ("client_id=a", "client_id=b"):
+        change = rpc.IncrementalAlterConfigsRequest.Change(name="match", operation=APPEND, value=value)
         resource = rpc.IncrementalAlterConfigsRequest.Resource(resource_type=16, resource_name="a", changes=[change])
-        decision = incremental_alter_configs(ruled.state, rpc.IncrementalAlterConfigsRequest(resources=[resource]))
-        assert decision.response.resources[0].error_code == code
+        ruled.do(incremental_alter_configs(ruled.state, rpc.IncrementalAlterConfigsRequest(resources=[resource])))
+    assert ruled.state.image.configs[CLIENT_METRICS, "a"] == {"match": "client_id=a,client_id=b"}
+
+
+def test_a_record_cannot_have_to_wait_longer_than_it_may(ruled: World) -> None:
+    ruled.create(new_topic("a", configs=[rpc.TopicConfig(name=MAX_LAG, value="100")]))
+    code, message = alter(ruled, MIN_LAG, "101")
+    assert code == ErrorCode.INVALID_CONFIG
+    assert f"{MIN_LAG}=101: it cannot be more than {MAX_LAG}, which is 100" in message
+    assert alter(ruled, MIN_LAG, "100") == (0, "")
+    both = [rpc.TopicConfig(name=MIN_LAG, value="2"), rpc.TopicConfig(name=MAX_LAG, value="1")]
+    assert ruled.create(new_topic("b", configs=both))[0][0] == ErrorCode.INVALID_CONFIG
+
+
+def test_the_brokers_lags_hold_where_the_topic_sets_one_of_them() -> None:
+    rules = SettingRules(ServerConfig({**SERVER.texts, "log.cleaner.max.compaction.lag.ms": "50"}))
+    with pytest.raises(KafkaError, match="it cannot be more than"):
+        rules.check(2, "a", {MIN_LAG: "51"})
+    rules.check(2, "a", {MIN_LAG: "50"})
 
 
 @pytest.mark.parametrize("validate", [False, True])
