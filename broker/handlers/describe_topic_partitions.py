@@ -28,9 +28,25 @@ if TYPE_CHECKING:
 
 def routes(broker: BrokerContext) -> list[Route]:
     def answer(request: RequestContext, body: DescribeTopicPartitionsRequest) -> None:
-        request.respond_message(_response(broker, body, request.connection.listener_name))
+        if _is_sound(body):
+            request.respond_message(_response(broker, body, request.connection.listener_name))
+        else:
+            request.respond_message(_refusal(body))
 
     return [route("DescribeTopicPartitions", DescribeTopicPartitionsRequest, answer)]
+
+
+def _is_sound(body: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor, if there is one, is at a partition that may be, of a topic that is asked for."""
+    cursor, named = body.cursor, {topic.name for topic in body.topics}
+    return cursor is None or (cursor.partition_index >= 0 and (not named or cursor.topic_name in named))
+
+
+def _refusal(body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """As Kafka's: an error of each topic that was named."""
+    names = dict.fromkeys(topic.name for topic in body.topics)
+    refused = [DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name) for name in names]
+    return DescribeTopicPartitionsResponse(topics=refused)
 
 
 def _response(
@@ -60,7 +76,7 @@ def _asked(broker: BrokerContext, body: DescribeTopicPartitionsRequest) -> Itera
     after, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
     for name in sorted(named or broker.image.topics_by_name):
         if name >= after:
-            yield name, max(first, 0) if name == after else 0
+            yield name, first if name == after else 0
 
 
 class _Describer:

@@ -160,8 +160,8 @@ class _Topics:
         return self._known(topic)
 
     def _asked_by_id(self, asked: MetadataRequestTopic) -> bytes:
-        # Versions 10 and 11 have the field, but Kafka never answered ids there; a name beside an id is a mistake too.
-        if self._version < _NULL_NAME_FROM or asked.name is not None:
+        # Versions 10 and 11 have the field, but Kafka never answered ids there. Of an id and a name it takes the id.
+        if self._version < _NULL_NAME_FROM:
             return self._missing(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
         topic = self._image.topics_by_id.get(asked.topic_id)
         if topic is None:

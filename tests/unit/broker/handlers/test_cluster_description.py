@@ -134,6 +134,19 @@ def test_the_server_bounds_a_page(site: Site) -> None:
     assert pages(small.ask(DescribeTopicPartitionsRequest(), 0)) == [("a", [0, 1])]
 
 
+@pytest.mark.parametrize("cursor", [Cursor("a", -1), Cursor("b", 0), Cursor("nobody", 0)])
+def test_a_cursor_that_cannot_be_is_refused_topic_by_topic(paged: Site, cursor: Cursor) -> None:
+    response = paged.ask(DescribeTopicPartitionsRequest([TopicRequest("a"), TopicRequest("c")], cursor=cursor), 0)
+    assert [(each.name, each.error_code) for each in response.topics] == [("a", 42), ("c", 42)]
+    assert response.next_cursor is None
+
+
+def test_a_cursor_may_be_at_any_topic_where_none_is_named(paged: Site) -> None:
+    """It may have been deleted in between."""
+    assert pages(paged.ask(DescribeTopicPartitionsRequest(cursor=Cursor("bb", 1)), 0)) == [("c", [0, 1])]
+    assert paged.ask(DescribeTopicPartitionsRequest(cursor=Cursor("b", -1)), 0).topics == []
+
+
 def test_offline_replicas_are_told(paged: Site) -> None:
     paged.change_broker(2, fenced=True)
     partition = paged.ask(DescribeTopicPartitionsRequest(), 0).topics[0].partitions[0]

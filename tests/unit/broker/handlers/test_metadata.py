@@ -84,6 +84,8 @@ def test_topics_are_found_by_id_from_version_twelve_on(site: Site) -> None:
     unknown = only_topic(site.ask(MetadataRequest([MetadataRequestTopic(bytes(15) + b"\7", None)]), 12))
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
     assert only_topic(site.ask(by_id, 11)).error_code == ErrorCode.INVALID_REQUEST
+    by_both = MetadataRequest([MetadataRequestTopic(topic.id, "another")])
+    assert only_topic(site.ask(by_both, 12)).name == "flights"
     nothing = MetadataRequest([MetadataRequestTopic(ZERO_ID, None)])
     for version in (10, 12):
         assert only_topic(site.ask(nothing, version)).error_code == ErrorCode.INVALID_REQUEST
