@@ -44,7 +44,8 @@ class Target(NamedTuple):
         elif self.to_offset is not None:
             wanted = self.to_offset
         else:
-            wanted = (start if committed is None else committed) + (self.shift_by or 0)
+            nothing_yet = end if self.to_current else start
+            wanted = (nothing_yet if committed is None else committed) + (self.shift_by or 0)
         return min(max(wanted, start), end)
 
 

@@ -8,7 +8,7 @@ from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.broker.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
-from ottla.runtime.errors import KafkaError
+from ottla.runtime.errors import ErrorCode, KafkaError
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -16,9 +16,10 @@ def routes(broker: BrokerContext) -> list[Route]:
         try:
             shard = broker.groups.shard_of(valid(group_id))
         except KafkaError as error:
-            return DescribedGroup(error.code, error.message, group_id, authorized_operations=allowed)
+            return DescribedGroup(error.code, error.message, group_id)
         told = shard.described_consumers(group_id)
-        told.authorized_operations = allowed
+        if told.error_code == ErrorCode.NONE:
+            told.authorized_operations = allowed
         return told
 
     long_answers = LongAnswers()

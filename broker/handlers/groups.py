@@ -30,7 +30,7 @@ from ottla.broker.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.broker.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # read, delete, describe
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))  # read, delete, describe, describe and alter settings
 
 DESCRIBED_A_TURN = 250
 """Groups and members that one turn of the loop describes and writes down: a millisecond or two. Tools ask for all groups of a coordinator at once."""
@@ -146,10 +146,11 @@ def _described(broker: BrokerContext, group_id: str, version: int, allowed: int)
     try:
         shard = broker.groups.shard_of(group_id)  # of no name: offsets may have none
     except KafkaError as error:
-        return DescribedGroup(error.code, None, group_id, authorized_operations=allowed)
+        return DescribedGroup(error.code, None, group_id)
     is_newer = shard.consumers.find(group_id) is not None
     told = described(group_id, shard.find(group_id), version, is_newer=is_newer)
-    told.authorized_operations = allowed
+    if told.error_code == ErrorCode.NONE:
+        told.authorized_operations = allowed
     return told
 
 

@@ -347,6 +347,7 @@ def test_a_reset_goes_where_it_is_told_within_what_there_is(target: Target, offs
 
 def test_a_shift_of_what_was_never_committed_begins_at_the_first_record() -> None:
     assert Target(shift_by=3).offset(Place("t", 0), None, 10, 90) == 13
+    assert Target(to_current=True).offset(Place("t", 0), None, 10, 90) == 90
 
 
 @pytest.mark.parametrize("given", [[], ["--to-earliest", "--to-latest"], ["--shift-by", "1", "--to-offset", "2"]])

@@ -8,9 +8,10 @@ import pytest
 
 from ottla.broker.coordinator.placement import java_hash, partition_of
 from ottla.broker.handlers import groups
+from ottla.broker.handlers.common import OPERATIONS_NOT_ASKED
 from ottla.broker.handlers.find_coordinator import PIECE
 from ottla.broker.handlers.group_history import COMMITS, REBALANCES
-from ottla.broker.handlers.groups import DESCRIBED_A_TURN
+from ottla.broker.handlers.groups import DESCRIBED_A_TURN, GROUP_OPERATIONS
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -307,6 +308,26 @@ def test_groups_are_described(site: Site, bench: Bench, version: int) -> None:
     assert other.error_code == ErrorCode.NOT_COORDINATOR
     assert missing.group_state == "Dead"
     assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize("version", range(3, 7))
+def test_what_may_be_done_with_a_group_is_told_of_those_there_are(site: Site, bench: Bench, version: int) -> None:
+    bench.stable(1)
+    told = site.ask(DescribeGroupsRequest(["g", "elsewhere", "nix"], include_authorized_operations=True), version)
+    of_none = GROUP_OPERATIONS if version < 6 else OPERATIONS_NOT_ASKED
+    assert [each.authorized_operations for each in told.groups] == [3400, OPERATIONS_NOT_ASKED, of_none]
+    newer = site.ask(ConsumerGroupDescribeRequest(["elsewhere", "nix"], include_authorized_operations=True), 1)
+    assert [each.authorized_operations for each in newer.groups] == [OPERATIONS_NOT_ASKED] * 2
+
+
+def test_a_group_that_rebalances_is_told_with_what_its_members_have(site: Site, bench: Bench) -> None:
+    [member_id] = bench.stable(1)
+    bench.new_member()
+    [told] = site.ask(DescribeGroupsRequest(["g"]), 5).groups
+    assert told.group_state == "PreparingRebalance"
+    assert [(each.member_metadata, each.member_assignment) for each in told.members][:1] == [
+        (b"", f"of {member_id}".encode())
+    ]
 
 
 def test_what_is_described_again_and_again_is_told_once(site: Site, bench: Bench) -> None:
