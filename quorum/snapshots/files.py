@@ -146,19 +146,24 @@ class SnapshotFiles:
     # --- removing them ------------------------------------------------------------------------------------------------
 
     def remove_older(self, than: OffsetAndEpoch) -> None:
-        for snapshot in [snapshot for snapshot in self._descriptions if snapshot < than]:
-            del self._descriptions[snapshot]
-            self.remove_files(snapshot)
+        self._forget([snapshot for snapshot in self._descriptions if snapshot < than])
+
+    def remove_others(self, than: OffsetAndEpoch) -> None:
+        """The log goes on after this one. Of another history, one of a later epoch may end where it does."""
+        self._forget([snapshot for snapshot in self._descriptions if snapshot != than])
 
     def discard_beyond(self, offset: int) -> None:
         """The log is about to be cut there, or to go on there after another snapshot: those that end later are of a history that is
         gone, durably before it goes, or a start would take them for what the log is to go on after."""
         beyond = [snapshot for snapshot in self._descriptions if snapshot.offset > offset]
-        for snapshot in beyond:
-            del self._descriptions[snapshot]
-            self.remove_files(snapshot)
+        self._forget(beyond)
         if beyond:
             self._disk.sync_directory(self._directory)
+
+    def _forget(self, snapshots: list[OffsetAndEpoch]) -> None:
+        for snapshot in snapshots:
+            del self._descriptions[snapshot]
+            self.remove_files(snapshot)
 
     def remove_files(self, snapshot: OffsetAndEpoch) -> None:
         """Removes a snapshot, the description last: what is left after a crash in between is known for a remainder."""

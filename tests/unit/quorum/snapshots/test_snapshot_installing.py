@@ -134,8 +134,8 @@ class Bench:
         for offset in range(30):
             self.log.append_as_follower(bytes(encode_values([b"x"], offset, 1, 0, "")), 1)
 
-    def install(self, offset: int, data: bytes = b"an image") -> None:
-        snapshot = OffsetAndEpoch(offset, 1)
+    def install(self, offset: int, data: bytes = b"an image", epoch: int = 1) -> None:
+        snapshot = OffsetAndEpoch(offset, epoch)
         self.files.receive(0, data)
         installed = self.exchange.install(InstallSnapshot(snapshot, len(data), crc32c(data), None))
         assert installed == SnapshotInstalled(snapshot, None)
@@ -183,6 +183,19 @@ def test_of_two_snapshots_the_later_one_counts() -> None:
     expected = ["snapshot at 20", 20, 21]
     assert asyncio.run(scenario(lambda gate: gate.set_exception(FileNotFoundError()))) == expected
     assert asyncio.run(scenario(lambda gate: gate.set_result(None))) == expected
+
+
+def test_a_snapshot_of_another_history_at_the_same_offset_goes() -> None:
+    """The disks of the others went back: what they committed anew is of an earlier epoch. Left behind, the one of the later epoch
+    would be given to whoever is sent to the latest."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.install(10, epoch=9)
+        bench.install(10, epoch=8)
+        assert bench.files.all() == [OffsetAndEpoch(10, 8)]
+
+    asyncio.run(scenario())
 
 
 def test_an_application_that_cannot_load_the_latest_ends_the_node() -> None:
