@@ -265,7 +265,7 @@ class ReplicaManager:
                 partition = self._create(replica)
             if partition.usable:  # else its directory failed: it is lost until the broker starts again
                 (self._lead if view.leader == self.node_id else self._follow)(partition, view)
-                self._tell_directory(partition, view)
+                self._tell_directory(partition, view, self.offline.came_from(replica.key))
         except Exception as error:  # noqa: BLE001 - `note` says what it was
             is_lost = partition is None and self._is_counted_on(replica)
             self.offline.note(replica.key, replica.topic, error, is_new=replica.is_new, is_lost=is_lost)
@@ -285,11 +285,12 @@ class ReplicaManager:
         others = any(each != self.node_id for each in (*view.isr, *view.elr))
         return others and self._logs.reads(directory_id)
 
-    def _tell_directory(self, partition: Partition, view: PartitionView) -> None:
+    def _tell_directory(self, partition: Partition, view: PartitionView, came_from: tuple[bytes, ...] = ()) -> None:
         log, known = partition.log, view.directory_of(self.node_id)
         directory_id = log.root.directory_id
         if directory_id != ZERO_ID:
-            self._assignments.submit(partition.topic_id, partition.index, directory_id, known, log.moved_from)
+            earlier = log.moved_from + came_from
+            self._assignments.submit(partition.topic_id, partition.index, directory_id, known, earlier)
 
     def _create(self, replica: Replica) -> Partition:
         assert self._image is not None, "replicas come with an image"

@@ -22,5 +22,6 @@ def has_changed(disk: Disk, root: DirectoryState, floor: int) -> bool:
     if full == root.full and root.writable is not full:
         return False
     root.set_full(full)
-    _logger.warning("%s: %d MB free: %s", root.path, free >> 20, "takes no more data" if full else "takes data again")
+    what = "takes no more data until there is more room" if full else "takes data again"
+    _logger.warning("%s: %d MB free, ottla.free.bytes.floor is %d MB: %s", root.path, free >> 20, floor >> 20, what)
     return True

@@ -129,6 +129,24 @@ def test_replicas_of_a_topic_that_is_made_while_a_disk_is_full_are_led_by_others
     play(scenario, settings={"min.insync.replicas": "1"})
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("partitions", [6, 80], ids=["at once", "over turns of the loop"])
+def test_a_topic_that_is_made_while_all_disks_are_full_is_led_when_there_is_room(seed: int, partitions: int) -> None:
+    """Nobody has records of it, so that nobody has to decide who leads: not even of the replica that was the last to say that it is in
+    no directory."""
+
+    async def scenario(rig: Rig) -> None:
+        mends = [node.platter.fail("/data/late-", errno.ENOSPC) for node in rig.cluster.nodes.values()]
+        await rig.topic("late", partitions, 3, retention_ms="-1")
+        await rig.until(lambda: all(rig.view("late", index).leader == -1 for index in range(partitions)), 5)
+        for mend in mends:
+            mend()
+        await rig.until(lambda: all(len(rig.view("late", index).isr) == 3 for index in range(partitions)), 10)
+        await rig.goes_on(*(rig.produce("late", index, 0.03) for index in range(6)))
+
+    play(scenario, seed)
+
+
 def test_the_only_replica_of_a_topic_that_is_made_while_the_disk_is_full_leads_when_there_is_room() -> None:
     async def scenario(rig: Rig) -> None:
         mend = rig.cluster.nodes[1].platter.fail("/data/flights-", errno.ENOSPC)

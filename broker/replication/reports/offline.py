@@ -33,14 +33,20 @@ class OfflineReplicas:
         return iter(self._names)
 
     def note(self, key: Key, topic: str, error: Exception, *, is_new: bool, is_lost: bool) -> None:
-        """A replica could not be hosted. Said once. ``is_lost``: it has no log, and the controller does not know."""
-        self._new[key] = is_new
+        """A replica could not be hosted. Said once. ``is_lost``: it has no log, and the controller does not know. ``is_new``: nor could
+        there be one, and that stays true, whatever the metadata says of it before it is hosted."""
+        self._new[key] = is_new or self._new.get(key, False)
         if key in self._names:
             return
         logger.error("%s-%d is offline: %s", topic, key[1], error, exc_info=not is_expected(error))
         self._names[key] = self._names[topic, key[1]] = topic
         if is_lost:
             self._tell(*key, DIRECTORY_LOST)
+
+    def came_from(self, key: Key) -> tuple[bytes, ...]:
+        """The directories that the controller may take for that of a replica which had nothing in them: of one that was never here, the
+        lost one. Else it would count as made anew in the place of what is gone, and not lead where it was the last in sync."""
+        return (DIRECTORY_LOST,) if self._new.get(key) else ()
 
     def forget(self, key: Key) -> None:
         """A replica is hosted, or not to be hosted any more."""
