@@ -90,10 +90,10 @@ def run_cluster(
         make_topics(topics, cluster.bootstrap.split(","))
         if ready_file:
             _write_atomically(ready_file, cluster.bootstrap)
+        stays = detach  # it serves, whether or not somebody reads that
         _tell(cluster, time.monotonic() - began)
         if detach:
             click.echo(f"stop it: {stop_command(cluster.home)}")
-            stays = True
             return
         _watch(cluster)
     except _Stop:

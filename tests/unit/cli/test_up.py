@@ -40,6 +40,22 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def test_a_detached_cluster_stays_though_nobody_reads_that_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``ottla up --detach | head -1``: the first line says that it serves."""
+
+    def echo(line: str) -> None:
+        if "ready" not in line:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(click, "echo", echo)
+    cluster = Imagined(tmp_path)
+    with pytest.raises(BrokenPipeError):
+        up_run.run_cluster(cluster, [], None, detach=True)
+    assert not cluster.stopped
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_comes_while_a_line_is_printed_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
