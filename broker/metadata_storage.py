@@ -10,7 +10,7 @@ from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import METADATA_PARTITION
 from ottla.quorum.begun_mark import QUORUM_STATE
-from ottla.quorum.complaints import LOST_ITS_LOG, with_advice
+from ottla.quorum.complaints import LOST_ITS_LOG
 from ottla.quorum.election_store import QuorumStateError
 from ottla.quorum.log_start import LogStartError
 from ottla.quorum.metadata.publisher import MetadataLoader
@@ -18,6 +18,7 @@ from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.host import Host
 from ottla.runtime.key_value import DamagedStoreError, KeyValueStore
+from ottla.runtime.seldom import Seldom
 from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.timers import LoopTimers, Timer
 
@@ -95,6 +96,7 @@ class StoreSync:
         self._running: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._stopped = False
+        self._failures = Seldom(logger)
         loader.on_published = self._look_soon
 
     def _look_soon(self) -> None:
@@ -124,7 +126,11 @@ class StoreSync:
         if error is not None:
             self._synced = -1  # the log still has it all; only a restart would take longer
             self._look_soon()
-            logger.error("the metadata image could not be written to disk: %s", with_advice(error))
+            self._failures.warn(
+                "the metadata image could not be written to disk; the log has it, and it is tried again: %s", error
+            )
+        else:
+            self._failures.forget()
 
     async def stop(self) -> None:
         """Returns when nobody uses the store any more."""

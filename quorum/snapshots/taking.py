@@ -9,7 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-from ottla.quorum.complaints import with_advice
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.events import SnapshotTaken
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -96,7 +95,7 @@ class SnapshotTaker:
         try:
             await self._take(source)
         except OSError as error:
-            _logger.error("no snapshot was taken: %s", with_advice(error))
+            _logger.error("no snapshot was taken; the log has everything, and the next one may work: %s", error)
             with suppress(OSError):
                 await on_thread(self._files.discard_taken)
         except Exception:
