@@ -11,7 +11,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PYTHONDONTWRITEBYTECODE :=# empty: what one process of the tests compiled, the next ones read
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation seeds integration chaos chaos-some conformance \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation seeds integration chaos chaos-some conformance clients \
   spark spark-peers wheel deep-cluster deep-unit deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
@@ -109,6 +109,9 @@ chaos: test-tools ## the whole matrix: every fault meets every workload, on real
 conformance: test-tools
 	tests/peers/kafka/kafka install
 	pytest -q tests/conformance
+
+clients: setup ## clients of Go and JavaScript; they want Go 1.26, Node.js 20 and npm
+	tests/peers/clients/clients
 
 spark: spark-peers ## the pipeline on Spark: what fits beside the other stages
 	pytest -q -m "not long" tests/spark
