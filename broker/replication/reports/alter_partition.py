@@ -1,10 +1,11 @@
-"""Asks the controller for ISR changes: one request in flight, all partitions that wait in it, tried until answered.
+"""Asks the controller for ISR changes: one request in flight, what waits in the next, tried until answered.
 
 Source: Kafka's DefaultAlterPartitionManager. What an answer means is `PartitionLeader.answered`.
 """
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 
 from ottla.broker.controller_errand import Controller, ControllerErrand, by_topic
 from ottla.broker.replication.decisions.isr import Answer, Outcome, PendingShrink, Proposal
@@ -14,6 +15,8 @@ from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers
 
 RETRY_MS = 50
+PARTITIONS_PER_REQUEST_MAX = 1_000
+"""Each takes the controller some 0.1 ms, in which it hears nobody; Kafka's has a thread for that, and no bound."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +41,9 @@ class AlterPartitionQueue(ControllerErrand):
         self._plan(1)
 
     def _fill(self, body: controller_pb2.AlterPartitionRequest) -> bool:
-        waiting, self._waiting = self._waiting, {}
-        self._asked = {partition: each for partition, each in waiting.items() if _is_current(partition, each)}
+        self._asked = {}
+        while self._waiting and not self._asked:
+            self._asked = self._taken()
         for topic_id, partitions in by_topic(self._asked).items():
             topic = body.topics.add(topic_id=topic_id)
             for partition in partitions:
@@ -52,6 +56,13 @@ class AlterPartitionQueue(ControllerErrand):
                 for broker_id, broker_epoch in proposal.isr:
                     asked.new_isr.add(broker_id=broker_id, broker_epoch=broker_epoch)
         return bool(self._asked)
+
+    def _taken(self) -> dict[Partition, Proposal]:
+        """The oldest that fit in a request, but for those that metadata overtook."""
+        taken = dict(islice(self._waiting.items(), PARTITIONS_PER_REQUEST_MAX))
+        for partition in taken:
+            del self._waiting[partition]
+        return {partition: each for partition, each in taken.items() if _is_current(partition, each)}
 
     def _answered(self, told: controller_pb2.AlterPartitionResponse | None) -> None:
         asked, self._asked = self._asked, {}

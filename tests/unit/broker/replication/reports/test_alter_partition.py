@@ -8,7 +8,7 @@ from ottla.broker.replication.decisions.isr import Proposal
 from ottla.broker.replication.decisions.leader import PartitionLeader
 from ottla.broker.replication.decisions.replica import BrokerStanding
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
+from ottla.broker.replication.reports.alter_partition import PARTITIONS_PER_REQUEST_MAX, AlterPartitionQueue
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
@@ -115,6 +115,29 @@ def test_one_request_is_in_flight_at_a_time(world: World) -> None:
     world.answer()
     world.timers.advance(1)
     assert [members(request)[0][0] for request in world.asked] == [1]
+
+
+def test_very_many_proposals_leave_one_request_after_the_other(world: World) -> None:
+    many = PARTITIONS_PER_REQUEST_MAX + 5
+    partitions = [world.submit(index) for index in range(many)]
+    for outdated in partitions[:3]:
+        outdated.leader = None
+    for expected in (PARTITIONS_PER_REQUEST_MAX - 3, 5):
+        world.timers.advance(1)
+        assert [len(members(request)) for request in world.asked] == [expected]
+        world.answer()
+    assert sum(each.changes for each in partitions) == many - 3
+    world.timers.advance(1_000)
+    assert not world.asked
+
+
+def test_what_is_behind_very_many_outdated_proposals_is_sent(world: World) -> None:
+    outdated = [world.submit(index) for index in range(PARTITIONS_PER_REQUEST_MAX)]
+    world.submit(PARTITIONS_PER_REQUEST_MAX)
+    for each in outdated:
+        each.leader = None
+    world.timers.advance(1)
+    assert [members(request)[0][0] for request in world.asked] == [PARTITIONS_PER_REQUEST_MAX]
 
 
 def test_a_granted_isr_is_told_to_the_partition(world: World) -> None:
