@@ -94,6 +94,9 @@ class PartitionChangeBuilder:
                 self.leader_recovery_state = RECOVERING
         elif leader not in self.isr:
             self.isr, self.elr = (leader,), tuple(each for each in self.elr if each != leader)
+        elif self._before.leader == NO_LEADER and self._min_in_sync is None:
+            # Of several who were eligible before a downgrade the others may still be away: nothing would be committed.
+            self.isr = tuple(each for each in self.isr if each == leader or self._can_lead(each))
         return None if leader == self._before.leader else leader
 
     def _known_leaders(self) -> tuple[int, ...]:

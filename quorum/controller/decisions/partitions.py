@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable
 
 from ottla.quorum.controller.decisions.decision import Record
-from ottla.quorum.controller.decisions.elr import min_in_sync, uses_elr
+from ottla.quorum.controller.decisions.elr import min_in_sync
 from ottla.quorum.controller.decisions.partition_change import NOBODY, Election, PartitionChangeBuilder
 from ottla.quorum.controller.decisions.state import LEADERLESS_SWEEP, ControllerState
 from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Change, Concerns, Step
@@ -48,9 +48,7 @@ def take_out(state: ControllerState, broker_id: int, changes_max: int = CHANGES_
 
 def write_off(state: ControllerState, broker_id: int) -> Step:
     """`take_out` of a broker that lost what it had, or may have: it did not stop in order, or will not come back. It is no
-    eligible leader any more either, though it was fenced long ago."""
-    if not uses_elr(state.image):
-        return take_out(state, broker_id)
+    eligible leader any more either, though it was fenced long ago; nor in sync, where it was eligible before a downgrade."""
     step = _leave(state, broker_id, ("write off", broker_id), lambda _: True, CHANGES_MAX, loses=True)
     broker = state.image.brokers.get(broker_id)
     if not step.is_last and broker is not None and not broker.fenced:

@@ -410,6 +410,32 @@ def test_a_downgrade_leaves_in_sync_whom_only_eligibility_knew(world: World) -> 
     assert world.partition.leader == known[0]
 
 
+def nobody_in_sync(world: World) -> tuple[int, ...]:
+    """All are away, and the level is lowered; hands back who was eligible."""
+    in_sync(world, 1)
+    world.fenced(3, 2, 1)
+    known = world.partition.elr
+    assert len(known) == 3
+    set_level(world, 0, SAFE_DOWNGRADE)
+    return known
+
+
+def test_who_did_not_stop_in_order_does_not_lead_after_a_downgrade_either(world: World) -> None:
+    emptied, *others = nobody_in_sync(world)
+    restart(world, emptied, in_order=False)
+    assert trusted(world)[:2] == (-1, tuple(others))
+    restart(world, others[0], in_order=True)
+    assert world.partition.leader == others[0]
+
+
+def test_who_leads_after_a_downgrade_waits_for_nobody_who_is_away(world: World) -> None:
+    first, second, _ = nobody_in_sync(world)
+    world.heartbeat(second)
+    assert trusted(world)[:2] == (second, (second,))
+    world.heartbeat(first)
+    assert in_sync(world, second, first).error_code == ErrorCode.NONE
+
+
 def test_a_downgrade_clears_what_was_eligible_and_an_upgrade_begins_with_nobody(world: World) -> None:
     in_sync(world, 1)
     set_level(world, 0, SAFE_DOWNGRADE)
