@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 from ottla.proto import controller_pb2 as rpc
-from ottla.quorum.causes import REQUEST_ID_BYTES_MAX, cause_of
+from ottla.quorum.causes import REQUEST_ID_BYTES_MAX, cause_of, in_words
 from ottla.quorum.controller.attempts import Attempts
 from ottla.quorum.controller.batches import Batch
 from ottla.quorum.controller.counters import ControllerCounters
 from ottla.quorum.controller.decisions import features
 from ottla.quorum.controller.decisions.decision import Decision
-from ottla.quorum.controller.decisions.retries import answer_again, answer_refused, has_nothing_left
+from ottla.quorum.controller.decisions.retries import answer_again, done_already, has_nothing_left
 from ottla.quorum.controller.decisions.state import ControllerSettings, ControllerState
 from ottla.quorum.controller.dispatch import decide, note_contact, note_outcome
 from ottla.quorum.controller.knocking import Knock
@@ -197,7 +197,7 @@ class Controller:
         try:
             self._carry_out(leadership, request, reply, is_first=is_first)
         except KafkaError as error:
-            reply(self._refusal(request, error))
+            reply(rpc.ControllerResponse(error_code=error.code, error_message=error.message))
         except NotLeaderError:
             reply(self._not_controller())
         except ReplayError:
@@ -205,11 +205,6 @@ class Controller:
         except Exception:  # a decider's bug, before anything was changed
             _logger.exception("%s failed", request.WhichOneof("body"))
             reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def _refusal(self, request: rpc.ControllerRequest, error: KafkaError) -> rpc.ControllerResponse:
-        was_done = self._attempts.was_committed(request.request_id)
-        known = answer_refused(request.WhichOneof("body") or "", error) if was_done else None
-        return known or rpc.ControllerResponse(error_code=error.code, error_message=error.message)
 
     @property
     def _may_wait(self) -> bool:
@@ -241,13 +236,15 @@ class Controller:
             note_contact(state, request.broker_heartbeat, now_ms)
         if name in _ABOUT_MEMBERS:
             leadership.note_members()
-        decision = decide(state, name, request, self._quorum.next_offset, now_ms)
+        was_done = self._attempts.was_committed(request.request_id)
+        known = done_already(name) if was_done else None
+        decision = known or decide(state, name, request, self._quorum.next_offset, now_ms)
         if decision.upgrades_quorum:
             self._upgrade_quorum(request, reply)
             return
-        if self._attempts.was_committed(request.request_id) and has_nothing_left(name, request):
+        if was_done and has_nothing_left(name, request):
             decision = replace(decision, records=[])
-        cause = cause_of(name, request)
+        cause = cause_of(name, request) if decision.is_last else in_words(cause_of(name, request))
         batches = leadership.into_batches(decision.records, atomic=decision.atomic, cause=cause)
 
         def conclude() -> None:

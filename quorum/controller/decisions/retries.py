@@ -2,22 +2,22 @@
 
 Most requests may simply be decided again: registrations and settings come out the same, ISR changes are fenced by epochs, a
 block of producer ids more costs nothing. Five would be told that what they want is there, or gone, already. And what others did since
-is not to be undone: a topic that was created again is another one, and a move that was given up is not to begin again.
+is not to be undone: a topic that was created again is another one, so is a broker that registered again, and a move that was given
+up is not to begin again.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.state import ControllerState
-from ottla.runtime.errors import ErrorCode, KafkaError
+from ottla.runtime.errors import ErrorCode
 
 
-def answer_refused(name: str, error: KafkaError) -> rpc.ControllerResponse | None:
-    """The answer that was lost, where a repetition is refused because it is done."""
-    if name == "unregister_broker" and error.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
-        return rpc.ControllerResponse(unregister_broker=rpc.UnregisterBrokerResponse())
-    return None
+def done_already(name: str) -> Decision[Any] | None:
+    """The answer that was lost, where nothing has to be looked at for it: whoever has that broker's id now is another."""
+    return Decision(rpc.UnregisterBrokerResponse()) if name == "unregister_broker" else None
 
 
 def has_nothing_left(name: str, request: rpc.ControllerRequest) -> bool:

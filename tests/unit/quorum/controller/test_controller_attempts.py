@@ -85,6 +85,23 @@ def test_an_attempt_to_unregister_that_reaches_the_next_controller_finds_the_bro
     assert len(bench.quorum.log) == before
 
 
+def test_an_attempt_to_unregister_that_reaches_the_next_controller_spares_the_broker_that_registered_since() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    body = {"unregister_broker": rpc.UnregisterBrokerRequest(broker_id=1)}
+    bench.ask(b"1", **body)
+    bench.commit()
+    bench.broker(1)
+    bench.follow()
+    bench.lead(3)
+    before = len(bench.quorum.log)
+    again = bench.ask(b"1", **body)
+    assert (again[0].error_code, again[0].WhichOneof("body")) == (ErrorCode.NONE, "unregister_broker")
+    assert len(bench.quorum.log) == before
+    bench.ask(b"2", **body)
+    assert len(bench.quorum.log) == before + 1
+
+
 def test_an_attempt_to_delete_that_reaches_the_next_controller_spares_the_topic_that_has_the_name_by_then() -> None:
     bench = Bench().lead().commit()
     bench.broker(1)

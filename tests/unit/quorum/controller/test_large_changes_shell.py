@@ -59,6 +59,20 @@ def test_a_leadership_lost_between_two_pieces_is_told_to_who_waits_for_the_last(
     assert [each.error_code for each in slow] == [ErrorCode.NOT_CONTROLLER]
 
 
+def test_an_attempt_to_unregister_goes_on_with_what_the_controller_before_had_begun() -> None:
+    bench = large()
+    body = {"unregister_broker": rpc.UnregisterBrokerRequest(broker_id=1)}
+    bench.ask(b"1", **body)
+    bench.commit()
+    assert 0 < has_part(bench, 1) < MANY
+    bench.follow()
+    bench.lead(3)
+    again = bench.ask(b"1", **body)
+    bench.turns(10).commit()
+    assert [each.error_code for each in again] == [ErrorCode.NONE]
+    assert (has_part(bench, 1), list(bench.loader.image.brokers)) == (0, [2])
+
+
 def test_a_fencing_has_one_piece_a_turn_however_often_sessions_are_checked() -> None:
     """Each check of the sessions used to begin another row of pieces, until they left no time for anything else."""
     bench = large(8_000, session_timeout_ms=120)  # looked at every 15 ms
