@@ -67,16 +67,31 @@ def ask_controller(
 
     ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request.
     """
+
+    def tell(told: Told) -> None:
+        request.respond_message(answer(told))
+
+    ask_controller_first(node, request, ask, timeout_ms, tell, refuse)
+
+
+def ask_controller_first(
+    node: NodeContext,
+    request: RequestContext,
+    ask: Ask,
+    timeout_ms: int,
+    tell: Callable[[Told], None],
+    refuse: Callable[[ErrorCode, str], msgspec.Struct],
+) -> None:
+    """`ask_controller` where the answer takes longer: ``tell`` begins to give it."""
     ask.origin = client_origin(request.client_id, node.node_id)
 
     def on_done(told: Told | None) -> None:
         if told is None:
-            message = refuse(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
+            request.respond_message(refuse(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time"))
         elif told.error_code:
-            message = refuse(error_code(told.error_code), told.error_message)
+            request.respond_message(refuse(error_code(told.error_code), told.error_message))
         else:
-            message = answer(told)
-        request.respond_message(message)
+            tell(told)
 
     node.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
 

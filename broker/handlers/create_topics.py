@@ -1,9 +1,12 @@
-"""CreateTopics (19): decided by the controller; the answer tells the settings that hold here."""
+"""CreateTopics (19): decided by the controller; the answer tells the settings that hold here, of some topics a turn of the loop."""
+
+from itertools import chain
 
 from ottla.broker.context import NodeContext
 from ottla.broker.handlers.cluster_view import duplicates
-from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, is_too_much, route, text_or_none
+from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller_first, is_too_much, route, text_or_none
 from ottla.broker.handlers.config_entries import topic_entries
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -15,8 +18,13 @@ from ottla.broker.wire.messages.create_topics_response import (
 from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 
+PIECE = 8
+"""Topics whose answer is put together in one turn of the loop: each has all its settings."""
+
 
 def routes(node: NodeContext) -> list[Route]:
+    long_answers = LongAnswers()
+
     def answer(request: RequestContext, body: CreateTopicsRequest) -> None:
         twice = duplicates(topic.name for topic in body.topics)
         refused = [
@@ -28,9 +36,9 @@ def routes(node: NodeContext) -> list[Route]:
             request.respond_message(CreateTopicsResponse(topics=refused))
             return
 
-        def told(response: Told) -> CreateTopicsResponse:
-            results = [_result(node, topic) for topic in response.create_topics.topics]
-            return CreateTopicsResponse(topics=results + refused)
+        def tell(response: Told) -> None:
+            results = chain((_result(node, topic) for topic in response.create_topics.topics), refused)
+            long_answers.give(request, list_in_pieces(request, _response, batches(results, PIECE, lambda _: 1)))
 
         def refuse(code: ErrorCode, message: str) -> CreateTopicsResponse:
             results = [CreatableTopicResult(each.name, error_code=code, error_message=message) for each in wanted]
@@ -41,9 +49,13 @@ def routes(node: NodeContext) -> list[Route]:
         asked = controller_pb2.CreateTopicsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )
-        ask_controller(node, request, Ask(create_topics=asked), body.timeout_ms, told, refuse)
+        ask_controller_first(node, request, Ask(create_topics=asked), body.timeout_ms, tell, refuse)
 
     return [route("CreateTopics", CreateTopicsRequest, answer)]
+
+
+def _response(results: list[CreatableTopicResult]) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=results)
 
 
 def _asked(topic: CreatableTopic) -> controller_pb2.CreateTopicsRequest.Topic:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import describe_configs
+from ottla.broker.handlers import create_topics, describe_configs
 from ottla.broker.handlers.config_entries import topic_entries
 from ottla.broker.handlers.long_answers import HELD_BYTES
 from ottla.broker.handlers.metadata import PIECE_WORK
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.broker.wire.messages.metadata_request import MetadataRequest
+from ottla.proto import controller_pb2
 from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.handlers.conftest import Site, partition_view
@@ -210,5 +212,27 @@ def test_settings_are_described_for_nobody_who_left(site: Site, monkeypatch: pyt
         site.connect()
         site.send(DescribeConfigsRequest(request.resources[:20]), 4)
         assert 1 <= await answered(site) <= 4  # nobody stands before it
+
+    run(site, scenario)
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_the_settings_of_many_new_topics_are_told_over_turns(site: Site, version: int) -> None:
+    many = 3 * create_topics.PIECE
+    refused = [CreatableTopic("twice"), CreatableTopic("twice")]
+
+    async def scenario() -> None:
+        site.send(CreateTopicsRequest([CreatableTopic(f"new-{number}") for number in range(many)] + refused), version)
+        told = controller_pb2.ControllerResponse()
+        for asked in site.controller.request.create_topics.topics:
+            told.create_topics.topics.add(name=asked.name, num_partitions=1, replication_factor=1)
+        site.controller.answer(told)
+        assert not site.written
+        assert await answered(site) >= 3
+        *made, last = site.received("CreateTopicsResponse", version).topics
+        assert [each.name for each in made] == [f"new-{number}" for number in range(many)]
+        assert (last.name, last.error_code) == ("twice", ErrorCode.INVALID_REQUEST)
+        if version >= 5:
+            assert [len(each.configs) for each in made] == [len(topic_entries(site.broker, {}))] * many
 
     run(site, scenario)
