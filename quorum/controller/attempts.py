@@ -1,13 +1,11 @@
 """Recognises the attempts of one call: a caller whose connection broke asks again, and must not be served twice."""
 
-from typing import TypeVar
-
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.causes import request_id_of
 
-V = TypeVar("V")
-
 _ANSWERS_MAX = 500
+ANSWERS_BYTES_MAX = 16 << 20
+"""As they are sent; in memory they take two or three times as much. One that names half a million partitions has 15 MB."""
 _COMMITTED_MAX = 5000
 
 
@@ -15,7 +13,8 @@ class Attempts:
     """What was answered in this leadership, and which requests' records were committed lately, by whomever."""
 
     def __init__(self) -> None:
-        self._answers: dict[bytes, tuple[int, rpc.ControllerResponse]] = {}
+        self._answers: dict[bytes, tuple[int, rpc.ControllerResponse, int]] = {}
+        self._bytes = 0  # the sizes of the answers, which stand beside them
         self._committed: dict[bytes, None] = {}
 
     def answer(self, request_id: bytes) -> tuple[int, rpc.ControllerResponse] | None:
@@ -23,15 +22,26 @@ class Attempts:
         known = self._answers.get(request_id)
         if known is None:
             return None
-        offset, response = known
+        offset, response, _ = known
         copy = rpc.ControllerResponse()
         copy.CopyFrom(response)
         return offset, copy
 
     def keep(self, request_id: bytes, offset: int, response: rpc.ControllerResponse) -> None:
-        """``response`` to a request that changed something; the oldest one is forgotten for it."""
-        if request_id:
-            _add(self._answers, _ANSWERS_MAX, request_id, (offset, response))
+        """``response`` to a request that changed something, or took many pieces; the oldest ones are forgotten for it."""
+        if not request_id:
+            return
+        self._forget(request_id)
+        size = response.ByteSize()
+        self._answers[request_id] = offset, response, size
+        self._bytes += size
+        while len(self._answers) > _ANSWERS_MAX or (self._bytes > ANSWERS_BYTES_MAX and len(self._answers) > 1):
+            self._forget(next(iter(self._answers)))
+
+    def _forget(self, request_id: bytes) -> None:
+        known = self._answers.pop(request_id, None)
+        if known is not None:
+            self._bytes -= known[2]
 
     def was_committed(self, request_id: bytes) -> bool:
         return request_id in self._committed
@@ -40,14 +50,11 @@ class Attempts:
         """A batch with this cause is committed."""
         request_id = request_id_of(cause)
         if request_id:
-            _add(self._committed, _COMMITTED_MAX, request_id, None)
+            self._committed[request_id] = None
+            if len(self._committed) > _COMMITTED_MAX:
+                del self._committed[next(iter(self._committed))]
 
     def forget_answers(self) -> None:
         """The leadership is over, and what was not committed with it."""
         self._answers.clear()
-
-
-def _add(entries: dict[bytes, V], limit: int, key: bytes, value: V) -> None:
-    entries[key] = value
-    if len(entries) > limit:
-        del entries[next(iter(entries))]
+        self._bytes = 0

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.proto import controller_pb2 as rpc
+from ottla.quorum.controller.attempts import ANSWERS_BYTES_MAX, Attempts
 from ottla.quorum.metadata.views import BROKER_RESOURCE
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.controller.controller_bench import Bench, create, grown
@@ -209,3 +210,34 @@ def test_who_gave_a_move_up_is_told_so_by_the_next_controller() -> None:
     again, by_another = bench.ask(b"1", **moved()), bench.ask(b"2", **moved())
     codes = [code_of_move(each) for each in (again, by_another)]
     assert codes == [ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+
+
+def large_answer(size: int) -> rpc.ControllerResponse:
+    return rpc.ControllerResponse(error_message="x" * size)
+
+
+def test_large_answers_are_forgotten_before_many_small_ones_would_be() -> None:
+    attempts = Attempts()
+    for number in range(5):
+        attempts.keep(bytes([number]), 0, large_answer(ANSWERS_BYTES_MAX // 2 - 100))
+    assert [attempts.answer(bytes([number])) is not None for number in range(5)] == [False, False, False, True, True]
+
+
+def test_the_latest_answer_is_kept_however_large_it_is() -> None:
+    attempts = Attempts()
+    attempts.keep(b"small", 0, large_answer(1))
+    attempts.keep(b"large", 0, large_answer(2 * ANSWERS_BYTES_MAX))
+    assert attempts.answer(b"small") is None
+    assert attempts.answer(b"large") == (0, large_answer(2 * ANSWERS_BYTES_MAX))
+
+
+def test_an_answer_that_is_kept_again_and_all_of_a_leadership_before_count_no_more() -> None:
+    attempts = Attempts()
+    attempts.keep(b"0", 0, large_answer(1))
+    for _ in range(3):
+        attempts.keep(b"1", 0, large_answer(ANSWERS_BYTES_MAX // 2))
+    assert attempts.answer(b"0") is not None
+    attempts.forget_answers()
+    attempts.keep(b"2", 0, large_answer(ANSWERS_BYTES_MAX // 3))
+    attempts.keep(b"3", 0, large_answer(ANSWERS_BYTES_MAX // 3))
+    assert attempts.answer(b"2") is not None
