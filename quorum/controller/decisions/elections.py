@@ -60,7 +60,8 @@ def _elect(state: ControllerState, name: str, index: int, election: Election) ->
     topic = state.image.topics_by_name.get(name)
     partition = topic.partitions.get(index) if topic is not None else None
     if topic is None or partition is None:
-        missing = f"No such topic as {name}" if topic is None else f"No such partition as {name}-{index}"
+        # Without the name, which may be long: the answer has it once, for half a million partitions.
+        missing = "there is no such topic" if topic is None else "the topic has no such partition"
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _Result(partition_index=index, error_code=code, error_message=missing), None
     if not _is_needed(partition, election):

@@ -76,10 +76,12 @@ def _named(state: ControllerState, request: rpc.ListPartitionReassignmentsReques
 
 
 def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: bool) -> Record | None:
-    topic = state.topic_named(name)
-    partition = topic.partitions.get(asked.partition_index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has no partition {asked.partition_index}")
+    topic = state.image.topics_by_name.get(name)
+    partition = topic.partitions.get(asked.partition_index) if topic is not None else None
+    if topic is None or partition is None:
+        # Without the name, which may be long: the answer has it once, for hundreds of thousands of partitions.
+        missing = "there is no such topic" if topic is None else "the topic has no such partition"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing)
     key = (topic.id, asked.partition_index)
     if asked.cancel:
         return _cancel(state, key, partition)

@@ -16,7 +16,7 @@ from ottla.quorum.controller.decisions.topics import create_topics
 from ottla.quorum.controller.dispatch import decide
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.metadata.views import PartitionView
-from ottla.runtime.errors import KafkaError
+from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.testing.quorum.memory import MemoryStore
 from tests.unit.quorum.controller.conftest import CLUSTER_ID, World, directory
 
@@ -120,3 +120,28 @@ def test_whatever_is_asked_what_is_decided_can_be_applied(first: int) -> None:
         ImageStore(store).replace(world.state.image)
         assert ImageStore(store).load().topics_by_id.keys() == world.state.image.topics_by_id.keys()
     assert applied > 100
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("kind", ["elect_leaders", "alter_partition_reassignments"])
+def test_a_long_name_is_not_told_again_for_each_of_very_many_partitions(kind: str, is_there: bool) -> None:
+    """They are told by topic: 2 MiB name half a million of one, and their answer was one of gigabytes."""
+    world, name = Stranger(1).world, "x" * (249 if is_there else 30_000)
+    if is_there:
+        world.create(rpc.CreateTopicsRequest.Topic(name=name, num_partitions=1, replication_factor=1))
+    indexes = range(1000, 1900)
+    request = rpc.ControllerRequest()
+    if kind == "elect_leaders":
+        request.elect_leaders.topics.add(name=name, partitions=indexes)
+    else:
+        moved = request.alter_partition_reassignments.topics.add(name=name)
+        for index in indexes:
+            moved.partitions.add(partition_index=index, cancel=True)
+    decision = decide(world.state, kind, request, world.next_offset, 0)
+    assert decision.is_last
+    [topic] = decision.response.topics
+    assert topic.name == name
+    assert [each.partition_index for each in topic.partitions] == list(indexes)
+    assert {each.error_code for each in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert all(each.error_message for each in topic.partitions)
+    assert decision.response.ByteSize() - len(name) < 50 * len(indexes)
