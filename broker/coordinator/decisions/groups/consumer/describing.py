@@ -45,10 +45,18 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: GroupTopics) -
         member.client_host,
         sorted(member.topics),
         member.regex or None,
-        _told(member.assigned, topics),
+        _told(_held(member), topics),
         _told(group.targets.get(member.id, {}), topics),
         _CONSUMER if member.classic is None else _CLASSIC,
     )
+
+
+def _held(member: ConsumerMember) -> Mapping[bytes, Iterable[int]]:
+    """What it has not said that it gave up is its own, and nobody else's."""
+    return {
+        topic_id: {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}
+        for topic_id in (*member.assigned, *member.revoking)
+    }
 
 
 def _told(partitions: Mapping[bytes, Iterable[int]], topics: GroupTopics) -> Assignment:

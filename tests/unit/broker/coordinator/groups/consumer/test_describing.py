@@ -3,7 +3,7 @@
 from ottla.broker.coordinator.decisions.groups.describing import described, listed
 from ottla.broker.wire.messages.consumer_group_describe_response import Assignment, DescribedGroup, TopicPartitions
 from ottla.runtime.errors import ErrorCode
-from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member, T, settle
+from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member, T, beat, join, settle
 from tests.unit.broker.coordinator.groups.group_bench import Bench
 from tests.unit.broker.coordinator.groups.subscribing import written_subscription
 
@@ -38,6 +38,29 @@ def test_a_classic_member_of_it_is_told_to_be_one() -> None:
     settle([Member(bench, "one")])
     bench.join("m", metadata=written_subscription(["t"]))
     assert [each.member_type for each in described_of(bench).members] == [1, 0]
+
+
+def test_what_a_member_has_not_given_up_yet_is_told_as_its_own() -> None:
+    """It reads that, and nobody else does: administrators would look for who reads it in vain."""
+    bench = Bench()
+    one = Member(bench, "one")
+    settle([one])
+    join(bench, "two")
+    beat(bench, "one", one.epoch)
+    first, second = described_of(bench).members
+    assert (first.assignment, first.target_assignment) == (held(0, 1, 2, 3), held(0, 1))
+    assert second.assignment == held()
+    beat(bench, "one", one.epoch, owned={T: {0, 1}})
+    assert described_of(bench).members[0].assignment == held(0, 1)
+
+
+def test_a_topic_that_a_member_gives_up_whole_is_told_until_it_has() -> None:
+    bench = Bench()
+    one = Member(bench, "one", ("t", "u"))
+    settle([one])
+    beat(bench, "one", one.epoch, subscribed_topic_names=["t"])
+    (told,) = described_of(bench).members
+    assert [each.topic_name for each in told.assignment.topic_partitions] == ["t", "u"]
 
 
 def test_topics_that_are_gone_are_left_out() -> None:
