@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
+from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember
 from ottla.runtime.errors import ErrorCode
 
 _BY_EPOCH_FROM = 9
@@ -28,9 +29,8 @@ def commit_error(
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    is_classic = member.classic is not None
-    stale = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
-    if not is_transactional and not is_classic and version < _BY_EPOCH_FROM:
+    stale = _stale_of(member)
+    if not is_transactional and member.classic is None and version < _BY_EPOCH_FROM:
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch:
         return ErrorCode.NONE
@@ -50,4 +50,9 @@ def fetch_error(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
     member = group.members.get(member_id or "")
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if epoch == member.epoch else _stale_of(member)
+
+
+def _stale_of(member: ConsumerMember) -> ErrorCode:
+    """Of epochs classic members know nothing."""
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION

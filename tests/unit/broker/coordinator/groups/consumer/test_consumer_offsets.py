@@ -9,6 +9,7 @@ from ottla.broker.wire.messages.offset_fetch_request import OffsetFetchRequestGr
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import INTERVAL_MS, Member, T, join, settle
 from tests.unit.broker.coordinator.groups.group_bench import DAY_MS, Bench
+from tests.unit.broker.coordinator.groups.subscribing import written_subscription
 from tests.unit.broker.coordinator.groups.test_offsets import code, commit, delete, offset
 from tests.unit.broker.coordinator.groups.test_transactional_commits import PRODUCER, commit_in_transaction
 
@@ -112,10 +113,24 @@ def test_a_version_that_knows_no_epochs_is_told_so() -> None:
 def test_a_member_that_fetches_has_to_be_one(member_id: str | None, epoch: int, error: ErrorCode) -> None:
     bench = Bench()
     alone(bench)
+    assert fetch_error(bench, member_id, epoch) is error
+
+
+def test_a_classic_member_that_fetches_is_told_of_its_generation() -> None:
+    """Classic consumers know nothing of epochs that are stale."""
+    bench = Bench()
+    alone(bench)
+    said = bench.join("m", metadata=written_subscription(["t"])).said
+    assert fetch_error(bench, "m", said.generation_id) is ErrorCode.NONE
+    assert fetch_error(bench, "m", said.generation_id + 1) is ErrorCode.ILLEGAL_GENERATION
+
+
+def fetch_error(bench: Bench, member_id: str | None, epoch: int) -> ErrorCode:
     told: list[Any] = []
     request = OffsetFetchRequestGroup("g", member_id, epoch, None)
     bench.shard.commits.fetch(request, is_stable=False, by_id=False, told=told.append)
-    assert [each.error_code for each in told] == [error]
+    (answer,) = told
+    return ErrorCode(answer.error_code)
 
 
 @pytest.mark.parametrize(
