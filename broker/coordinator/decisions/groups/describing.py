@@ -52,7 +52,7 @@ def described(group_id: str, group: ClassicGroup | None, version: int, *, is_new
                 each.client_id,
                 each.client_host,
                 each.metadata(group.protocol) if is_stable else b"",
-                each.assignment,  # while it rebalances too, as in Kafka: what it had
+                each.assignment,
             )
             for each in group.members.values()
         ],
