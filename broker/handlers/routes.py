@@ -30,6 +30,7 @@ from ottla.broker.handlers import (
     partition_reassignments,
     produce,
     raft_voters,
+    security,
     transaction_descriptions,
     transactions,
     txn_offset_commit,
@@ -72,6 +73,7 @@ HANDLERS: tuple[RoutesOf, ...] = (
     partition_reassignments.routes,
     produce.routes,
     raft_voters.routes,
+    security.routes,
     transaction_descriptions.routes,
     transactions.routes,
     txn_offset_commit.routes,
@@ -97,6 +99,7 @@ CONTROLLER_HANDLERS: tuple[Callable[[NodeContext], list[Route]], ...] = (
     elect_leaders.routes,
     partition_reassignments.routes,
     raft_voters.routes,
+    security.routes,
     unregister_broker.routes,
     update_features.routes,
 )

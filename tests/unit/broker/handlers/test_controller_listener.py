@@ -85,7 +85,7 @@ def test_a_controller_offers_what_kafkas_offers_administrators_in_the_same_versi
         "CreatePartitions": (0, 3), "ElectLeaders": (0, 2), "IncrementalAlterConfigs": (0, 1),
         "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeQuorum": (0, 2),
         "UpdateFeatures": (0, 2), "DescribeCluster": (0, 2), "UnregisterBroker": (0, 0), "AddRaftVoter": (0, 1),
-        "RemoveRaftVoter": (0, 0),
+        "RemoveRaftVoter": (0, 0), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
     }  # fmt: skip
 
 
