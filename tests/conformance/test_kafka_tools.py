@@ -27,8 +27,8 @@ def test_kafkas_tools_say_the_same_as_of_kafka(told: list[Told], chapter: str) -
         assert ours == kafkas
 
 
-NOT_THERE = re.compile(r"Acls|Quotas|Scram|DelegationToken|Sasl|Share|Streams")
-"""Access rules, quotas, passwords, tokens; share and streams groups."""
+NOT_THERE = re.compile(r"Quotas|Scram|DelegationToken|Share|Streams")
+"""Quotas, passwords, tokens; share and streams groups."""
 
 
 def test_every_api_of_kafkas_brokers_is_offered_in_the_same_versions(

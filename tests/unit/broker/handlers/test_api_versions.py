@@ -76,7 +76,7 @@ def test_kraft_version_is_told_as_the_quorum_has_it(site: Site) -> None:
 
 
 def test_an_api_without_a_handler_closes_the_connection(site: Site) -> None:
-    site.send_raw(BY_NAME["DescribeAcls"].key, 3, b"")
+    site.send_raw(BY_NAME["ShareFetch"].key, 1, b"")
     assert site.transport.closing
 
 

@@ -86,6 +86,7 @@ def test_a_controller_offers_what_kafkas_offers_administrators_in_the_same_versi
         "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeQuorum": (0, 2),
         "UpdateFeatures": (0, 2), "DescribeCluster": (0, 2), "UnregisterBroker": (0, 0), "AddRaftVoter": (0, 1),
         "RemoveRaftVoter": (0, 0), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
+        "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
     }  # fmt: skip
 
 
