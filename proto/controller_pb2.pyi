@@ -1282,18 +1282,22 @@ class ReportDamageRequest(_message.Message):
 
         PARTITION_INDEX_FIELD_NUMBER: _builtins.int
         LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+        IS_FULL_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         leader_epoch: _builtins.int
         """that the broker knows of"""
+        is_full: _builtins.bool
+        """what it has is sound, but its directory takes no more"""
         def __init__(
             self,
             *,
             partition_index: _builtins.int = ...,
             leader_epoch: _builtins.int = ...,
+            is_full: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition_index", b"partition_index"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["is_full", b"is_full", "leader_epoch", b"leader_epoch", "partition_index", b"partition_index"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.replication.acks import ACKS_ALL, outcome
 from ottla.broker.replication.intake import Intake, OnPrepared
 from ottla.log.batch import BatchHeader, read_header
+from ottla.log.errors import StorageError
 from ottla.log.results import AppendInfo
 from ottla.log.validation import LIGHT_BYTES_MAX, is_heavy
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -40,10 +41,14 @@ def append(
             f"{partition} has {len(leader.committed_isr)} replicas in sync, {leader.required_in_sync} are required",
         )
     log = partition.log
-    if write is not None:
-        info = write(records, leader.epoch, wall_ms)
-    else:
-        info = log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
+    try:
+        if write is not None:
+            info = write(records, leader.epoch, wall_ms)
+        else:
+            info = log.append_as_leader(records, leader.epoch, wall_ms, inflated_bytes_max=LIGHT_BYTES_MAX)
+    except StorageError:
+        partition.services.on_no_room(partition)
+        raise
     if not info.duplicate:
         stable = not log.must_sync
         if leader.appended(info.last_offset + 1, now_ms, stable=stable):

@@ -26,6 +26,7 @@ class PartitionServices:
         "node_id",
         "now_ms",
         "on_damage",
+        "on_no_room",
         "on_proposal",
         "preparers",
         "wakes",
@@ -39,6 +40,7 @@ class PartitionServices:
         now_ms: Callable[[], int],
         on_proposal: "Callable[[Partition, Proposal], None]",
         on_damage: "Callable[[Partition, KafkaError], None]" = lambda *_: None,
+        on_no_room: "Callable[[Partition], None]" = lambda _: None,
     ) -> None:
         self.node_id = node_id
         self.wakes = wakes
@@ -46,6 +48,7 @@ class PartitionServices:
         self.now_ms = now_ms
         self.on_proposal = on_proposal
         self.on_damage = on_damage
+        self.on_no_room = on_no_room
         self.preparers = Preparers()
         self.behind: dict[Partition, None] = {}  # led, with records that are not everywhere yet: may have to shrink
         self.incomplete: dict[Partition, None] = {}  # led, with replicas out of the ISR: may be able to expand

@@ -28,6 +28,7 @@ from ottla.broker.replication.partition_services import PartitionServices
 from ottla.broker.replication.purgatory import WakeQueue
 from ottla.broker.replication.reports.alter_partition import AlterPartitionQueue
 from ottla.broker.replication.reports.assignments import AssignmentQueue
+from ottla.broker.replication.reports.handing_over import HandingOver
 from ottla.broker.replication.reports.healing import Healing
 from ottla.broker.replication.reports.offline import RETRY_MS as OFFLINE_RETRY_MS
 from ottla.broker.replication.reports.offline import OfflineReplicas, is_expected
@@ -88,8 +89,15 @@ class ReplicaManager:
         self._assignments = AssignmentQueue(controller, self.node_id, self._epoch, timers)
         self._durability = durability = Durability(sync_later)
         self.healing = Healing(controller, self.node_id, self._epoch, timers)
+        self._handing_over = HandingOver(controller, self.node_id, self._epoch, timers)
         self._services = PartitionServices(
-            self.node_id, wakes, durability, timers.now_ms, self._propose, self.note_damage
+            self.node_id,
+            wakes,
+            durability,
+            timers.now_ms,
+            self._propose,
+            self.note_damage,
+            self._handing_over.failed,
         )
         self._fetchers = Fetchers(
             self.settings.fetcher, timers, durability, self._epoch, self.traffic, open_leader, self.follower_throttle
@@ -122,6 +130,7 @@ class ReplicaManager:
         self._assignments.close()
         self._services.preparers.close()
         self.healing.close()
+        self._handing_over.close()
 
     def listen(self, topic: str, listener: TopicListener) -> None:
         """Tells it from now on which partitions of that topic this broker leads; at once of those that it leads now."""

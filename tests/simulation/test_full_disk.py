@@ -116,6 +116,47 @@ def test_a_full_follower_leaves_the_isr_and_comes_back(seed: int) -> None:
     play(scenario, seed, settings={"ottla.free.bytes.floor": str(FLOOR)})
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_full_leader_gives_its_partitions_to_who_has_room(seed: int) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.topic(TOPIC, 3, 3, retention_ms="-1")
+        producers = [rig.produce(TOPIC, index, 0.03) for index in range(3)]
+        await rig.goes_on(*producers)
+        platter = rig.cluster.nodes[2].platter
+        capacity = platter.capacity_bytes
+        platter.capacity_bytes = platter.used_bytes + FLOOR - 1
+        await rig.until(lambda: all(set(rig.view(TOPIC, index).isr) == {1, 3} for index in range(3)), 5)
+        await rig.goes_on(*producers)
+        platter.capacity_bytes = capacity
+        await rig.until(lambda: all(len(rig.view(TOPIC, index).isr) == 3 for index in range(3)))
+        await rig.goes_on(*producers)
+        for user in rig.users:
+            user.cancel()
+        for producer in producers:
+            check_history(producer.history, await read_partition(rig.client(), TOPIC, producer.history.partition))
+
+    play(scenario, seed, settings={"ottla.free.bytes.floor": str(FLOOR), "replica.lag.time.max.ms": "60000"})
+
+
+def test_where_all_disks_are_full_the_leadership_goes_round_ever_more_slowly() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.topic(TOPIC, 1, 3, retention_ms="-1")
+        producer = rig.produce(TOPIC, 0, 0.03)
+        await rig.goes_on(producer)
+        capacities = {number: node.platter.capacity_bytes for number, node in rig.cluster.nodes.items()}
+        for node in rig.cluster.nodes.values():
+            node.platter.capacity_bytes = node.platter.used_bytes + FLOOR - 1
+        epoch = rig.view(TOPIC, 0).leader_epoch
+        await asyncio.sleep(40)
+        assert 0 < rig.view(TOPIC, 0).leader_epoch - epoch < 20
+        for number, node in rig.cluster.nodes.items():
+            node.platter.capacity_bytes = capacities[number]
+        await rig.until(lambda: len(rig.view(TOPIC, 0).isr) == 3)
+        await rig.goes_on(producer)
+
+    play(scenario, settings={"ottla.free.bytes.floor": str(FLOOR)})
+
+
 def test_replicas_of_a_topic_that_is_made_while_a_disk_is_full_are_led_by_others_and_made_when_there_is_room() -> None:
     async def scenario(rig: Rig) -> None:
         platter, topic = rig.cluster.nodes[2].platter, "late"

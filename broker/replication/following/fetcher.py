@@ -37,7 +37,7 @@ from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttling import fetches_throttled
 from ottla.broker.replication.traffic import Traffic
-from ottla.log.errors import DamagedLogError
+from ottla.log.errors import DamagedLogError, StorageError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.seldom import is_told
@@ -302,6 +302,8 @@ class LeaderFetcher:
         if is_told(tries):
             surprise = None if tries > 1 or isinstance(error, KafkaError | OSError) else error
             logger.warning("Could not replicate %s (try %d): %s", partition, tries, error, exc_info=surprise)
+        if isinstance(error, StorageError):
+            partition.services.on_no_room(partition)
         log = partition.log
         self._delay(key, partition, follower, follower.interrupted(log.log_end_offset, log.epochs.latest_epoch))
 

@@ -1,4 +1,5 @@
-"""Damaged replicas: who finds records of its own that are not what was written leaves the ISR, and the leadership.
+"""Damaged replicas: who finds records of its own that are not what was written leaves the ISR, and the leadership. So does who has
+no room for more: another's directory may have some, and nobody has to wait for one that cannot write.
 
 It may then cut its log and fetch it anew. That is safe for one reason: what is granted begins a leader epoch. No fetch of that
 epoch was sent before the cut, and the leader takes nobody into the ISR but for a fetch of its own epoch; so the replica cannot
@@ -42,18 +43,23 @@ def _leave(state: ControllerState, sender: int, topic_id: bytes, told: _Partitio
         return ErrorCode.FENCED_LEADER_EPOCH if behind else ErrorCode.NOT_CONTROLLER
     if sender not in partition.replicas:
         return ErrorCode.INVALID_REQUEST
-    record = _without(state, key, partition, sender)
+    record = _without(state, key, partition, sender, is_full=told.is_full)
     if record is None:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     records.append(record)
     return ErrorCode.NONE
 
 
-def _without(state: ControllerState, key: PartitionKey, partition: PartitionView, sender: int) -> Record | None:
-    """The partition without the sender in the ISR, in a new epoch; None when nobody else in sync could lead it."""
+def _without(
+    state: ControllerState, key: PartitionKey, partition: PartitionView, sender: int, *, is_full: bool
+) -> Record | None:
+    """The partition without the sender in the ISR, in a new epoch; None when nobody else in sync could lead it. One that ``is_full`` has
+    lost nothing, and may be eligible."""
     # Never an unclean election: it would take a replica that lacks records over one that has all but the damaged ones.
     builder = change_builder(state, key, partition, leaving=sender, election=Election.ONLINE)
     builder.isr = tuple(each for each in partition.isr if each != sender)
-    builder.begins_epoch, builder.loser = True, sender
+    builder.begins_epoch = True
+    if not is_full:
+        builder.loser = sender
     record = builder.build() if builder.isr else None
     return record if record is not None and record.partition_change.leader != NO_LEADER else None

@@ -8,8 +8,16 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World
 
 
-def report(world: World, sender: int, leader_epoch: int = 5, index: int = 0, topic_id: bytes = TOPIC_ID) -> int:
-    told = rpc.ReportDamageRequest.Partition(partition_index=index, leader_epoch=leader_epoch)
+def report(
+    world: World,
+    sender: int,
+    leader_epoch: int = 5,
+    index: int = 0,
+    topic_id: bytes = TOPIC_ID,
+    *,
+    is_full: bool = False,
+) -> int:
+    told = rpc.ReportDamageRequest.Partition(partition_index=index, leader_epoch=leader_epoch, is_full=is_full)
     topic = rpc.ReportDamageRequest.Topic(topic_id=topic_id, partitions=[told])
     request = rpc.ReportDamageRequest(broker_id=sender, broker_epoch=world.epoch(sender), topics=[topic])
     return world.do(report_damage(world.state, request)).topics[0].partitions[0].error_code
@@ -25,6 +33,15 @@ def test_a_damaged_leader_hands_over_to_one_that_is_in_sync(world: World) -> Non
     world.partition_of([1, 2, 3], isr=[1, 3])
     assert report(world, 1) == ErrorCode.NONE
     assert world.standing == (3, (3,), 6, 11)
+
+
+def test_who_has_no_room_leaves_as_well_but_for_the_last_in_sync(world: World) -> None:
+    world.partition_of([1, 2, 3])
+    assert report(world, 1, is_full=True) == ErrorCode.NONE
+    assert world.standing == (2, (2, 3), 6, 11)
+    assert report(world, 3, leader_epoch=6, is_full=True) == ErrorCode.NONE
+    assert world.standing == (2, (2,), 7, 12)
+    assert report(world, 2, leader_epoch=7, is_full=True) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def test_a_damaged_replica_out_of_the_isr_gets_its_epoch_as_well(world: World) -> None:

@@ -212,6 +212,18 @@ def test_who_reports_damage_is_not_eligible(world: World) -> None:
     assert trusted(world) == (1, (1,), (), ())
 
 
+def test_who_has_no_room_is_eligible_for_it_has_what_was_acknowledged(world: World) -> None:
+    in_sync(world, 1, 2)
+    told = rpc.ReportDamageRequest.Partition(leader_epoch=world.partition.leader_epoch, is_full=True)
+    topic = rpc.ReportDamageRequest.Topic(topic_id=TOPIC_ID, partitions=[told])
+    world.do(
+        report_damage(world.state, rpc.ReportDamageRequest(broker_id=2, broker_epoch=world.epoch(2), topics=[topic]))
+    )
+    leader, isr, elr, _ = trusted(world)
+    assert (leader, isr) == (1, (1,))
+    assert 2 in elr
+
+
 def test_who_is_unregistered_is_not_eligible_though_it_was_fenced_long_ago(world: World) -> None:
     in_sync(world, 1)
     world.fenced(2)
