@@ -5,6 +5,12 @@ import errno
 
 import pytest
 
+from ottla.broker.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.broker.wire.messages.delete_records_response import DeleteRecordsResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.simulation.workload import check_history, read_partition
 from tests.simulation.conftest import Rig, play
@@ -136,6 +142,27 @@ def test_a_full_leader_gives_its_partitions_to_who_has_room(seed: int) -> None:
             check_history(producer.history, await read_partition(rig.client(), TOPIC, producer.history.partition))
 
     play(scenario, seed, settings={"ottla.free.bytes.floor": str(FLOOR), "replica.lag.time.max.ms": "60000"})
+
+
+def test_a_full_follower_deletes_what_is_deleted_though_it_cannot_take_what_is_written() -> None:
+    """How else would there be room?"""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.place(TOPIC, [1, 2, 3], retention_ms="-1")
+        producer = rig.produce(TOPIC, 0, 0.03)
+        await rig.goes_on(producer)
+        broker = rig.server(2).broker
+        assert broker is not None
+        log = broker.replicas.partitions[TOPIC, 0].log
+        await rig.until(lambda: log.high_watermark >= 5)
+        rig.cluster.nodes[2].platter.capacity_bytes = rig.cluster.nodes[2].platter.used_bytes + FLOOR - 1
+        await rig.until(lambda: 2 not in rig.view(TOPIC, 0).isr)
+        request = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 5)])], 1_000)
+        answer = await rig.client().call(rig.cluster.brokers[0], request, DeleteRecordsResponse)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        await rig.until(lambda: log.log_start_offset == 5, 5)
+
+    play(scenario, settings={"ottla.free.bytes.floor": str(FLOOR)})
 
 
 def test_where_all_disks_are_full_the_leadership_goes_round_ever_more_slowly() -> None:

@@ -27,17 +27,17 @@ from ottla.broker.replication.decisions.follower import (
     TruncateTo,
 )
 from ottla.broker.replication.decisions.follower_session import FollowerSession, Key
-from ottla.broker.replication.decisions.healing import has_missed_an_end
 from ottla.broker.replication.decisions.lately import Lately
 from ottla.broker.replication.decisions.throttle import ReplicationThrottle
 from ottla.broker.replication.decisions.truncation import Diverging
 from ottla.broker.replication.durability import Durability
 from ottla.broker.replication.following.leader import FetchRequest, OpenLeader
+from ottla.broker.replication.following.taking_in import begin_at, look_for_missed_end
 from ottla.broker.replication.following.truncating import Truncations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttling import fetches_throttled
 from ottla.broker.replication.traffic import Traffic
-from ottla.log.errors import DamagedLogError, StorageError
+from ottla.log.errors import StorageError
 from ottla.runtime.errors import KafkaError
 from ottla.runtime.identifiers import ZERO_ID
 from ottla.runtime.seldom import is_told
@@ -281,7 +281,7 @@ class LeaderFetcher:
         )
         self._perform(key, partition, follower, instruction, records or b"")
         if log.gaps_allowed and log.producers.first_unstable_offset is not None and isinstance(instruction, Append):
-            _look_for_missed_end(partition, stable, instruction)
+            look_for_missed_end(partition, stable, instruction)
 
     def _perform(
         self,
@@ -345,6 +345,7 @@ class LeaderFetcher:
         records: bytes | bytearray | memoryview,
     ) -> None:
         log = partition.log
+        begin_at(log, instruction)  # first: on a full disk it makes the room
         if records:
             if self._throttle.is_on and fetches_throttled(partition):
                 self._throttle.passed(len(records), self._timers.now_ms())
@@ -352,8 +353,7 @@ class LeaderFetcher:
             self._traffic.replication_bytes_in += len(records)
             follower.appended(log.log_end_offset, log.epochs.latest_epoch)
         partition.learn_high_watermark(instruction.high_watermark)
-        if instruction.log_start_offset > log.log_start_offset:
-            log.advance_log_start(min(instruction.log_start_offset, log.high_watermark))
+        begin_at(log, instruction)
         follower.succeeded()
         if records and partition.must_sync:
             self._session.remove(key)
@@ -424,18 +424,3 @@ class LeaderFetcher:
             self._leader.find_offsets(partition.topic, partition.index, follower.leader_epoch, found)
         else:
             self._delay(key, partition, follower, follower.delay())
-
-
-def _look_for_missed_end(partition: Partition, leaders_stable: int, told: Append) -> None:
-    log = partition.log
-    first_open = log.producers.first_open_offset
-    if first_open is not None and has_missed_an_end(
-        first_open,
-        log.log_end_offset,
-        leaders_stable,
-        told.high_watermark,
-        told.log_start_offset,
-        is_in_isr=partition.is_in_isr,
-    ):
-        reason = "of the transaction that begins there the leader's log has nothing any more, nor how it ended"
-        partition.services.on_damage(partition, DamagedLogError(log.directory, 0, first_open, reason))
