@@ -17,10 +17,13 @@ from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _Asked = rpc.AlterPartitionReassignmentsRequest.Partition
-_Named = tuple[str, Iterable[int] | None]
-"""A topic, and which of its partitions; None: all."""
-_Listing = Progress[_Named, rpc.ListPartitionReassignmentsResponse]
+_Moving = tuple[str, int] | None
+"""A partition that moves; None: some that do not were looked at."""
+_Listing = Progress[_Moving, rpc.ListPartitionReassignmentsResponse]
 _Moves = Progress[tuple[str, _Asked], rpc.AlterPartitionReassignmentsResponse]
+
+QUIET_MAX = 20
+"""Partitions that do not move are looked at as quickly as so many fewer that do are told of."""
 
 
 def alter_partition_reassignments(
@@ -53,26 +56,38 @@ def list_partition_reassignments(
     committed, so whoever was told that a reassignment began finds it here."""
 
     def begin() -> _Listing:
-        return Progress(_named(state, request), rpc.ListPartitionReassignmentsResponse())
+        return Progress(_moving(state, _named(state, request)), rpc.ListPartitionReassignmentsResponse())
 
-    def look(progress: _Listing, named: _Named) -> None:
-        topic = state.image.topics_by_name.get(named[0])
-        if topic is None:
+    def tell(progress: _Listing, found: _Moving) -> None:
+        if found is None or not progress.is_first(found):
             return
-        for index in topic.partitions if named[1] is None else named[1]:
-            view = topic.partitions.get(index)
-            if view is not None and (view.adding or view.removing):
-                progress.results_of(topic.name).add(
-                    partition_index=index, replicas=view.replicas, adding=view.adding, removing=view.removing
-                )
+        name, index = found
+        view = state.image.topics_by_name[name].partitions[index]
+        progress.results_of(name).add(
+            partition_index=index, replicas=view.replicas, adding=view.adding, removing=view.removing
+        )
 
-    return next_piece(state, request, begin, look)
+    return next_piece(state, request, begin, tell)
 
 
-def _named(state: ControllerState, request: rpc.ListPartitionReassignmentsRequest) -> Iterator[_Named]:
-    if request.all_partitions:
-        return ((name, None) for name in list(state.image.topics_by_name))  # which may change from piece to piece
-    return ((topic.name, topic.partitions) for topic in request.topics)
+def _named(state: ControllerState, request: rpc.ListPartitionReassignmentsRequest) -> Iterator[tuple[str, int]]:
+    """What is asked about; it may change, and go, from piece to piece."""
+    if not request.all_partitions:
+        yield from ((topic.name, index) for topic in request.topics for index in topic.partitions)
+        return
+    for name in list(state.image.topics_by_name):
+        topic = state.image.topics_by_name.get(name)
+        yield from ((name, index) for index in (list(topic.partitions) if topic is not None else ()))
+
+
+def _moving(state: ControllerState, named: Iterable[tuple[str, int]]) -> Iterator[_Moving]:
+    for looks, (name, index) in enumerate(named, 1):
+        topic = state.image.topics_by_name.get(name)
+        view = topic.partitions.get(index) if topic is not None else None
+        if view is not None and (view.adding or view.removing):
+            yield name, index
+        elif not looks % QUIET_MAX:
+            yield None
 
 
 def _alter(state: ControllerState, name: str, asked: _Asked, factor_may_change: bool) -> Record | None:

@@ -12,11 +12,12 @@ from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.pieces import LOOKS_MAX
 from ottla.quorum.controller.decisions.reassignments import (
+    QUIET_MAX,
     alter_partition_reassignments,
     list_partition_reassignments,
 )
 from ottla.quorum.controller.decisions.topics import create_partitions, delete_topics
-from ottla.quorum.metadata.views import TopicView
+from ottla.quorum.metadata.views import PartitionView, TopicView
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import random_id
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory
@@ -93,8 +94,10 @@ def test_what_is_under_way_is_listed_until_it_is_over(moving: World) -> None:
 
 
 def test_a_listing_of_very_many_topics_lets_others_have_their_turn(moving: World) -> None:
+    partitions = dict.fromkeys(range(QUIET_MAX), PartitionView((1,), (1,), 1, 0, 0))
     quiet = {
-        f"quiet-{number}": TopicView(f"quiet-{number}", random_id(Random(number)), {}) for number in range(LOOKS_MAX)
+        f"quiet-{number}": TopicView(f"quiet-{number}", random_id(Random(number)), partitions)
+        for number in range(LOOKS_MAX)
     }
     moving.state.image.topics_by_name.update(quiet)
     request = rpc.ListPartitionReassignmentsRequest(all_partitions=True)
@@ -104,6 +107,19 @@ def test_a_listing_of_very_many_topics_lets_others_have_their_turn(moving: World
     second = list_partition_reassignments(moving.state, request)
     assert second.is_last
     assert [topic.name for topic in second.response.topics] == ["t"]
+
+
+def test_a_listing_of_very_many_partitions_of_a_topic_does_too_and_names_each_once(moving: World) -> None:
+    """Two MiB may name one of them half a million times, which held the controller for seconds."""
+    many = dict.fromkeys(range(LOOKS_MAX + 5), moving.partition)
+    topic = moving.state.image.topics_by_name["t"]
+    moving.state.image.topics_by_name["t"] = TopicView("t", topic.id, many)
+    named = rpc.ListPartitionReassignmentsRequest.Topic(name="t", partitions=[*many, *many])
+    request = rpc.ListPartitionReassignmentsRequest(topics=[named])
+    pieces = [list_partition_reassignments(moving.state, request) for _ in range(3)]
+    assert [each.is_last for each in pieces] == [False, False, True]
+    [told] = pieces[-1].response.topics
+    assert [each.partition_index for each in told.partitions] == list(many)
 
 
 def test_another_target_takes_the_place_of_one_under_way(moving: World) -> None:
