@@ -130,9 +130,11 @@ def _new_value(state: ControllerState, resource_type: int, change: _Change, befo
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is no list: it can be set or deleted only")
     present = _words(before[change.name]) if change.name in before else list(default)
     given = _words(change.value)
+    # By dictionaries: both may be long, and to compare all with all takes half a minute.
+    known = dict.fromkeys(present if change.operation == APPEND else given)
     if change.operation == APPEND:
-        return ",".join([*present, *(each for each in given if each not in present)])
-    return ",".join(each for each in present if each not in given)
+        return ",".join([*present, *(each for each in given if each not in known)])
+    return ",".join(each for each in present if each not in known)
 
 
 def _words(text: str) -> list[str]:
