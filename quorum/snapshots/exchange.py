@@ -103,7 +103,7 @@ class SnapshotExchange:
             _logger.warning("the snapshot at %d arrived damaged; it is fetched again", snapshot.offset)
             return SnapshotInstalled(None)
         self._log.truncate_fully_and_start_at(snapshot.offset)
-        self._files.remove_others(snapshot)
+        self._files.remove_older(snapshot)
         self._give_listener(snapshot)
         return SnapshotInstalled(snapshot, instruction.voters, instruction.mark)
 

@@ -60,8 +60,9 @@ class SnapshotFiles:
         return sorted(self._descriptions)
 
     def at_or_after(self, offset: int) -> OffsetAndEpoch | None:
-        """The oldest snapshot that ends at ``offset`` or later."""
-        return min((snapshot for snapshot in self._descriptions if snapshot.offset >= offset), default=None)
+        """The oldest snapshot that ends at ``offset`` or later; of two that end there, the one that `latest` would name."""
+        found = (snapshot for snapshot in self._descriptions if snapshot.offset >= offset)
+        return min(found, key=lambda snapshot: (snapshot.offset, -snapshot.epoch), default=None)
 
     def describe(self, snapshot: OffsetAndEpoch) -> SnapshotDescription | None:
         return self._descriptions.get(snapshot)
@@ -141,29 +142,29 @@ class SnapshotFiles:
         self.discard_beyond(snapshot.offset)
         self._freeze(path, snapshot, description)
         self.add(snapshot, description)
+        # Only now: the log may begin where it ends, until it is emptied.
+        self._discard([other for other in self._descriptions if other.offset == snapshot.offset and other != snapshot])
         return True
 
     # --- removing them ------------------------------------------------------------------------------------------------
 
     def remove_older(self, than: OffsetAndEpoch) -> None:
-        self._forget([snapshot for snapshot in self._descriptions if snapshot < than])
-
-    def remove_others(self, than: OffsetAndEpoch) -> None:
-        """The log goes on after this one. Of another history, one of a later epoch may end where it does."""
-        self._forget([snapshot for snapshot in self._descriptions if snapshot != than])
+        for snapshot in [snapshot for snapshot in self._descriptions if snapshot < than]:
+            del self._descriptions[snapshot]
+            self.remove_files(snapshot)
 
     def discard_beyond(self, offset: int) -> None:
         """The log is about to be cut there, or to go on there after another snapshot: those that end later are of a history that is
         gone, durably before it goes, or a start would take them for what the log is to go on after."""
-        beyond = [snapshot for snapshot in self._descriptions if snapshot.offset > offset]
-        self._forget(beyond)
-        if beyond:
-            self._disk.sync_directory(self._directory)
+        self._discard([snapshot for snapshot in self._descriptions if snapshot.offset > offset])
 
-    def _forget(self, snapshots: list[OffsetAndEpoch]) -> None:
-        for snapshot in snapshots:
+    def _discard(self, gone: list[OffsetAndEpoch]) -> None:
+        """Durably."""
+        for snapshot in gone:
             del self._descriptions[snapshot]
             self.remove_files(snapshot)
+        if gone:
+            self._disk.sync_directory(self._directory)
 
     def remove_files(self, snapshot: OffsetAndEpoch) -> None:
         """Removes a snapshot, the description last: what is left after a crash in between is known for a remainder."""

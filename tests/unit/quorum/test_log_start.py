@@ -116,6 +116,12 @@ def test_a_log_begins_where_a_snapshot_ends_not_where_its_segment_does() -> None
     assert (summary.start, summary.base_epoch, summary.snapshot) == (3, 1, OffsetAndEpoch(4, 2))
 
 
+def test_of_two_snapshots_that_end_where_the_log_begins_one_is_believed() -> None:
+    """A crash may leave both: the one that was received, of another history, and the one whose place it takes."""
+    summary = log_summary(log(4), files := snapshots((4, 2), (4, 3)))
+    assert summary.snapshot == files.latest == (summary.start, summary.base_epoch)
+
+
 @pytest.mark.parametrize("files", [None, snapshots(), snapshots((2, 1))], ids=["no directory", "none", "too old"])
 def test_a_log_whose_beginning_nobody_has_is_refused(files: SnapshotFiles | None) -> None:
     with pytest.raises(LogStartError, match="begins at 3"):

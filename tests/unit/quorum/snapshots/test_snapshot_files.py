@@ -93,6 +93,21 @@ def test_a_snapshot_is_received_in_pieces() -> None:
     assert_whole(opened(disk), NEW)
 
 
+@pytest.mark.parametrize("other", [NEW._replace(epoch=2), NEW._replace(epoch=9)], ids=["earlier", "later"])
+def test_a_received_snapshot_takes_the_place_of_one_of_another_history_that_ends_there_too(
+    other: OffsetAndEpoch,
+) -> None:
+    """Its epoch may be the later one: the voters came back from a backup."""
+    disk = platter()
+    files = opened(disk)
+    take(disk, files, other, b"of a history that is gone")
+    receive(files)
+    assert files.keep_received(NEW, describing())
+    for known in (files, opened(disk)):
+        assert (known.all(), known.latest) == ([NEW], NEW)
+    assert_whole(files, NEW)
+
+
 def test_a_piece_at_the_beginning_begins_anew() -> None:
     disk = platter()
     files = opened(disk)
@@ -221,3 +236,16 @@ def test_a_power_cut_while_old_ones_are_removed_leaves_the_new_one(seed: int) ->
     assert NEW in outcomes[-1]
     kept = [outcome for outcome in outcomes if NEW in outcome]
     assert all(outcome in ([NEW], [OLD, NEW]) for outcome in kept)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_leaves_one_of_two_that_end_where_the_log_may_begin(seed: int) -> None:
+    other = OLD._replace(epoch=5)
+
+    def work(disk: Platter, files: SnapshotFiles) -> None:
+        receive(files)
+        assert files.keep_received(other, describing())
+
+    outcomes = crash_everywhere(work, seed)
+    assert all(outcome in ([OLD], [OLD, other], [other]) for outcome in outcomes)
+    assert (outcomes[0], outcomes[-1]) == ([OLD], [other])
