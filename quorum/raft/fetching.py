@@ -77,13 +77,9 @@ def _download(state: RaftState, role: Follower, peer: int, snapshot: OffsetAndEp
         detail = f"by a snapshot at {snapshot.offset}, high watermark {state.high_watermark}"
         state.emit(Fault(FaultKind.COMMITTED_TRUNCATION, detail))
     elif rules.lacks_snapshot(state.log, snapshot):
-        role.download = Download(snapshot, peer, _where(state, role, peer))
+        role.download = Download(snapshot, peer, observing.endpoint_of(state, peer) or role.endpoint)
     else:
         state.back_off(peer)
-
-
-def _where(state: RaftState, role: Follower, peer: int) -> Endpoint:
-    return (None if peer == role.leader_id else state.voters.latest.endpoint(peer)) or role.endpoint
 
 
 def note_contact(state: RaftState, role: Follower) -> None:

@@ -9,7 +9,7 @@ from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
 from ottla.quorum.raft.state import RaftState
-from ottla.quorum.raft.voters import ReplicaKey, Voter
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter
 from ottla.runtime.errors import ErrorCode
 
 FIRST_BOOTSTRAP_ID = -2  # and downwards, as in Kafka: no node has such an id
@@ -61,6 +61,12 @@ def choose_informant(state: RaftState) -> Voter | None:
         role.has_fetched, role.leader_id in state.backing_off
     )
     return _draw(state) if state.settings.bootstrap and (lost or isinstance(role, Unattached)) else None
+
+
+def endpoint_of(state: RaftState, peer: int) -> Endpoint | None:
+    """Where a source is found: the snapshots it tells of are its own, and no other node need have them."""
+    known = (*_candidates(state), *_bootstrap(state))
+    return next((source.endpoint for source in known if source.key.id == peer), None)
 
 
 def note_outcome(state: RaftState, peer: int, request: Request, response: Response | None) -> None:

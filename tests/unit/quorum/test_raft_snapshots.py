@@ -11,6 +11,7 @@ from ottla.quorum.raft.instructions import (
     Fault,
     InstallSnapshot,
     ReadSnapshotAndRespond,
+    SendRequest,
     StoreSnapshotChunk,
 )
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
@@ -20,9 +21,10 @@ from ottla.quorum.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
+from ottla.quorum.raft.observing import FIRST_BOOTSTRAP_ID
 from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
-from tests.unit.quorum.raft_core import OneCore, voter_set
+from tests.unit.quorum.raft_core import OneCore, endpoint, voter_set
 from tests.unit.quorum.raft_messages import begin, follower, leader, snapshot_request, vote
 
 
@@ -191,3 +193,17 @@ def test_who_is_a_voter_by_a_snapshot_campaigns_where_nobody_leads_any_more() ->
 
     core.expire(Timer.ELECTION)
     assert core.role == "Prospective"
+
+
+def test_a_snapshot_is_asked_for_where_it_was_told_of() -> None:
+    """A new broker that knows a bootstrap server alone, and does not reach the leader: each node has snapshots of its own."""
+    core = OneCore(node=9, bootstrap=(endpoint(7),), can_vote=False, fetch_from_any_voter=True)
+    wrong_door = FetchResponse(
+        error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=3, leader_id=2, leader_endpoint=endpoint(2)
+    )
+    core.answer(FetchRequest, FIRST_BOOTSTRAP_ID, wrong_door)
+    core.answer(FetchRequest, 2, None)
+    too_far_back = FetchResponse(epoch=3, leader_id=2, leader_endpoint=endpoint(2), snapshot=OffsetAndEpoch(5, 1))
+    core.answer(FetchRequest, FIRST_BOOTSTRAP_ID, too_far_back)
+
+    assert [(send.peer, send.endpoint) for send in core.found(SendRequest)] == [(FIRST_BOOTSTRAP_ID, endpoint(7))]
