@@ -50,16 +50,16 @@ class HandingOver(ControllerErrand):
                 topic.partitions.add(partition_index=partition.index, leader_epoch=partition.leader_epoch, is_full=True)
         if leaving:
             logger.warning(
-                "No room for %d partitions, %s first: others are to go on without this replica",
-                len(leaving),
+                "No room for %s (partitions in all: %d): others are to go on without this replica",
                 leaving[0],
+                len(leaving),
             )
         return bool(leaving)
 
     def _answered(self, told: controller_pb2.ReportDamageResponse | None) -> None:
         refused = [each for topic in told.topics for each in topic.partitions if each.error_code] if told else []
         if refused:
-            logger.warning("%d of them stay here: no other replica is in sync", len(refused))
+            logger.warning("Partitions that stay here, for no other replica is in sync: %d", len(refused))
         if self._waiting:
             self._plan(GATHER_MS)
 
