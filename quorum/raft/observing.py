@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from ottla.quorum.raft import rules
 from ottla.quorum.raft.events import RackMatesLearned
-from ottla.quorum.raft.messages import FetchRequest, Request, Response
+from ottla.quorum.raft.messages import FetchRequest, FetchResponse, Request, Response
 from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.resigned import Resigned
 from ottla.quorum.raft.roles.unattached import Unattached
@@ -70,13 +70,19 @@ def endpoint_of(state: RaftState, peer: int) -> Endpoint | None:
 
 
 def note_outcome(state: RaftState, peer: int, request: Request, response: Response | None) -> None:
-    """A source that fails is avoided, longer each time; it is asked all the same while there is no other."""
+    """A source that fails is avoided, longer each time; it is asked all the same while there is no other. So is a follower that
+    could not say in a whole wait whether this log is its own: it may have to be cut, which the leader knows."""
     if not state.settings.fetch_from_any_voter or not isinstance(request, FetchRequest):
         return
-    if response is not None and response.error is ErrorCode.NONE:
+    if isinstance(response, FetchResponse) and _serves(response, peer == state.known_leader_id):
         state.unreliable.pop(peer, None)
     else:
         state.unreliable[peer] = state.longer_pause(state.unreliable.get(peer), state.settings.source_pause_max_ms)
+        state.back_off(peer)
+
+
+def _serves(response: FetchResponse, leads: bool) -> bool:
+    return response.error is ErrorCode.NONE and (leads or rules.was_judged(response))
 
 
 def handle_rack_mates(state: RaftState, event: RackMatesLearned) -> None:

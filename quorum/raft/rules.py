@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult, agreed_offset, majority, vote_result
-from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchSnapshotResponse, Request, Response
+from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchResponse, FetchSnapshotResponse, Request, Response
 from ottla.quorum.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.runtime.errors import ErrorCode
 
@@ -226,6 +226,11 @@ def may_judge(leads: bool, offset: int, high_watermark: int) -> bool:
 def told_high_watermark(high_watermark: int, judged: bool) -> int:
     """Nothing (-1) is said to be committed of a log that may diverge."""
     return high_watermark if judged else -1
+
+
+def was_judged(response: FetchResponse) -> bool:
+    """Whether a follower that answered an observer so knows whose log diverges (see `told_high_watermark`)."""
+    return response.high_watermark >= 0 or response.diverging is not None or response.snapshot is not None
 
 
 def may_serve_observers(has_fetched: bool, leader_suspected: bool) -> bool:

@@ -58,11 +58,12 @@ class Observer:
     def asked(self) -> int:
         return self._sent.peer
 
-    def answered(self, error: ErrorCode | None = ErrorCode.NONE) -> "Observer":
+    def answered(self, error: ErrorCode | None = ErrorCode.NONE, high_watermark: int = 0) -> "Observer":
         """By the voter it asked; None: not at all."""
         response: Any = None
         if error is not None:
-            response = FetchResponse(error=error, epoch=1, leader_id=LEADER, leader_endpoint=Endpoint("a", 1))
+            leader = {"leader_id": LEADER, "leader_endpoint": Endpoint("a", 1)}
+            response = FetchResponse(error=error, epoch=1, high_watermark=high_watermark, **leader)  # type: ignore[arg-type]
         self._take(self.core.handle(ResponseReceived(self.asked, self._sent.request, response), self.now_ms))
         return self
 
@@ -103,6 +104,15 @@ def test_an_observer_leaves_the_leader_when_a_follower_may_be_asked_again() -> N
     assert observer.answered().asked == LEADER, "the others failed a moment ago"
     observer.later(RETRY_MS)
     assert observer.answered().asked != LEADER
+
+
+def test_who_has_more_than_followers_can_judge_asks_the_leader() -> None:
+    """The controllers' disks went back in time: whether its log diverges, followers cannot say before they have as much again."""
+    observer = Observer()
+    assert [observer.answered(high_watermark=-1).asked for _ in range(2)] == [2, LEADER]
+    assert observer.answered(high_watermark=-1).asked == LEADER, "who has committed nothing yet in its epoch"
+    observer.later(RETRY_MS)
+    assert observer.answered().asked == 3
 
 
 FAR = {1: "a", 2: "b", 3: "b", 4: "d"}
