@@ -14,6 +14,8 @@ from ottla.proto import controller_pb2
 from ottla.runtime.timers import LoopTimers
 
 GATHER_MS = 10
+PARTITIONS_PER_REQUEST_MAX = 1_000
+"""Each takes the controller some 0.1 ms, in which it hears nobody."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +44,9 @@ class HandingOver(ControllerErrand):
 
     def _fill(self, body: controller_pb2.ReportDamageRequest) -> bool:
         self._pauses = {(each, leads): pause for (each, leads), pause in self._pauses.items() if each.usable}
-        waiting, self._waiting = self._waiting, {}
-        leaving = [each for each in waiting if each.usable and _has_to_leave(each)]
+        due = [each for each in self._waiting if each.usable and _has_to_leave(each)]
+        leaving = due[:PARTITIONS_PER_REQUEST_MAX]
+        self._waiting = dict.fromkeys(due[PARTITIONS_PER_REQUEST_MAX:])
         for topic_id, partitions in by_topic(leaving).items():
             topic = body.topics.add(topic_id=topic_id)
             for partition in partitions:

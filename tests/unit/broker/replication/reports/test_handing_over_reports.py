@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.replication.decisions.handing_over import PAUSE_MS
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.reports.handing_over import GATHER_MS, HandingOver
+from ottla.broker.replication.reports.handing_over import GATHER_MS, PARTITIONS_PER_REQUEST_MAX, HandingOver
 from ottla.proto import controller_pb2 as pb
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.fake_timers import FakeTimers
@@ -102,6 +102,17 @@ def test_what_fails_while_a_report_is_on_its_way_comes_in_the_next(world: World)
     world.timers.advance(GATHER_MS)
     [report] = world.controller.requests[before:]
     assert [each.partition_index for each in report.report_damage.topics[0].partitions] == [2]
+
+
+def test_very_many_are_told_of_a_thousand_at_a_time(world: World) -> None:
+    partitions = [FakePartition(index) for index in range(PARTITIONS_PER_REQUEST_MAX + 5)]
+    assert len(world.failed(*partitions)) == PARTITIONS_PER_REQUEST_MAX
+    world.answer()
+    world.timers.advance(GATHER_MS)
+    rest = world.controller.requests[-1].report_damage.topics[0].partitions
+    assert [each.partition_index for each in rest] == list(
+        range(PARTITIONS_PER_REQUEST_MAX, PARTITIONS_PER_REQUEST_MAX + 5)
+    )
 
 
 def test_an_answer_that_never_came_is_not_waited_for(world: World) -> None:
