@@ -43,6 +43,10 @@ class LogSummary(msgspec.Struct):
         """The epoch of the record just below ``end_offset``."""
         return next((epoch for epoch, start in reversed(self.epochs) if start < end_offset), self.base_epoch)
 
+    def holds(self, prefix: OffsetAndEpoch) -> bool:
+        """Whether the log goes on after ``prefix``, and is what that is the name of."""
+        return self.start <= prefix.offset <= self.end and self.epoch_below(prefix.offset) == prefix.epoch
+
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch <= ``epoch`` in this log, with the offset where it ends (KIP-595, kraft.md 4.9).
 

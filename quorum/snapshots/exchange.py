@@ -45,18 +45,16 @@ class SnapshotExchange:
         self._telling: asyncio.Task[None] | None = None
 
     async def begin(self, log: LogSummary) -> None:
-        """A listener that stands before the log's start, or has what the log does not say, begins anew. Raises LogStartError when
-        it cannot."""
+        """A listener that stands before the log's start, or has what the log does not say, begins anew with a snapshot that is sound:
+        after an older one the log just has more to tell. Raises LogStartError when it cannot."""
         applied = self._delivery.applied
         if self._keeps(applied, log):
             return
         if applied.offset > log.start:
             _tell_of_rebuild(applied, log)
-        latest = log.snapshot or BEGINNING
-        if latest is not BEGINNING and not await on_thread(partial(self._sound, latest)):
-            raise LogStartError(f"{self._path(latest)} is damaged, and the metadata image cannot be made without it")
-        await self._tell(latest)
-        self._delivery.restart_at(latest)
+        base = await on_thread(partial(self._latest_sound, log))
+        await self._tell(base)
+        self._delivery.restart_at(base)
 
     def _keeps(self, applied: OffsetAndEpoch, log: LogSummary) -> bool:
         """Whether the image goes on with this log. Raises LogStartError."""
@@ -143,9 +141,25 @@ class SnapshotExchange:
         assert self._files is not None, "who keeps no snapshots has none"
         return self._files.path(snapshot)
 
+    def _latest_sound(self, log: LogSummary) -> OffsetAndEpoch:
+        """Reads all of it: on a thread. Raises LogStartError."""
+        snapshots = self._files.all() if self._files is not None else []
+        usable = [each for each in snapshots if log.holds(each)]
+        for snapshot in reversed(usable):
+            if self._sound(snapshot):
+                return snapshot
+            _logger.warning("%s is damaged", self._path(snapshot))
+        if log.start == 0:
+            return BEGINNING
+        raise LogStartError(f"{self._path(usable[-1])} is damaged, and the metadata image cannot be made without it")
+
     def _sound(self, snapshot: OffsetAndEpoch) -> bool:
         assert self._files is not None, "who keeps no snapshots has none"
-        return self._files.is_sound(snapshot)
+        try:
+            return self._files.is_sound(snapshot)
+        except OSError as error:
+            _logger.warning("%s cannot be read: %s", self._path(snapshot), error)
+            return False
 
     async def stop(self) -> None:
         """The listener's stores are about to be closed; what it was not given yet the next start gives it."""

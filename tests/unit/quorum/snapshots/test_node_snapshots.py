@@ -10,7 +10,7 @@ from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.snapshots.taking import CLEAN_INTERVAL_S
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
-from tests.unit.quorum.snapshots.snapshot_world import DIRECTORY, OFTEN, World, run, with_snapshots
+from tests.unit.quorum.snapshots.snapshot_world import DIRECTORY, OFTEN, Member, World, run, with_snapshots
 
 # --- taking -----------------------------------------------------------------------------------------------------------
 
@@ -220,9 +220,33 @@ def test_a_damaged_snapshot_is_not_loaded() -> None:
     async def scenario(world: World) -> None:
         leader = await with_snapshots(world)
         await leader.stop()
-        file = SimulatedDisk(leader.platter).open(f"{DIRECTORY}/{leader.snapshots[0]:020d}-0000000001.checkpoint")
-        file.write_at([b"\xff"], 100)
+        damage(leader, leader.snapshots[0])
         with pytest.raises(LogStartError, match="is damaged"):
             await leader.start()
+
+    run(scenario)
+
+
+def damage(member: Member, offset: int) -> None:
+    file = SimulatedDisk(member.platter).open(f"{DIRECTORY}/{offset:020d}-0000000001.checkpoint")
+    file.write_at([b"\xff"], 100)
+
+
+def test_an_image_is_made_of_an_older_snapshot_where_the_latest_is_damaged() -> None:
+    """The log goes on from there."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start(SnapshotLimits(after_bytes=2000, after_ms=0, retention=RetentionLimits(30_000)))
+        while not leader.log.log_start_offset or len(leader.snapshots) < 2:
+            assert leader.log.log_end_offset < 2000, "no log that begins with the first of two snapshots"
+            await world.committed(leader, leader.append(5))
+        *_, older, latest = sorted(leader.snapshots)
+        assert leader.log.log_start_offset > 0
+        records = leader.machine.memory.records
+        await leader.stop()
+        damage(leader, latest)
+        await leader.start()
+        assert leader.machine.snapshots == [older]
+        await world.until(lambda: leader.machine.memory.records == records)
 
     run(scenario)
