@@ -43,7 +43,8 @@ class Member:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Whoever runs the tests in the background has them ignore SIGINT, and what ignores it never ends by it."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
