@@ -13,10 +13,14 @@ class Pause(NamedTuple):
     length_ms: int = 0
 
 
+def is_over(pause: Pause, now_ms: int) -> bool:
+    """Whether it was so long ago that the next one begins anew."""
+    return now_ms - pause.until_ms > PAUSE_MAX_MS
+
+
 def pause_after(before: Pause, now_ms: int) -> Pause:
     """Longer each time: where all disks are full the leadership would go round and round. After a while without it begins anew."""
-    is_over = now_ms - before.until_ms > PAUSE_MAX_MS
-    length_ms = PAUSE_MS if is_over else min(max(2 * before.length_ms, PAUSE_MS), PAUSE_MAX_MS)
+    length_ms = PAUSE_MS if is_over(before, now_ms) else min(max(2 * before.length_ms, PAUSE_MS), PAUSE_MAX_MS)
     return Pause(now_ms + length_ms, length_ms)
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.controller_errand import Controller, ControllerErrand, by_topic
-from ottla.broker.replication.decisions.handing_over import Pause, has_to_leave, pause_after
+from ottla.broker.replication.decisions.handing_over import Pause, has_to_leave, is_over, pause_after
 from ottla.broker.replication.partition import Partition
 from ottla.proto import controller_pb2
 from ottla.runtime.timers import LoopTimers
@@ -16,6 +16,9 @@ from ottla.runtime.timers import LoopTimers
 GATHER_MS = 10
 PARTITIONS_PER_REQUEST_MAX = 1_000
 """Each takes the controller some 0.1 ms, in which it hears nobody."""
+
+_Role = tuple[bytes, int, bool]
+"""Topic id and index of a partition, and whether it is led."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +33,21 @@ class HandingOver(ControllerErrand):
     ) -> None:
         super().__init__(controller, node_id, broker_epoch, timers)
         self._waiting: dict[Partition, None] = {}
-        self._pauses: dict[tuple[Partition, bool], Pause] = {}  # by partition and whether it is led
+        self._pauses: dict[_Role, Pause] = {}
 
     def failed(self, partition: Partition) -> None:
         """A write failed. Called for each, so that most of the time it does nothing."""
-        now_ms, leads = self._timers.now_ms(), partition.leader is not None
-        before = self._pauses.get((partition, leads), Pause())
+        now_ms, role = self._timers.now_ms(), (partition.topic_id, partition.index, partition.leader is not None)
+        before = self._pauses.get(role, Pause())
         if now_ms < before.until_ms or not _has_to_leave(partition):
             return
-        self._pauses[partition, leads] = pause_after(before, now_ms)
+        self._pauses[role] = pause_after(before, now_ms)
         self._waiting[partition] = None
         self._plan(GATHER_MS)
 
     def _fill(self, body: controller_pb2.ReportDamageRequest) -> bool:
-        self._pauses = {(each, leads): pause for (each, leads), pause in self._pauses.items() if each.usable}
+        now_ms = self._timers.now_ms()
+        self._pauses = {role: pause for role, pause in self._pauses.items() if not is_over(pause, now_ms)}
         due = [each for each in self._waiting if each.usable and _has_to_leave(each)]
         leaving = due[:PARTITIONS_PER_REQUEST_MAX]
         self._waiting = dict.fromkeys(due[PARTITIONS_PER_REQUEST_MAX:])
