@@ -241,7 +241,7 @@ def test_a_follower_that_cannot_keep_up_shows_its_lag() -> None:
         leader = rig.view(TOPIC, 0).leader
         follower = next(node for node in (1, 2, 3) if node not in (leader, active(rig)))
         lag = "kafka_server_replicafetchermanager_maxlag{Replica}"
-        mend = rig.cluster.nodes[follower].platter.fail(f"/data/{TOPIC}-0", number=28, operations=("write",))
+        mend = rig.cluster.nodes[follower].platter.fail(f"/data/{TOPIC}-0", number=24, operations=("write",))
         producer = rig.produce(TOPIC, 0)
         await rig.until(lambda: told(rig, leader)[R + "isrshrinks_total"] == 1, 60)
         await rig.goes_on(producer)

@@ -17,6 +17,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 _Result = rpc.ElectLeadersResponse.Partition
 _Elections = Progress[tuple[str, int], rpc.ElectLeadersResponse]
+_NAME_TOLD_MAX = 30
 
 
 def elect_leaders(state: ControllerState, request: rpc.ElectLeadersRequest) -> Decision[rpc.ElectLeadersResponse]:
@@ -56,12 +57,16 @@ def _named(request: rpc.ElectLeadersRequest) -> Iterable[tuple[str, int]]:
     return dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partitions)
 
 
+def _told(what: str, name: str) -> str:
+    """In Kafka's words, but not with a long name: the answer has it already, for half a million partitions it may be."""
+    return f"{what} as {name}" if len(name) <= _NAME_TOLD_MAX else what
+
+
 def _elect(state: ControllerState, name: str, index: int, election: Election) -> tuple[_Result, Record | None]:
     topic = state.image.topics_by_name.get(name)
     partition = topic.partitions.get(index) if topic is not None else None
     if topic is None or partition is None:
-        # Without the name, which may be long: the answer has it once, for half a million partitions.
-        missing = "there is no such topic" if topic is None else "the topic has no such partition"
+        missing = _told("No such topic", name) if topic is None else _told("No such partition", f"{name}-{index}")
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _Result(partition_index=index, error_code=code, error_message=missing), None
     if not _is_needed(partition, election):
