@@ -56,7 +56,6 @@ def handle_fetch_snapshot_response(state: RaftState, event: ResponseReceived) ->
         role.download = None  # the next fetch says what there is now
     elif response.error is ErrorCode.NONE:
         _note_contact(state, role, event.peer)
-        role.download.failures = 0
         _take(state, role.download, response)
     else:
         note_failure(state)
@@ -80,6 +79,7 @@ def _note_contact(state: RaftState, role: Follower, peer: int) -> None:
 def _take(state: RaftState, download: Download, response: FetchSnapshotResponse) -> None:
     if not rules.piece_continues(download.position, download.checksum, response):
         download.position, download.checksum = 0, None
+        _note_nothing(state, download)
         return
     state.emit(StoreSnapshotChunk(download.snapshot, download.position, response.data))
     download.checksum = response.checksum
@@ -87,8 +87,18 @@ def _take(state: RaftState, download: Download, response: FetchSnapshotResponse)
     if rules.snapshot_is_whole(download.position, response):
         download.installing = True
         state.emit(InstallSnapshot(download.snapshot, response.size, response.checksum, response.voters, response.mark))
-    elif not response.data:
+    elif response.data:
+        download.failures = 0
+    else:
+        _note_nothing(state, download)
+
+
+def _note_nothing(state: RaftState, download: Download) -> None:
+    """An answer that brought the download no further: of another file, as after a change of leaders, or of one that was cut short. The
+    second time in a row nobody's disk is read for it at once."""
+    if download.failures:
         state.back_off(download.source)
+    note_failure(state)
 
 
 def handle_installed(state: RaftState, event: SnapshotInstalled) -> None:

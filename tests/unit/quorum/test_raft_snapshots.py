@@ -100,6 +100,22 @@ def test_a_piece_of_another_file_begins_the_download_anew() -> None:  # KIP-630
     assert core.asked(FetchSnapshotRequest)[2].position == 0
 
 
+def test_pieces_that_bring_nothing_are_failures_and_asked_for_with_pauses() -> None:
+    core = downloading()
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
+    core.answer(FetchSnapshotRequest, 2, piece(5, b""))
+    core.answer(FetchSnapshotRequest, 2, piece(5, b""))
+
+    assert not core.asked(FetchSnapshotRequest), "not before a pause"
+    core.expire(Timer.RETRY)
+    core.answer(FetchSnapshotRequest, 2, piece(5, b"67890", checksum=8))
+    assert core.state.role.download.failures == 3
+
+    core.expire(Timer.RETRY)
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
+    assert core.state.role.download.failures == 0
+
+
 def test_a_snapshot_that_is_gone_is_looked_for_by_a_fetch() -> None:  # KIP-630
     core = downloading()
     gone = FetchSnapshotResponse(error=ErrorCode.SNAPSHOT_NOT_FOUND, epoch=1, leader_id=2)
