@@ -48,6 +48,12 @@ def _refuse(code: ErrorCode, message: str) -> KafkaError:
 # --- InitProducerId ---------------------------------------------------------------------------------------------------
 
 
+def check_says_who(asker: Producer) -> None:
+    """Raises KafkaError (INVALID_REQUEST), also for who is in no transactions."""
+    if (asker.id == NO_ID) != (asker.epoch == NO_EPOCH):
+        raise _refuse(ErrorCode.INVALID_REQUEST, "a producer has an id and an epoch")
+
+
 def initialized(
     known: Transaction | None, asker: Producer, timeout_ms: int, now_ms: int, new_id: int = NO_ID
 ) -> Transaction:

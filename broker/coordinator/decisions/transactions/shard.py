@@ -150,8 +150,7 @@ class TransactionShard:
         settings = self._settings
         if not transactional_id or not fits(transactional_id):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32,767 bytes")
-        if (beginning.producer.id == NO_ID) != (beginning.producer.epoch == NO_EPOCH):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer has an id and an epoch")
+        asking.check_says_who(beginning.producer)
         if beginning.two_phases and not settings.two_phases:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "set transaction.two.phase.commit.enable")
         if beginning.keeps_prepared:

@@ -35,6 +35,16 @@ def test_the_first_producer_waits_for_a_block(site: Site, version: int) -> None:
     assert (response.producer_id, response.producer_epoch, response.error_code) == (4000, 0, 0)
 
 
+@pytest.mark.parametrize("half", [(7, -1), (-1, 0)])
+def test_a_producer_says_both_its_id_and_its_epoch_or_neither(site: Site, half: tuple[int, int]) -> None:
+    producer_id, epoch = half
+    asked = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    response = site.ask(asked, 4)
+
+    assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert not site.controller.asked, "no id is spent"
+
+
 def test_no_id_is_given_twice_over_many_blocks(site: Site) -> None:
     site.send(IDEMPOTENT, 4)
     site.controller.answer(block(0, 50))
