@@ -11,7 +11,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PYTHONDONTWRITEBYTECODE :=# empty: what one process of the tests compiled, the next ones read
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit consensus simulation seeds integration chaos chaos-some conformance clients \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit unit-log unit-broker unit-rest consensus simulation seeds seeds-usual seeds-brief integration chaos chaos-some conformance clients \
   spark spark-peers wheel deep-cluster deep-unit deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
@@ -25,7 +25,8 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first "setup-spark test-tools" \
-	  "unit" "seeds" "simulation consensus" "conformance chaos-some" "integration" "lint imports generated types spark wheel"
+	  "unit-log unit-broker unit-rest" "seeds-usual" "seeds-brief" "simulation" "conformance chaos-some" "integration" \
+	  "lint imports generated types spark wheel consensus"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
@@ -88,14 +89,22 @@ generated: setup ## generated code equals a fresh generation
 	$(BIN)/python tools/metrics-table --check
 	$(BIN)/python tools/settings-table --check
 
-unit: setup-spark
+unit: setup-spark ## all unit tests, on all cores
 	pytest -q -n auto tests/unit
+
+unit-log unit-broker: setup-spark ## beside other stages one process is enough, and need not find all tests twice
+	pytest -q tests/unit/$(@:unit-%=%)
+
+unit-rest: setup-spark
+	pytest -q tests/unit --ignore=tests/unit/log --ignore=tests/unit/broker
 
 simulation: setup
 	pytest -q -n auto tests/simulation --ignore=tests/simulation/test_seeds.py
 
-seeds: setup ## 100 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
-	pytest -q tests/simulation/test_seeds.py
+seeds: seeds-usual seeds-brief ## 100 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
+
+seeds-usual seeds-brief: setup
+	pytest -q tests/simulation/test_seeds.py -k $(@:seeds-%=%)
 
 integration: test-tools
 	pytest -q tests/integration

@@ -1,4 +1,4 @@
-"""Many seeds of the whole cluster, each drawn otherwise. A stage of its own in `make test`: the searches have processes of their own."""
+"""Many seeds of the whole cluster, each drawn otherwise. Two stages of their own in `make test`: the searches have processes of their own."""
 
 import re
 import subprocess
@@ -82,7 +82,11 @@ LEAST_A_BRIEF_SEED = {
 
 
 @pytest.mark.parametrize(
-    ("options", "seeds", "least_a_seed"), [([], SEEDS, LEAST_A_SEED), (["--brief"], BRIEF_SEEDS, LEAST_A_BRIEF_SEED)]
+    ("options", "seeds", "least_a_seed"),
+    [
+        pytest.param([], SEEDS, LEAST_A_SEED, id="usual"),
+        pytest.param(["--brief"], BRIEF_SEEDS, LEAST_A_BRIEF_SEED, id="brief"),
+    ],
 )
 def test_the_cluster_keeps_its_promises_under_seeded_faults(
     options: list[str], seeds: int, least_a_seed: dict[str, float], tmp_path: Path
