@@ -13,6 +13,7 @@ from ottla.runtime.settings.server import ServerConfig
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.node import SimulatedNode
+from ottla.runtime.simulation.process import Process
 from ottla.testing.simulation.cleaning import SimulatedWorker
 
 CLIENT_PORT = 9092
@@ -67,6 +68,7 @@ class SimulatedCluster:
         self.voters = tuple(self.nodes)[: nodes - joining]
         self.joining = tuple(self.nodes)[nodes - joining : nodes]
         self.servers: dict[int, Server] = {}
+        self._processes: dict[int, Process] = {}  # in which each of them runs
         self._ends: dict[int, asyncio.Future[None]] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {
@@ -120,6 +122,7 @@ class SimulatedCluster:
 
         start_cleaner = partial(SimulatedWorker, host.disk)
         server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail, start_cleaner)
+        self._processes[number] = self.loop.current_process
         self._ends[number] = failed
         await server.start()
         await failed
@@ -139,8 +142,10 @@ class SimulatedCluster:
         return ended is not None and ended.done()
 
     def running(self, number: int) -> Server | None:
-        """The server of a node whose process lives (perhaps paused, perhaps still starting)."""
-        return self.servers.get(number) if self.nodes[number].process is not None else None
+        """The server of a node whose process lives (perhaps paused, perhaps still starting). Not that of its life before, in the moment
+        in which it was started again and no line of it has run."""
+        process = self.nodes[number].process
+        return self.servers.get(number) if process is not None and process is self._processes.get(number) else None
 
     def number_of(self, node: SimulatedNode) -> int:
         """The broker id of a machine."""

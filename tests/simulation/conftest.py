@@ -44,9 +44,8 @@ class Rig:
 
     async def restart(self, number: int) -> None:
         """Kills a node if it runs, starts it again, and waits until it takes requests."""
-        life = self.cluster.lives[number]
         self.cluster.nodes[number].restart()
-        await self.until(lambda: self.cluster.lives[number] > life and self.up(number))
+        await self.until(lambda: self.up(number))
 
     def server(self, number: int) -> Server:
         server = self.cluster.running(number)

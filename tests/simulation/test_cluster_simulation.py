@@ -13,6 +13,7 @@ from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_
 from ottla.testing.simulation.length import BRIEF
 from ottla.testing.simulation.run import main
 from ottla.testing.simulation.scenario import SimulationFailure, drawn, faults_of, run_seed
+from tests.simulation.conftest import Rig, play
 
 LIMIT_S = 3600  # of a machine that does much else; a run that hangs ends itself, by virtual time
 
@@ -30,6 +31,17 @@ def test_a_brief_run_stays_one_in_another_process() -> None:
 
 def test_a_seed_is_a_run() -> None:
     assert run_seed(3) == run_seed(3)
+
+
+def test_a_node_that_was_started_again_is_not_up_as_in_its_life_before() -> None:
+    """A disk would be taken from one of three, because the others had everything a moment ago."""
+
+    async def story(rig: Rig) -> None:
+        rig.cluster.nodes[1].restart()
+        assert not rig.up(1)
+        await rig.until(lambda: rig.up(1))
+
+    play(story, nodes=1)
 
 
 def test_seeds_differ() -> None:
