@@ -25,8 +25,8 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first "setup-spark test-tools" \
-	  "unit-log unit-broker unit-rest" "seeds-usual" "seeds-brief" "simulation" "conformance chaos-some" "integration" \
-	  "lint imports generated types spark wheel consensus"
+	  "unit-log unit-broker unit-rest consensus" "seeds-brief seeds-usual" "simulation" "conformance chaos-some" "integration" \
+	  "lint imports generated types spark wheel"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
