@@ -25,7 +25,7 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
 	@$(PYTHON) tools/run_stages.py --first "setup-spark test-tools" \
-	  "unit-log unit-broker unit-rest consensus" "seeds-brief seeds-usual" "simulation" "conformance chaos-some" "integration" \
+	  "unit-log unit-broker unit-rest consensus" "seeds-brief" "simulation" "conformance chaos-some" "integration seeds-usual" \
 	  "lint imports generated types spark wheel"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
@@ -101,7 +101,7 @@ unit-rest: setup-spark
 simulation: setup
 	pytest -q -n auto tests/simulation --ignore=tests/simulation/test_seeds.py
 
-seeds: seeds-usual seeds-brief ## 100 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
+seeds: seeds-usual seeds-brief ## 100 usual seeds of the cluster and 900 brief ones; `make deep-cluster` has more
 
 seeds-usual seeds-brief: setup
 	pytest -q tests/simulation/test_seeds.py -k $(@:seeds-%=%)
