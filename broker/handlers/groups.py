@@ -2,7 +2,6 @@
 ListGroups (16), DeleteGroups (42). What is decided stands in `broker/coordinator`.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from ottla.broker.coordinator.decisions.groups.memberships import refused_heartb
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
 from ottla.broker.handlers.common import operations, route
-from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -93,7 +92,7 @@ def routes(broker: BrokerContext) -> list[Route]:
         long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
     def delete(request: RequestContext, body: DeleteGroupsRequest) -> None:
-        Deletion(broker, request, list(dict.fromkeys(body.groups_names)))
+        long_answers.give(request, Deletion(broker, request, list(dict.fromkeys(body.groups_names))).pieces())
 
     return [
         route("JoinGroup", JoinGroupRequest, join),
@@ -162,13 +161,16 @@ class Deletion:
         self._group_ids = group_ids
         self._told: dict[str, ErrorCode] = {}
         self._broker = broker
-        self._begun = 0
-        self._begin_some()
 
-    def _begin_some(self) -> None:
-        """A turn's work. A client that is gone has what it asked for done all the same."""
-        some = self._group_ids[self._begun : self._begun + DELETED_A_TURN]
-        self._begun += len(some)
+    def pieces(self) -> Pieces:
+        """A turn's work each, among those of all who wait. Of a client that goes meanwhile no more are begun."""
+        for begun in range(0, len(self._group_ids) or 1, DELETED_A_TURN):
+            if begun:
+                yield
+            self._begin(self._group_ids[begun : begun + DELETED_A_TURN])
+        return None
+
+    def _begin(self, some: list[str]) -> None:
         by_shard: dict[GroupShard, list[str]] = {}
         refused: dict[str, ErrorCode] = {}
         for group_id in some:
@@ -177,8 +179,6 @@ class Deletion:
                 by_shard.setdefault(shard, []).append(group_id)
             except KafkaError as error:
                 refused[group_id] = error.code
-        if self._begun < len(self._group_ids):
-            asyncio.get_running_loop().call_soon(self._begin_some)
         for shard, mine in by_shard.items():
             shard.delete(mine, self._tell)
         if refused or not some:

@@ -20,8 +20,8 @@ HELD_BYTES = 64 << 10
 logger = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry")
-Pieces = Generator[None, None, list[Buffer]]
-"""Does a millisecond's work at most between two yields, and returns the answer."""
+Pieces = Generator[None, None, list[Buffer] | None]
+"""Does a millisecond's work at most between two yields, and returns the answer; None: that is given by another, now or later."""
 
 
 def list_in_pieces(
@@ -115,6 +115,7 @@ def _is_done(request: RequestContext, pieces: Pieces) -> bool:
     try:
         next(pieces)
     except StopIteration as done:
-        request.respond(done.value)
+        if done.value is not None:
+            request.respond(done.value)
         return True
     return False

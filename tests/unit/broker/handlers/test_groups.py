@@ -409,6 +409,37 @@ def test_all_groups_are_listed_and_deleted_over_turns(
     ]
 
 
+def test_a_crowd_that_deletes_groups_has_one_piece_a_turn(
+    site: Site, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred requests of a few thousand names each had a hundred pieces a turn, and so had clients that asked and went."""
+    monkeypatch.setattr(groups, "DELETED_A_TURN", 2)
+    looked_at: list[str] = []
+    coordinators, find = cast(Any, site.broker.groups), cast(Any, site.broker.groups).shard_of
+
+    def note(name: str) -> Any:
+        looked_at.append(name)
+        return find(name)
+
+    coordinators.shard_of = note
+
+    async def scenario() -> None:
+        for client in "abc":
+            site.send(DeleteGroupsRequest([f"{client}-{number}" for number in range(6)]), 2)
+        for turns in range(1, 7):
+            await asyncio.sleep(0)
+            assert len(looked_at) == 6 + 2 * turns
+        assert not site.connection.in_flight
+
+        site.send(DeleteGroupsRequest([f"d-{number}" for number in range(6)]), 2)
+        site.connection.connection_lost(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert looked_at[18:] == ["d-0", "d-1"]
+
+    asyncio.run(scenario())
+
+
 async def turns_of(site: Site, request: msgspec.Struct, version: int) -> int:
     """Those of the loop until it is answered."""
     site.send(request, version)
