@@ -91,11 +91,13 @@ class Reading:
 
 
 def _each_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    """All offsets of a group are asked for in a few bytes, and may be many: they are told once."""
+    """Offsets of a group are asked for in a few bytes, and may be many: they are told once."""
     found: dict[object, OffsetFetchRequestGroup] = {}
-    for number, group in enumerate(groups):
-        asks_all = group.topics is None
-        found.setdefault((group.group_id, group.member_id, group.member_epoch) if asks_all else number, group)
+    for group in groups:
+        key = (group.group_id, group.member_id, group.member_epoch, group.topics is None)
+        first = found.setdefault(key, group)
+        if first is not group and first.topics is not None and group.topics is not None:
+            first.topics += group.topics
     return list(found.values())
 
 

@@ -347,6 +347,24 @@ def test_all_offsets_of_a_group_are_told_once_however_often_they_are_asked_for(s
     assert [(each.group_id, len(each.topics)) for each in told] == [("b", 0), ("b", 1)]
 
 
+@pytest.mark.parametrize("version", [1, 7, 8, 10])
+def test_an_offset_is_told_once_however_often_it_is_asked_for(site: Site, bench: Bench, version: int) -> None:
+    """Four bytes of a request asked for all the metadata that there is with it: gigabytes within its 2 MiB."""
+    partition = commit.OffsetCommitRequestPartition(3, 55, committed_metadata="x" * 4000)
+    site.ask(commit.OffsetCommitRequest("g", topics=[commit.OffsetCommitRequestTopic("t", partitions=[partition])]), 9)
+    topic_id = bench.id_of("t") or b""
+    if version < 8:
+        old = fetch.OffsetFetchRequestTopic("t", [3, 3, 4])
+        topics = site.ask(fetch.OffsetFetchRequest("g", [old, old]), version).topics
+    else:
+        named = fetch.OffsetFetchRequestTopics("t", topic_id, [3, 3, 4])
+        group = fetch.OffsetFetchRequestGroup("g", topics=[named, named])
+        (told,) = site.ask(fetch.OffsetFetchRequest(groups=[group, group]), version).groups
+        topics = told.topics
+    (topic,) = topics
+    assert [(each.partition_index, each.committed_offset) for each in topic.partitions] == [(3, 55), (4, -1)]
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_groups_are_deleted(site: Site, bench: Bench, version: int) -> None:
     ids = bench.stable(1)
