@@ -14,14 +14,20 @@ _ERROR_FOR_NO_GROUP_FROM = 6
 _DEAD = "Dead"
 
 
-def listed(groups: Iterable[AnyGroup], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """Those in one of the states and of one of the types; empty means all. The names' case does not matter."""
-    states, types = {each.lower() for each in states}, {each.lower() for each in types}
-    return [
-        each
-        for each in map(_listed, groups)
-        if (not types or each.group_type in types) and (not states or each.group_state.lower() in states)
-    ]
+class Wanted:
+    """What ListGroups asks for: groups in one of the states and of one of the types; empty means all. The names' case does not matter."""
+
+    def __init__(self, states: Collection[str], types: Collection[str]) -> None:
+        self._states = {each.lower() for each in states}
+        self._types = {each.lower() for each in types}
+
+    def among(self, groups: Iterable[AnyGroup]) -> list[ListedGroup]:
+        states, types = self._states, self._types
+        return [
+            each
+            for each in map(_listed, groups)
+            if (not types or each.group_type in types) and (not states or each.group_state.lower() in states)
+        ]
 
 
 def _listed(group: AnyGroup) -> ListedGroup:

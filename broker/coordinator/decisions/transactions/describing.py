@@ -1,6 +1,6 @@
 """What administrators are told of transactions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
 from ottla.broker.wire.messages.describe_transactions_response import TopicData
@@ -26,20 +26,22 @@ def described(transactional_id: str, found: Transaction | None) -> Described:
     )
 
 
-def unknown_states(asked: ListTransactionsRequest) -> list[str]:
-    return [each for each in asked.state_filters if each not in _BY_NAME]
+class Wanted:
+    """What ListTransactions asks for: what every filter lets through; the pattern of names is the caller's."""
 
+    def __init__(self, asked: ListTransactionsRequest, now_ms: int) -> None:
+        self.unknown = list(dict.fromkeys(each for each in asked.state_filters if each not in _BY_NAME))
+        self._names_states = bool(asked.state_filters)
+        self._states = {_BY_NAME[each] for each in asked.state_filters if each in _BY_NAME}
+        self._ids = set(asked.producer_id_filters)
+        self._duration_ms, self._now_ms = asked.duration_filter, now_ms
 
-def listed(
-    transactions: Iterable[tuple[str, Transaction]], asked: ListTransactionsRequest, now_ms: int
-) -> list[Listed]:
-    """Those that every filter lets through; the pattern of names is the caller's."""
-    states = {_BY_NAME[each] for each in asked.state_filters if each in _BY_NAME}
-    ids: Sequence[int] = asked.producer_id_filters
-    return [
-        Listed(name, each.producer_id, each.state.told)
-        for name, each in transactions
-        if (not asked.state_filters or each.state in states)
-        and (not ids or each.producer_id in ids)
-        and (asked.duration_filter < 0 or now_ms - each.started_ms > asked.duration_filter)
-    ]
+    def among(self, transactions: Iterable[tuple[str, Transaction]]) -> list[Listed]:
+        ids, duration_ms = self._ids, self._duration_ms
+        return [
+            Listed(name, each.producer_id, each.state.told)
+            for name, each in transactions
+            if (not self._names_states or each.state in self._states)
+            and (not ids or each.producer_id in ids)
+            and (duration_ms < 0 or self._now_ms - each.started_ms > duration_ms)
+        ]
