@@ -3,11 +3,15 @@
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import operations, route
 from ottla.broker.handlers.groups import DESCRIBED_A_TURN, GROUP_OPERATIONS, valid
-from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces
+from ottla.broker.handlers.long_answers import LongAnswers, batches, list_in_pieces, work_of
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
-from ottla.broker.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from ottla.broker.wire.messages.consumer_group_describe_response import (
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+)
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 
@@ -27,7 +31,7 @@ def routes(broker: BrokerContext) -> list[Route]:
     def describe(request: RequestContext, body: ConsumerGroupDescribeRequest) -> None:
         allowed = operations(body.include_authorized_operations, GROUP_OPERATIONS)
         told = (described(each, allowed) for each in dict.fromkeys(body.group_ids))
-        in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + len(each.members))
+        in_turn = batches(told, DESCRIBED_A_TURN, lambda each: 1 + sum(map(_work_of, each.members)))
         long_answers.give(request, list_in_pieces(request, _descriptions, in_turn))
 
     return [route("ConsumerGroupDescribe", ConsumerGroupDescribeRequest, describe)]
@@ -35,3 +39,8 @@ def routes(broker: BrokerContext) -> list[Route]:
 
 def _descriptions(told: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=told)
+
+
+def _work_of(member: Member) -> int:
+    """Both what it has and what it is to have may be thousands of topics."""
+    return 1 + work_of(member.assignment.topic_partitions) + work_of(member.target_assignment.topic_partitions)

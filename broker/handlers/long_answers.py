@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,9 @@ from ottla.runtime.disk import Buffer
 
 HELD_BYTES = 64 << 10
 """What one that goes on holds, roughly: a client that asks for many at once is not read (`answers.py`)."""
+
+PARTITIONS_AS_A_TOPIC = 50
+"""So many take as long to write down as a topic's name and list do."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +64,16 @@ def batches(entries: Iterable[Entry], work_max: int, work_of: Callable[[Entry], 
             some, work = [], 0
     if some:
         yield some
+
+
+class _Topic(Protocol):
+    @property
+    def partitions(self) -> Sized: ...
+
+
+def work_of(topics: Iterable[_Topic]) -> int:
+    """What topics with their partitions take to describe, in what a group or a transaction takes without any."""
+    return sum(1 + len(each.partitions) // PARTITIONS_AS_A_TOPIC for each in topics)
 
 
 def _count(entries: int, is_flexible: bool) -> bytes:

@@ -7,7 +7,7 @@ from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.decisions.groups.regexes.matching import RegexError, compiled
 from ottla.broker.coordinator.decisions.transactions.describing import Wanted, described
 from ottla.broker.handlers.common import route
-from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces, work_of
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.codec import encoder
@@ -22,7 +22,7 @@ from ottla.broker.wire.messages.list_transactions_response import TransactionSta
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 LOOKED_AT_MAX = 250
-"""Transactions that one turn of the loop looks at for a list, or describes."""
+"""Transactions that one turn of the loop looks at for a list, or, together with their topics, describes."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -30,7 +30,8 @@ def routes(broker: BrokerContext) -> list[Route]:
 
     def describe(request: RequestContext, body: DescribeTransactionsRequest) -> None:
         found = (_described(broker, each) for each in dict.fromkeys(body.transactional_ids))
-        long_answers.give(request, list_in_pieces(request, _states, batches(found, LOOKED_AT_MAX, lambda _: 1)))
+        in_turn = batches(found, LOOKED_AT_MAX, lambda each: 1 + work_of(each.topics))
+        long_answers.give(request, list_in_pieces(request, _states, in_turn))
 
     def list_all(request: RequestContext, body: ListTransactionsRequest) -> None:
         try:

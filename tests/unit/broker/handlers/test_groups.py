@@ -15,6 +15,12 @@ from ottla.broker.handlers.groups import DESCRIBED_A_TURN, GROUP_OPERATIONS
 from ottla.broker.wire.messages import offset_commit_request as commit
 from ottla.broker.wire.messages import offset_fetch_request as fetch
 from ottla.broker.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.broker.wire.messages.consumer_group_describe_response import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -398,6 +404,20 @@ def test_all_groups_of_the_newer_protocol_are_described_over_turns(site: Site, b
     told = site.received("ConsumerGroupDescribeResponse", version).groups
     assert [each.group_id for each in told] == names
     assert [told[-1]] == site.ask(ConsumerGroupDescribeRequest(names[-1:]), version).groups
+
+
+@pytest.mark.parametrize(("topics", "partitions", "turns"), [(250, 1, 3), (3, 5_000, 3), (3, 50, 0)])
+def test_groups_that_read_many_topics_are_described_over_more_turns(
+    site: Site, bench: Bench, monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int, turns: int
+) -> None:
+    """A hundred groups with a thousand topics each were a second of one turn."""
+    assigned = Assignment([TopicPartitions(topic_name="t", partitions=list(range(partitions)))] * topics)
+
+    def described(group_id: str) -> DescribedGroup:
+        return DescribedGroup(group_id=group_id, members=[Member("m", assignment=assigned)])
+
+    monkeypatch.setattr(bench.shard, "described_consumers", described)
+    assert asyncio.run(turns_of(site, ConsumerGroupDescribeRequest(["a", "b", "c", "d"]), 1)) == turns
 
 
 @pytest.mark.parametrize(("states", "listed"), [([], 8), (["Empty"], 8), (["Stable"], 0)])

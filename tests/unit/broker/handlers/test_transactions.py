@@ -373,3 +373,22 @@ def test_many_are_described_over_turns(site: Site, bench: Bench) -> None:
     assert [each.transactional_id for each in states] == names
     assert [each.error_code for each in states[:2]] == [0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
     assert states[:1] == site.ask(DescribeTransactionsRequest(["x"]), 0).transaction_states
+
+
+def test_transactions_of_many_topics_are_described_over_more_turns(
+    site: Site, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """250 with a thousand topics each were most of a second in one turn."""
+    bench.begun(name="x")
+    topics = {f"topic-{number}": frozenset((0,)) for number in range(LOOKED_AT_MAX)}
+    large = structs.replace(cast(Any, bench.shard.find("x")), partitions=topics)
+    monkeypatch.setattr(bench.shard, "find", lambda _: large)
+
+    async def ask() -> Any:
+        site.send(DescribeTransactionsRequest(["a", "b", "c"]), 0)
+        for _ in range(2):
+            assert not site.written
+            await asyncio.sleep(0)
+        return site.received("DescribeTransactionsResponse", 0)
+
+    assert [len(each.topics) for each in asyncio.run(ask()).transaction_states] == [LOOKED_AT_MAX] * 3
