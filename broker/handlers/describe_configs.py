@@ -101,7 +101,7 @@ def _describe(
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
-        keys = resource.configuration_keys
+        keys = frozenset(resource.configuration_keys or ())  # may be very many
         entries = _entries(node, kind, name)
         if kind == GROUP_RESOURCE and keys:
             entries += history(name, keys)
