@@ -67,7 +67,7 @@ def _alter(state: ControllerState, asked: _Resource, *, replace_all: bool) -> li
     check_values(state, asked.resource_type, asked.resource_name, after)
     cleared = _check_min_in_sync(state, asked.resource_type, asked.resource_name, before, after)
     # A broker reloads what its settings point to (key stores) whenever it sees a record, so those are always written.
-    always = names if asked.resource_type == BROKER_RESOURCE else ()
+    always = frozenset(names if asked.resource_type == BROKER_RESOURCE else ())  # there may be ten thousand
     return cleared + [
         config_record(asked.resource_type, asked.resource_name, name, after.get(name))
         for name in dict.fromkeys([*before, *names])
