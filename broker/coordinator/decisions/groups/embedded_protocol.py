@@ -67,11 +67,11 @@ def written_assignment(version: int, partitions: Mapping[str, Iterable[int]]) ->
 
 def _by_topic(named: Iterable[Any]) -> Partitions:
     """A client may name a topic for each of its partitions."""
-    found: dict[str, frozenset[int]] = {}
+    found: dict[str, set[int]] = {}
     for each in named:
         if each.partitions:
-            found[each.topic] = found.get(each.topic, frozenset()).union(each.partitions)
-    return found
+            found.setdefault(each.topic, set()).update(each.partitions)
+    return {topic: frozenset(partitions) for topic, partitions in found.items()}
 
 
 def _read(kind: type[msgspec.Struct], data: bytes) -> tuple[int, Any]:

@@ -91,10 +91,10 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     if request.topic_partitions is None:
         return None
-    owned: dict[bytes, frozenset[int]] = {}
-    for each in request.topic_partitions:  # a topic may be named more than once
-        owned[each.topic_id] = owned.get(each.topic_id, frozenset()).union(each.partitions)
-    return owned
+    owned: dict[bytes, set[int]] = {}
+    for each in request.topic_partitions:  # a topic may be named more than once, and very often
+        owned.setdefault(each.topic_id, set()).update(each.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:

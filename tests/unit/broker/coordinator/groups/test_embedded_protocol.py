@@ -1,5 +1,7 @@
 """Subscriptions and assignments inside classic groups, as Java's and librdkafka's consumers write them."""
 
+from time import process_time
+
 import pytest
 
 from ottla.broker.coordinator.decisions.groups.embedded_protocol import (
@@ -38,6 +40,13 @@ def test_a_topic_that_is_named_for_each_of_its_partitions_counts_with_all_of_the
     named = b"\0\0\0\2" + text("t") + numbers(0) + text("t") + numbers(2)
     assert read_assignment(b"\0\0" + named + NO_DATA).partitions == {"t": {0, 2}}
     assert read_subscription(b"\0\1" + TOPICS + NO_DATA + named).owned == {"t": {0, 2}}
+
+
+def test_a_topic_that_is_named_thousands_of_times_holds_nobody_up() -> None:
+    named = (40_000).to_bytes(4) + b"".join(text("t") + numbers(index) for index in range(40_000))
+    begun = process_time()
+    assert read_assignment(b"\0\0" + named + NO_DATA).partitions == {"t": set(range(40_000))}
+    assert process_time() - begun < 3.0
 
 
 def test_one_of_a_version_to_come_is_read_as_far_as_it_is_known() -> None:

@@ -1,10 +1,13 @@
 """Members leave, fall silent, do not give up in time, are replaced by another process, come back (KIP-848; kraft.md 5.3)."""
 
+from time import process_time
+
 import pytest
 
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, MemberState
 from ottla.broker.coordinator.decisions.groups.consumer.records import current_record
+from ottla.broker.coordinator.decisions.groups.consumer.requests import owned_of
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
@@ -174,6 +177,16 @@ def test_a_member_that_names_a_topic_for_each_of_its_partitions_has_all_of_them(
     request = ConsumerGroupHeartbeatRequest("g", "one", one.epoch, topic_partitions=told)
     bench.shard.heartbeats.heartbeat(Asked(1), request)
     assert group_of(bench).members["one"].state is MemberState.UNREVOKED_PARTITIONS
+
+
+def test_a_member_that_names_a_topic_thousands_of_times_holds_nobody_up() -> None:
+    """Those that fit into 2 MiB took a minute of one turn of the loop."""
+    told = [TopicPartitions(T, [each]) for each in range(40_000)]
+    begun = process_time()
+    assert owned_of(ConsumerGroupHeartbeatRequest("g", "one", 1, topic_partitions=told)) == {
+        T: frozenset(range(40_000))
+    }
+    assert process_time() - begun < 3.0
 
 
 def test_what_a_member_has_just_given_up_may_be_its_own_again() -> None:
