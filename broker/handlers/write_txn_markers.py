@@ -65,18 +65,26 @@ def _write(
         asked.transaction_version,
     )
     answer = WritableTxnMarkerResult(asked.producer_id, [])
-    for topic in asked.topics:
-        answer.topics.append(WritableTxnMarkerTopicResult(topic.name, []))
-        for index in topic.partition_indexes:
+    for name, indexes in _named(asked).items():
+        answer.topics.append(WritableTxnMarkerTopicResult(name, []))
+        for index in indexes:
             result = WritableTxnMarkerPartitionResult(index)
             results.append(result)
             answer.topics[-1].partitions.append(result)
             place = parked.add()
             try:
-                write_one(broker, topic.name, index, marker, partial(parked.settle, place))
+                write_one(broker, name, index, marker, partial(parked.settle, place))
             except KafkaError as error:
                 parked.settle(place, error.code)
     return answer
+
+
+def _named(asked: WritableTxnMarker) -> dict[str, dict[int, None]]:
+    """Each partition once, as in Kafka: four bytes ask for what takes 10 us."""
+    found: dict[str, dict[int, None]] = {}
+    for each in asked.topics:
+        found.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
+    return found
 
 
 def write_one(broker: BrokerContext, topic: str, index: int, marker: Marker, on_done: OnCommitted) -> None:

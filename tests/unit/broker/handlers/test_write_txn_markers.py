@@ -77,3 +77,13 @@ def test_one_partition_without_its_replicas_does_not_end_the_connection_for_all_
     bench.site.timers.advance(STALL_MS * (LOOKS - 1) // LOOKS - 1)
     (told,) = bench.site.received("WriteTxnMarkersResponse", VERSION).markers
     assert [each.error_code for each in told.topics[0].partitions] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_partition_that_is_named_again_and_again_is_told_once(bench: Bench) -> None:
+    """Half a million, 2 MiB, held the broker for five seconds."""
+    topic = WritableTxnMarkerTopic("t", [0, 0, 0])
+    bench.site.send(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, [topic, topic], 3, 2)]), VERSION)
+    (told,) = bench.site.received("WriteTxnMarkersResponse", VERSION).markers
+    assert [[(each.partition_index, each.error_code) for each in topic.partitions] for topic in told.topics] == [
+        [(0, ErrorCode.NONE)]
+    ]
