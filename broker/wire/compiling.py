@@ -80,6 +80,7 @@ HELPERS = {
     "numbers": primitives.numbers,
     "read_varint": primitives.read_varint,
     "skip_tags": primitives.skip_tags,
+    "tag_count": primitives.tag_count,
     "tag_of_size": primitives.tag_of_size,
     "too_long": primitives.too_long,
     "too_many": primitives.too_many,

@@ -200,9 +200,7 @@ class DecodeWriter:
 
     def known_tags(self, tagged: list[tuple[Field, str]], count: str) -> None:
         tag, size, end = self.name("tag"), self.name("size"), self.name("end")
-        self.emit(f"if {count} > 127:")
-        self.emit(f"    {count}, pos = more_varint(view, pos, {count})")
-        self.emit(f"check_count({count}, 2, view, pos)")
+        self.emit(f"{count}, pos = tag_count(view, pos, {count})")
         self.emit(f"for _ in range({count}):")
         self.depth += 1
         self.emit(f"{tag}, pos = read_varint(view, pos)")

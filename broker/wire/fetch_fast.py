@@ -25,6 +25,7 @@ from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.fetch_old import FETCHED_V5, HEAD_V7, encode_old_response, walk_old
 from ottla.broker.wire.primitives import (
     INT32,
+    TAGS_MAX,
     UNCOPIED_MIN,
     Buffer,
     check_count,
@@ -38,6 +39,7 @@ from ottla.broker.wire.primitives import (
     read_varint,
     refused_count,
     skip_tags,
+    tag_count,
     tag_of_size,
     truncated,
     unexpected_null,
@@ -165,7 +167,7 @@ def walk_forgotten(view: memoryview, pos: int, version: int) -> tuple[Forgotten,
 
 def read_tags(view: memoryview, pos: int, first: int) -> tuple[list[tuple[int, int, int]], int]:
     """Every (tag, position, end) of a tagged section whose count began with the byte ``first``."""
-    count, pos = (first, pos) if first < 128 else more_varint(view, pos, first)
+    count, pos = (first, pos) if first <= TAGS_MAX else tag_count(view, pos, first)
     check_count(count, 2, view, pos)
     found = []
     for _ in range(count):

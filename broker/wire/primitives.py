@@ -17,8 +17,8 @@ Buffer = bytes | bytearray | memoryview
 
 STRING_MAX = 0x7FFF
 TAGS_MAX = 32
-"""Fields of one tagged section that we do not know. No message of Kafka has a third of that; and a frame that may be large is not to be
-millions of them, each of which takes 0.2 us of everybody's time."""
+"""Fields of one tagged section. No message of Kafka has a third of that; and a frame that may be large is not to be millions of them, each
+of which takes 0.2 us of everybody's time, and in a Fetch 160 bytes."""
 ERROR_MESSAGE_MAX = 4096
 """Bytes of an error's words. They may quote what a client wrote, which was as long as a string can be."""
 UNCOPIED_MIN = 2048
@@ -74,10 +74,7 @@ def more_varint(view: memoryview, pos: int, first: int) -> tuple[int, int]:
 
 def skip_tags(view: memoryview, pos: int, first: int) -> int:
     """Steps over a tagged section whose count began with the byte ``first``: no tag in it is known."""
-    count, pos = (first, pos) if first < 128 else more_varint(view, pos, first)
-    check_count(count, 2, view, pos)
-    if count > TAGS_MAX:
-        raise WireError(f"a section of {count} tagged fields, {TAGS_MAX} are the most")
+    count, pos = tag_count(view, pos, first)
     for _ in range(count):
         _, pos = read_varint(view, pos)
         size, pos = read_varint(view, pos)
@@ -85,6 +82,15 @@ def skip_tags(view: memoryview, pos: int, first: int) -> int:
     if pos > len(view):
         raise truncated()
     return pos
+
+
+def tag_count(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """How many there are in a tagged section whose count began with the byte ``first``, and the position behind the count."""
+    count, pos = (first, pos) if first < 128 else more_varint(view, pos, first)
+    check_count(count, 2, view, pos)
+    if count > TAGS_MAX:
+        raise WireError(f"a section of {count} tagged fields, {TAGS_MAX} are the most")
+    return count, pos
 
 
 def check_count(count: int, element_size_min: int, view: memoryview, pos: int) -> None:

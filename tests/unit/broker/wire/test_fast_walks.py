@@ -443,3 +443,16 @@ def test_a_produce_request_of_very_many_tagged_fields_is_refused() -> None:
     body = encode(ProduceRequest(), 9)[:-1] + encode_varint(count) + b"\x05\x00" * count
     with pytest.raises(WireError, match="100000 tagged fields"):
         produce_fast.walk_produce(memoryview(body), 0, 9)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_fetch_request_of_very_many_tagged_fields_is_refused(version: int) -> None:
+    """A list of them: a gigabyte for those that fit into the 16 MiB that a Fetch may have."""
+    empty = b"\x05\x00" * 100_000
+    body = memoryview(encode(FetchRequest(), version)[:-1] + encode_varint(100_000) + empty)
+    with pytest.raises(WireError, match="100000 tagged fields"):
+        fetch_fast.walk_fetch(body, 0, version)
+    with pytest.raises(WireError, match="100000 tagged fields"):
+        decoder(FetchRequest, version)(body, 0)
+    with pytest.raises(WireError, match="100 tagged fields"):
+        fetch_fast.walk_partition_tags(memoryview(empty), 0, 100, version)
