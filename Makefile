@@ -101,7 +101,7 @@ unit-rest: setup-spark
 simulation: setup
 	pytest -q -n auto tests/simulation --ignore=tests/simulation/test_seeds.py
 
-seeds: seeds-usual seeds-brief ## 100 usual seeds of the cluster and 900 brief ones; `make deep-cluster` has more
+seeds: seeds-usual seeds-brief ## 100 usual seeds of the cluster and 1,000 brief ones; `make deep-cluster` has more
 
 seeds-usual seeds-brief: setup
 	pytest -q tests/simulation/test_seeds.py -k $(@:seeds-%=%)
