@@ -1,7 +1,6 @@
 """Kafka's APIs: keys, names and versions. What a listener offers is decided by its handlers, not here."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ottla.broker.wire.api_table import ROWS
 
@@ -33,18 +32,12 @@ FETCH = BY_NAME["Fetch"].key
 API_VERSIONS = BY_NAME["ApiVersions"].key
 
 
-_VERSIONS_KEPT = 1024
-"""Twice as many as there are of all APIs, of which a node's start asks for each."""
-
-
-@lru_cache(_VERSIONS_KEPT)
 def request_header_is_flexible(key: int, version: int) -> bool:
     """Whether a request's header ends in tagged fields (header version 2). An unknown API's does not."""
     api = APIS.get(key)
     return api is not None and api.is_flexible(version)
 
 
-@lru_cache(_VERSIONS_KEPT)
 def response_header_is_flexible(key: int, version: int) -> bool:
     """Whether a response's header ends in tagged fields (header version 1).
 
