@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ottla.broker.server import Server
 from ottla.log.directories.checkpoints import MetaProperties
@@ -42,6 +43,14 @@ SETTINGS = {
 }
 
 
+class _Life(NamedTuple):
+    """From a start of a node to its end. ``ended``: it was told to stop, or failed."""
+
+    process: Process
+    server: Server
+    ended: asyncio.Future[None]
+
+
 class SimulatedCluster:
     """Nodes ``node-1`` to ``node-N``, each controller and broker, and then plain brokers. `start` switches them on; faults may
     then hit them."""
@@ -67,9 +76,7 @@ class SimulatedCluster:
         self._numbers = {node: number for number, node in self.nodes.items()}
         self.voters = tuple(self.nodes)[: nodes - joining]
         self.joining = tuple(self.nodes)[nodes - joining : nodes]
-        self.servers: dict[int, Server] = {}
-        self._processes: dict[int, Process] = {}  # in which each of them runs
-        self._ends: dict[int, asyncio.Future[None]] = {}
+        self._latest: dict[int, _Life] = {}
         self.lives: dict[int, int] = dict.fromkeys(self.nodes, 0)
         self._configs = {
             number: self._config(number, {**SETTINGS, **(settings or {}), **settings_of(number)})
@@ -121,31 +128,34 @@ class SimulatedCluster:
                 failed.set_exception(error)
 
         start_cleaner = partial(SimulatedWorker, host.disk)
-        server = self.servers[number] = Server(self._configs[number], host, StreamTransport(), fail, start_cleaner)
-        self._processes[number] = self.loop.current_process
-        self._ends[number] = failed
+        server = Server(self._configs[number], host, StreamTransport(), fail, start_cleaner)
+        self._latest[number] = _Life(self.loop.current_process, server, failed)
         await server.start()
         await failed
         await server.stop()
 
     def stop(self, node: SimulatedNode) -> bool:
         """As SIGTERM: once its server is up, the node hands over and ends. False when nothing runs there."""
-        ended = self._ends.get(self.number_of(node))
-        if node.process is None or ended is None or ended.done():
+        life = self._life(self.number_of(node))
+        if life is None or life.ended.done():
             return False
-        node.process.run(ended.set_result, None)
+        life.process.run(life.ended.set_result, None)
         return True
 
     def is_stopping(self, number: int) -> bool:
         """Whether it was told to hand over and end, or failed: it may be killed half-way through."""
-        ended = self._ends.get(number)
-        return ended is not None and ended.done()
+        life = self._life(number)
+        return life is not None and life.ended.done()
 
     def running(self, number: int) -> Server | None:
-        """The server of a node whose process lives (perhaps paused, perhaps still starting). Not that of its life before, in the moment
-        in which it was started again and no line of it has run."""
-        process = self.nodes[number].process
-        return self.servers.get(number) if process is not None and process is self._processes.get(number) else None
+        """The server of a node whose process lives (perhaps paused, perhaps still starting)."""
+        life = self._life(number)
+        return life.server if life is not None else None
+
+    def _life(self, number: int) -> "_Life | None":
+        """Not the one before, in the moment in which the node was started again and no line of its program has run."""
+        life = self._latest.get(number)
+        return life if life is not None and life.process is self.nodes[number].process else None
 
     def number_of(self, node: SimulatedNode) -> int:
         """The broker id of a machine."""

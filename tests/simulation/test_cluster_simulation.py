@@ -39,6 +39,7 @@ def test_a_node_that_was_started_again_is_not_up_as_in_its_life_before() -> None
     async def story(rig: Rig) -> None:
         rig.cluster.nodes[1].restart()
         assert not rig.up(1)
+        assert not rig.cluster.stop(rig.cluster.nodes[1]), "nothing runs there yet that could hear of it"
         await rig.until(lambda: rig.up(1))
 
     play(story, nodes=1)
