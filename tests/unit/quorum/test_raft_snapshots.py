@@ -1,7 +1,10 @@
 """Who is sent to a snapshot, and how it comes (D 5, KIP-630)."""
 
+from collections.abc import Callable
+
 import pytest
 
+from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.events import (
     SnapshotInstalled,
     SnapshotTaken,
@@ -22,6 +25,7 @@ from ottla.quorum.raft.messages import (
     FetchSnapshotResponse,
 )
 from ottla.quorum.raft.observing import FIRST_BOOTSTRAP_ID
+from ottla.quorum.raft.rules import SNAPSHOT_TRIES
 from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.raft_core import OneCore, endpoint, voter_set
@@ -114,6 +118,32 @@ def test_pieces_that_bring_nothing_are_failures_and_asked_for_with_pauses() -> N
     core.expire(Timer.RETRY)
     core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
     assert core.state.role.download.failures == 0
+
+
+def cut_short(core: OneCore, source: int) -> None:
+    core.answer(FetchSnapshotRequest, source, piece(0, b""))
+    for _ in range(SNAPSHOT_TRIES - 1):
+        core.answer(FetchSnapshotRequest, source, piece(0, b""))
+        core.expire(Timer.RETRY)
+
+
+def damaged(core: OneCore, source: int) -> None:
+    core.answer(FetchSnapshotRequest, source, piece(0, b"1234567890"))
+    core.tell(SnapshotInstalled(None))
+
+
+@pytest.mark.parametrize("arrives", [cut_short, damaged])
+@pytest.mark.parametrize("seed", range(6))
+def test_an_observer_fetches_from_another_where_the_snapshot_does_not_come_whole(
+    arrives: Callable[[OneCore, int], None], seed: int
+) -> None:
+    core = OneCore(2, 3, 4, 5, seed=seed, election=ElectionState(1, 2), can_vote=False, fetch_from_any_voter=True)
+    (source,) = core.waiting(FetchRequest)
+    core.answer(FetchRequest, source, FetchResponse(epoch=1, leader_id=2, snapshot=OffsetAndEpoch(5, 1)))
+    arrives(core, source)
+
+    (next_source,) = core.waiting(FetchRequest)
+    assert next_source != source
 
 
 def test_a_snapshot_that_is_gone_is_looked_for_by_a_fetch() -> None:  # KIP-630
