@@ -1,9 +1,9 @@
 """What the handlers share: decoding a body, asking the controller, bits and limits."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -104,6 +104,19 @@ def is_too_much(request: RequestContext, entries: int, refuse: Callable[[ErrorCo
         request.respond_message(refuse(error.code, error.message))
         return True
     return False
+
+
+class _Topic(Protocol):
+    name: str
+    partition_indexes: list[int]
+
+
+def each_once(topics: Iterable[_Topic]) -> dict[str, dict[int, None]]:
+    """Partitions by topic, for an answer that tells each once: a few bytes name one, as often as a client likes."""
+    found: dict[str, dict[int, None]] = {}
+    for each in topics:
+        found.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
+    return found
 
 
 def error_code(number: int) -> ErrorCode:

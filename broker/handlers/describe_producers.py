@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TypeVar
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import route
+from ottla.broker.handlers.common import each_once, route
 from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -45,9 +45,7 @@ def routes(broker: BrokerContext) -> list[Route]:
 
 
 def _described(broker: BrokerContext, asked: DescribeProducersRequest) -> Pieces:
-    indexes: dict[str, dict[int, None]] = {}
-    for each in asked.topics:
-        indexes.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
+    indexes = each_once(asked.topics)
     parts: list[Buffer] = [_THROTTLE_MS, encode_varint(len(indexes) + 1)]
     count = 0
     for topic, of_topic in indexes.items():

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.coordinator.decisions.groups.describing import Wanted, described
+from ottla.broker.coordinator.decisions.groups.describing import GroupFilter, described
 from ottla.broker.coordinator.decisions.groups.memberships import refused_heartbeat, refused_sync
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.groups.shard import GroupShard
@@ -131,7 +131,7 @@ def _leave_refused(asking: Asking, body: LeaveGroupRequest, error: ErrorCode) ->
 def _list(broker: BrokerContext, request: RequestContext, body: ListGroupsRequest, long_answers: LongAnswers) -> None:
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if broker.groups.is_loading else ErrorCode.NONE
     groups = [each for shard in broker.groups.shards() for each in shard.all()]
-    wanted = Wanted(body.states_filter, body.types_filter)  # once: a request may name a million states
+    wanted = GroupFilter(body.states_filter, body.types_filter)  # once: a request may name a million states
     found = map(wanted.among, batches(groups, LISTED_A_TURN, lambda _: 1))
     pieces = list_in_pieces(request, lambda told: ListGroupsResponse(error_code=error, groups=told), found)
     long_answers.give(request, pieces)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.coordinator.decisions.groups.regexes.matching import RegexError, compiled
-from ottla.broker.coordinator.decisions.transactions.describing import Wanted, described
+from ottla.broker.coordinator.decisions.transactions.describing import TransactionFilter, described
 from ottla.broker.handlers.common import route
 from ottla.broker.handlers.long_answers import LongAnswers, Pieces, batches, list_in_pieces, work_of
 from ottla.broker.network.request import RequestContext
@@ -72,7 +72,9 @@ def _pattern(broker: BrokerContext, asked: ListTransactionsRequest) -> Any | Non
 
 
 def _listed(broker: BrokerContext, asked: ListTransactionsRequest, pattern: Any | None, version: int) -> Pieces:
-    wanted = Wanted(asked, broker.host.clock.wall_ms())  # once: a request may name a quarter of a million producers
+    wanted = TransactionFilter(
+        asked, broker.host.clock.wall_ms()
+    )  # once: a request may name a quarter of a million producers
     found: list[Listed] = []
     for shard in broker.transactions.shards():
         left = iter(list(shard.transactions()))

@@ -7,7 +7,7 @@ tool that aborts what hangs (``kafka-transactions abort``) asks the same.
 from functools import partial
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import route
+from ottla.broker.handlers.common import each_once, route
 from ottla.broker.internal_topics import GROUPS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -65,7 +65,7 @@ def _write(
         asked.transaction_version,
     )
     answer = WritableTxnMarkerResult(asked.producer_id, [])
-    for name, indexes in _named(asked).items():
+    for name, indexes in each_once(asked.topics).items():
         answer.topics.append(WritableTxnMarkerTopicResult(name, []))
         for index in indexes:
             result = WritableTxnMarkerPartitionResult(index)
@@ -77,14 +77,6 @@ def _write(
             except KafkaError as error:
                 parked.settle(place, error.code)
     return answer
-
-
-def _named(asked: WritableTxnMarker) -> dict[str, dict[int, None]]:
-    """Each partition once, as in Kafka: four bytes ask for what takes 10 us."""
-    found: dict[str, dict[int, None]] = {}
-    for each in asked.topics:
-        found.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
-    return found
 
 
 def write_one(broker: BrokerContext, topic: str, index: int, marker: Marker, on_done: OnCommitted) -> None:

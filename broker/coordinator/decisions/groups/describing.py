@@ -14,7 +14,7 @@ _ERROR_FOR_NO_GROUP_FROM = 6
 _DEAD = "Dead"
 
 
-class Wanted:
+class GroupFilter:
     """What ListGroups asks for: groups in one of the states and of one of the types; empty means all. The names' case does not matter."""
 
     def __init__(self, states: Collection[str], types: Collection[str]) -> None:

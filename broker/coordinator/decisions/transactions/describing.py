@@ -26,7 +26,7 @@ def described(transactional_id: str, found: Transaction | None) -> Described:
     )
 
 
-class Wanted:
+class TransactionFilter:
     """What ListTransactions asks for: what every filter lets through; the pattern of names is the caller's."""
 
     def __init__(self, asked: ListTransactionsRequest, now_ms: int) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.decisions.groups.describing import Wanted, described
+from ottla.broker.coordinator.decisions.groups.describing import GroupFilter, described
 from ottla.broker.wire.messages.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import INTERVAL_MS, Member, T, join, settle
@@ -207,14 +207,14 @@ def test_offsets_of_topics_that_somebody_reads_are_not_deleted() -> None:
 def test_a_group_is_listed_with_its_kind_and_state() -> None:
     bench = Bench()
     alone(bench)
-    (found,) = Wanted(["stable"], ["Consumer"]).among(bench.shard.all())
+    (found,) = GroupFilter(["stable"], ["Consumer"]).among(bench.shard.all())
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         "g",
         "consumer",
         "Stable",
         "consumer",
     )
-    assert not Wanted([], ["classic"]).among(bench.shard.all())
+    assert not GroupFilter([], ["classic"]).among(bench.shard.all())
     assert described("g", bench.shard.find("g"), 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 

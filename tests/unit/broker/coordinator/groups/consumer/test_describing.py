@@ -1,6 +1,6 @@
 """What administrators are told of consumer groups: ConsumerGroupDescribe (69), DescribeGroups (15), ListGroups (16)."""
 
-from ottla.broker.coordinator.decisions.groups.describing import Wanted, described
+from ottla.broker.coordinator.decisions.groups.describing import GroupFilter, described
 from ottla.broker.wire.messages.consumer_group_describe_response import Assignment, DescribedGroup, TopicPartitions
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import Member, T, beat, join, settle
@@ -101,6 +101,6 @@ def test_groups_are_listed_by_type_and_state_in_any_case() -> None:
         (["EMPTY"], ["consumer"], set()),
         ([], ["share"], set()),
     ]:
-        assert {each.group_id for each in Wanted(states, types).among(bench.shard.all())} == found
-    (told,) = Wanted(["Stable"], []).among(bench.shard.all())
+        assert {each.group_id for each in GroupFilter(states, types).among(bench.shard.all())} == found
+    (told,) = GroupFilter(["Stable"], []).among(bench.shard.all())
     assert (told.protocol_type, told.group_type) == ("consumer", "consumer")
