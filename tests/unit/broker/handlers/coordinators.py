@@ -1,8 +1,10 @@
 """Stand-ins of a node's coordinators: everything is theirs but what its name says otherwise of."""
 
-from typing import Any
+from typing import Any, cast
 
 from ottla.runtime.errors import ErrorCode, KafkaError
+from tests.unit.broker.coordinator.groups.group_bench import Bench
+from tests.unit.broker.handlers.conftest import Site
 
 
 class Coordinators:
@@ -31,3 +33,11 @@ class InternalTopics:
 
     def require(self, name: str, on_ready: Any, timeout_ms: int) -> None:
         on_ready(ErrorCode.NONE)
+
+
+def coordinated(site: Site) -> Bench:
+    """A shard of groups, which is this site's."""
+    made = Bench()
+    site.broker.groups = cast(Any, Coordinators(made))
+    site.broker.internal_topics = cast(Any, InternalTopics())
+    return made
