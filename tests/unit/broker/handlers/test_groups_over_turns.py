@@ -173,6 +173,26 @@ def test_a_crowd_that_deletes_groups_has_one_piece_a_turn(
     asyncio.run(scenario())
 
 
+def test_groups_whose_coordinator_changes_meanwhile_are_refused_and_the_others_deleted(
+    site: Site, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "DELETED_A_TURN", 1)
+    topic = commit.OffsetCommitRequestTopic("t", partitions=[commit.OffsetCommitRequestPartition(3, 55)])
+    for name in "ab":
+        site.ask(commit.OffsetCommitRequest(name, topics=[topic]), 9)
+
+    async def scenario() -> None:
+        site.send(DeleteGroupsRequest(["a", "b"]), 2)
+        cast(Any, site.broker.groups).is_loading = True
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert [(each.group_id, each.error_code) for each in site.received("DeleteGroupsResponse", 2).results] == [
+        ("a", ErrorCode.NONE),
+        ("b", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ]
+
+
 async def turns_of(site: Site, request: msgspec.Struct, version: int) -> int:
     """Those of the loop until it is answered."""
     site.send(request, version)
