@@ -11,7 +11,7 @@ PROMETHEUS := $(TOOLS)/prometheus
 export PYTHONDONTWRITEBYTECODE :=# empty: what one process of the tests compiled, the next ones read
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools lint types imports generated unit unit-log unit-broker unit-rest consensus simulation seeds seeds-usual seeds-brief integration chaos chaos-some conformance clients \
+.PHONY: run spark-example spark-fleet test test-deep test-spark setup setup-spark test-tools tools lint types imports generated unit unit-log unit-broker unit-rest consensus simulation seeds seeds-usual seeds-brief integration chaos chaos-some conformance clients \
   spark spark-peers wheel deep-cluster deep-unit deep-core deep-log deep-model deep-hunt deep-hostile bench bench-restarts bench-sizing bench-groups bench-quorum bench-log bench-partitions bench-spark simulate log-model model proto clean compose-test
 
 run: setup ## three nodes on localhost, real records in and out; stays up until Ctrl-C
@@ -24,9 +24,9 @@ spark-fleet: setup-spark ## ten million records of a fleet through a topic into 
 	@$(BIN)/python -m examples.spark_fleet --records $(or $(RECORDS),10000000)
 
 test: ## everything CI runs: what computes beside what waits for nodes and downloads, and what each stage took
-	@$(PYTHON) tools/run_stages.py --first "setup-spark test-tools" \
-	  "unit-log unit-broker unit-rest consensus" "seeds-brief" "simulation" "conformance chaos-some" "integration seeds-usual" \
-	  "lint imports generated types spark wheel"
+	@$(PYTHON) tools/run_stages.py --first "setup-spark" --first "tools" \
+	  "unit-log unit-broker consensus" "seeds-brief" "simulation" "conformance unit-rest" "integration" "chaos-some seeds-usual" "spark wheel" \
+	  "lint imports generated types"
 
 test-deep: ## what a release runs besides `make test`: hours of seeds, and of hunting planted bugs with them
 	@$(PYTHON) tools/run_stages.py --first setup "deep-cluster" "deep-unit deep-core deep-log deep-model deep-hunt deep-hostile"
@@ -59,11 +59,13 @@ $(VENV)/.ready: pyproject.toml tools/setup-venv
 
 setup-spark: $(VENV)/.ready-spark ## what `ottla[spark]` needs as well: half a gigabyte, and Java
 
-$(VENV)/.ready-spark: $(VENV)/.ready
+$(VENV)/.ready-spark: pyproject.toml tools/setup-venv
 	@tools/setup-venv $(PYTHON) $(VENV) spark
 	@tools/system-packages java:openjdk-17-jdk-headless
 
-test-tools: setup $(TOXIPROXY) $(PROMETHEUS)
+test-tools: setup tools
+
+tools: $(TOXIPROXY) $(PROMETHEUS)
 	@tools/system-packages kcat:kcat java:openjdk-17-jdk-headless mvn:maven cc:gcc /usr/include/stdio.h:libc6-dev
 
 $(TOXIPROXY): tools/install-toxiproxy

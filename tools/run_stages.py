@@ -1,10 +1,10 @@
 """Runs stages (targets of the Makefile) side by side and tells what each took.
 
-run_stages.py --first "setup" "lint types" "unit simulation" "chaos wheel"
+run_stages.py --first "setup" --first "tools" "lint types" "unit simulation" "chaos wheel"
 
 Each argument is a lane: its stages run one after another, and all lanes beside each other. Lanes of what mostly waits (for nodes, for
 downloads) and of what computes fill each other's gaps. What must be there before all others is ``--first``; when that fails, nothing else is
-begun. Elsewhere a stage that fails stops no other: its output is printed at once and whole, one that succeeds prints a line.
+begun. ``--first`` may be said of several lanes. Elsewhere a stage that fails stops no other: its output is printed at once and whole, one that succeeds prints a line.
 At the end, also after Ctrl-C, a table. Exit code 1 when a stage failed, 130 when it was interrupted.
 """
 
@@ -149,20 +149,26 @@ def table(stages: list[Stage], began: float) -> str:
     return "\n".join([*lines, f"{'all':<14}{total:>7.0f} s{cpu:>9.0f} s"])
 
 
+def lanes_of(texts: list[str]) -> list[list[Stage]]:
+    return [[Stage(name) for name in text.split()] for text in texts]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first", default="", help="stages that run before all lanes")
+    parser.add_argument(
+        "--first", action="append", default=[], metavar="LANE", help="a lane that runs before all others"
+    )
     parser.add_argument("lanes", nargs="+", metavar="LANE", help="names of stages, one after another")
     options = parser.parse_args()
-    first = [Stage(name) for name in options.first.split()]
-    lanes = [[Stage(name) for name in lane.split()] for lane in options.lanes]
-    stages = first + [stage for lane in lanes for stage in lane]
+    first, lanes = lanes_of(options.first), lanes_of(options.lanes)
+    needed = [stage for lane in first for stage in lane]
+    stages = needed + [stage for lane in lanes for stage in lane]
     began = time.monotonic()
     interrupted = Event()  # looked at between two steps: a signal never comes between a process and our knowing of it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: interrupted.set())
-    run([first], interrupted)
-    if all(stage.result == "ok" for stage in first):
+    run(first, interrupted)
+    if all(stage.result == "ok" for stage in needed):
         run(lanes, interrupted)
     if interrupted.is_set():
         print("interrupted: ending what runs", flush=True)

@@ -74,9 +74,20 @@ def test_a_stage_that_fails_is_shown_whole_and_fails_the_command_while_others_go
 
 def test_lanes_run_beside_each_other(stages: Stages) -> None:
     """Each waits for the other to begin: one after another they would never end."""
+    wait_for_each_other(stages)
+    assert stages.run("a", "b")[0] == 0
+
+
+def test_what_comes_first_runs_beside_each_other_and_before_all_else(stages: Stages) -> None:
+    wait_for_each_other(stages)
+    stages.stage("after", "test -e a.begun -a -e b.begun")
+    code, output = stages.run("--first", "a", "--first", "b", "after")
+    assert (code, results(output)) == (0, {"a": "ok", "b": "ok", "after": "ok"})
+
+
+def wait_for_each_other(stages: Stages) -> None:
     for own, other in (("a", "b"), ("b", "a")):
         stages.stage(own, f"touch {own}.begun; until [ -e {other}.begun ]; do sleep 0.02; done")
-    assert stages.run("a", "b")[0] == 0
 
 
 def test_nothing_is_begun_when_what_comes_first_fails(stages: Stages) -> None:
