@@ -136,8 +136,9 @@ class Jbod(Dimension):
 
 
 def _waits_for_lost(view: PartitionView) -> bool:
-    last = view.isr or view.elr
-    return view.leader == NO_LEADER and bool(last) and all(view.directory_of(each) == DIRECTORY_LOST for each in last)
+    """Also where all others of it were taken out before, after a power cut: who led last was, when its directory was said to be lost."""
+    last = view.isr or view.elr or view.last_known_elr
+    return view.leader == NO_LEADER and all(view.directory_of(each) == DIRECTORY_LOST for each in last)
 
 
 DIMENSION = Jbod
