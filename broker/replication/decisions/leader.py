@@ -293,7 +293,7 @@ class PartitionLeader:
             self._set_isr(Committed(answer.isr))
             # It is granted by that number, which the metadata here may not say yet: who left may lead, and must lack nothing.
             self._min_told = answer.min_in_sync
-            self.set_min_insync_replicas(max(self.required_in_sync, answer.min_in_sync))
+            self.set_min_insync_replicas(self.required_in_sync)
         elif outcome is Outcome.REVERT:
             self._set_isr(Committed(proposal.state.committed))
         return outcome

@@ -1,62 +1,9 @@
 """The leader's state through elections, appends, fetches and the controller's answers."""
 
 from ottla.broker.replication.decisions.isr import Answer, Committed, Outcome, PendingExpand, PendingShrink, Proposal
-from ottla.broker.replication.decisions.leader import PartitionLeader
-from ottla.broker.replication.decisions.replica import NEVER_MS, BrokerStanding, FollowerContact
+from ottla.broker.replication.decisions.replica import NEVER_MS, FollowerContact
 from ottla.runtime.errors import ErrorCode
-
-LAG_MS = 30_000
-
-
-def make_leader(
-    isr: tuple[int, ...] = (1, 2, 3),
-    replicas: tuple[int, ...] = (1, 2, 3),
-    *,
-    end: int = 100,
-    high_watermark: int = 0,
-    min_isr: int = 1,
-    now_ms: int = 1_000,
-) -> PartitionLeader:
-    brokers = {broker: BrokerStanding(epoch=broker * 10, fenced=False, shutting_down=False) for broker in (1, 2, 3)}
-    leader = PartitionLeader(1, brokers, LAG_MS)
-    leader.lead(
-        epoch=5,
-        partition_epoch=8,
-        isr=isr,
-        replicas=replicas,
-        min_insync_replicas=min_isr,
-        log_end_offset=end,
-        stable_end_offset=end,
-        high_watermark=high_watermark,
-        now_ms=now_ms,
-    )
-    return leader
-
-
-def lead_again(
-    leader: PartitionLeader, *, epoch: int, partition_epoch: int, isr: tuple[int, ...], now_ms: int = 2_000
-) -> bool:
-    return leader.lead(
-        epoch=epoch,
-        partition_epoch=partition_epoch,
-        isr=isr,
-        replicas=(1, 2, 3),
-        min_insync_replicas=1,
-        log_end_offset=leader.log_end_offset,
-        stable_end_offset=leader.log_end_offset,
-        high_watermark=0,
-        now_ms=now_ms,
-    )
-
-
-def fetch(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 2_000) -> None:
-    assert leader.fetched(broker, broker * 10, offset, None, now_ms) is not None
-
-
-def expand(leader: PartitionLeader, broker: int) -> Proposal:
-    proposal = leader.propose_expand(broker)
-    assert proposal is not None
-    return proposal
+from tests.unit.broker.replication.leader_bench import LAG_MS, expand, fetch, lead_again, make_leader
 
 
 def test_a_new_epoch_starts_at_the_end_of_the_log() -> None:
@@ -212,6 +159,41 @@ def test_a_session_that_left_the_partition_says_nothing_of_it_any_more() -> None
     assert leader.propose_shrink(900_200) is not None
 
 
+def test_a_session_that_leaves_the_partition_said_until_then_that_all_was_there() -> None:
+    leader = make_leader(isr=(1, 2), replicas=(1, 2))
+    contact = FollowerContact(2_000)
+    leader.fetched(2, 20, 100, contact, 2_000)
+    contact.last_fetch_ms = 900_000
+    leader.lost_contact(contact)
+    leader.appended(101, 900_100)
+    assert leader.propose_shrink(900_000 + LAG_MS) is None
+    assert leader.propose_shrink(900_000 + LAG_MS + 1) is not None
+
+
+def test_a_session_of_an_earlier_epoch_says_nothing_of_this_one() -> None:
+    """The follower has yet to be told that it has another leader, or the same again: what it fetches it may not write."""
+    leader, contact = make_leader(isr=(1, 2), replicas=(1, 2)), FollowerContact(2_000)
+    leader.fetched(2, 20, 100, contact, 2_000)
+    lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2), now_ms=3_000)
+    contact.last_fetch_ms = 900_000
+    assert not leader.hears_of(2, 900_000)
+
+
+def test_a_follower_that_fetched_without_telling_its_life_is_proposed_with_the_one_that_is_registered() -> None:
+    leader = make_leader(isr=(1,))
+    assert leader.fetched(2, -1, 100, None, 2_000) is not None
+    assert expand(leader, 2).isr == ((1, 10), (2, 20))
+
+
+def test_a_member_is_silent_until_it_fetches_in_this_epoch() -> None:
+    leader = make_leader(isr=(1, 2), replicas=(1, 2))
+    assert leader.has_silent_member()
+    fetch(leader, 2, 0)
+    assert not leader.has_silent_member()
+    lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2))
+    assert leader.has_silent_member()
+
+
 def test_a_follower_is_heard_of_by_its_own_fetches_and_its_sessions_for_the_lag_time() -> None:
     leader, contact = make_leader(now_ms=1_000), FollowerContact(2_000)
     assert not leader.hears_of(2, 1_000)  # it may never have been there
@@ -278,6 +260,20 @@ def test_a_grant_says_how_many_must_be_in_sync_until_the_metadata_does() -> None
     assert leader.required_in_sync == 2, "another setting of the topic changed, and this is old"
     lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
     assert leader.required_in_sync == 1
+
+
+def test_a_grant_that_asks_for_less_than_we_do_lowers_nothing() -> None:
+    leader = make_leader(isr=(1, 2), min_isr=2)
+    fetch(leader, 3, 100)
+    leader.answered(expand(leader, 3), Answer(0, 5, 9, (1, 2, 3), min_in_sync=1), 2_000)
+    assert leader.required_in_sync == 2
+
+
+def test_a_grant_that_changed_nothing_is_adopted() -> None:
+    """No metadata would ever come of it."""
+    leader = make_leader(isr=(1,))
+    fetch(leader, 2, 100)
+    assert leader.answered(expand(leader, 2), Answer(0, 5, 8, (1, 2)), 2_000) is Outcome.ADOPT
 
 
 def test_a_grant_of_an_older_partition_epoch_is_not_adopted() -> None:

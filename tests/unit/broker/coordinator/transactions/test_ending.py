@@ -155,6 +155,29 @@ def test_who_is_two_epochs_behind_repeats_nothing() -> None:
     assert code(bench.end(producer)) is FENCED
 
 
+def test_who_is_an_epoch_behind_a_transaction_that_is_open_ends_nothing() -> None:
+    """It is where the producer was that ended the transaction before: but there is one since, and that is another's."""
+    bench = Bench()
+    zombie = bench.begun()
+    following = who(bench.end(zombie))
+    bench.arrive()
+    assert code(bench.add(following, client_version=V2)) is ErrorCode.NONE
+    for commits in (True, False):
+        assert code(bench.end(zombie, commits=commits)) is FENCED
+    assert bench.state() is State.ONGOING
+
+
+@BOTH_ENDS
+def test_of_version_1_a_zombie_does_not_take_the_abort_that_fenced_it_for_its_own(commits: bool) -> None:
+    bench = Bench(version=1)
+    zombie = bench.begun()
+    bench.init()
+    assert bench.state() is State.PREPARE_ABORT
+    assert code(bench.end(zombie, commits=commits, rules=V1)) is FENCED
+    bench.arrive()
+    assert code(bench.end(zombie, commits=commits, rules=V1)) is FENCED
+
+
 # --- exhausted epochs -------------------------------------------------------------------------------------------------
 
 
@@ -173,6 +196,8 @@ def test_the_last_epoch_is_ended_with_the_one_above_and_the_producer_goes_on_wit
     for again in (bench, bench.another()):
         assert who(again.end(last, commits=commits)) == following
         assert code(again.end(last, commits=not commits)) is INVALID
+        for other in (Producer(5, LAST_EPOCH), Producer(1_001, LAST_EPOCH - 1)):
+            assert code(again.end(other, commits=commits)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert code(bench.add(following)) is ErrorCode.NONE
     assert code(bench.end(last, commits=commits)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
