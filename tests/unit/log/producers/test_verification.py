@@ -56,6 +56,12 @@ def test_without_the_guard_that_stands_nothing_is_appended(partition: Partition,
     assert partition.refused(batch(), guard) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_zombie_does_not_move_where_its_successor_has_to_begin(partition: Partition) -> None:
+    guard = partition.guards.begin(batch(5, epoch=1), 0)
+    partition.guards.begin(batch(0, epoch=0), 0)
+    partition.append(batch(5, epoch=1), guard)
+
+
 def test_a_marker_written_while_the_coordinator_was_asked_voids_the_guard(partition: Partition) -> None:
     guard = partition.guards.begin(batch(), 0)
     partition.mark()
