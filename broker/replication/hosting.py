@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from ottla.quorum.metadata.image import MetadataImage
-from ottla.quorum.metadata.views import PartitionView
+from ottla.quorum.metadata.views import DIRECTORY_NOT_MADE, PartitionView
 from ottla.runtime.timers import LoopTimers
 
 CREATION_COST = 20
@@ -40,7 +40,7 @@ def replica_of(key: Key, image: MetadataImage, node_id: int) -> Replica | None:
         return None
     # Who is trusted with records has them: if no log of it is found, that lies in a directory that is lost.
     is_trusted = node_id in view.isr or node_id in view.elr or node_id in view.last_known_elr
-    is_new = view.partition_epoch == 0 or not is_trusted
+    is_new = view.partition_epoch == 0 or not is_trusted or view.directory_of(node_id) == DIRECTORY_NOT_MADE
     return Replica(topic.name, index, topic_id, view, is_new)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.replication.hosting import Replica
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.quorum.metadata.views import DIRECTORY_LOST, NO_LEADER
+from ottla.quorum.metadata.views import DIRECTORIES_NOWHERE, NO_LEADER
 from tests.simulation.conftest import Rig, play
 
 
@@ -39,7 +39,35 @@ def test_who_is_alone_in_sync_leads_once_its_replica_could_be_made(
             await rig.until(lambda: rig.view("t", 0).leader == 5)
         await rig.goes_on(rig.produce("t", 0))
         assert rig.view("t", 0).leader != NO_LEADER
-        await rig.until(lambda: rig.view("t", 0).directory_of(4) != DIRECTORY_LOST)
+        await rig.until(lambda: rig.view("t", 0).directory_of(4) not in DIRECTORIES_NOWHERE)
         assert failed == [4]
+
+    play(scenario, plain_brokers=2)
+
+
+def test_who_is_restarted_before_there_is_room_for_its_new_replica_leads_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both brokers of it had no room at the same moment, so that each was still another's hope. After a start nobody there remembers that the
+    replica was never made: the metadata do."""
+    create, no_room = ReplicaManager._create, {4, 5}
+
+    def fails(manager: ReplicaManager, replica: Replica) -> Partition:
+        if replica.topic == "t" and manager.node_id in no_room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return create(manager, replica)
+
+    monkeypatch.setattr(ReplicaManager, "_create", fails)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.place("t", [4, 5], min_insync_replicas="1")
+        await rig.until(lambda: rig.view("t", 0).leader == NO_LEADER)
+        for number in (4, 5):
+            rig.cluster.nodes[number].kill()
+        no_room.clear()
+        for number in (4, 5):
+            await rig.restart(number)
+        await rig.goes_on(rig.produce("t", 0))
+        await rig.until(lambda: sorted(rig.view("t", 0).isr) == [4, 5])
 
     play(scenario, plain_brokers=2)

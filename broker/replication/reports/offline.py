@@ -1,14 +1,15 @@
 """Replicas that are to be here and cannot be: their disk is full or failed, or the process had no descriptor left.
 
 They are tried again, for there may be room by now. Meanwhile the controller hears of one that has no log in a directory that works
-(KIP-858's lost directory), and leaves it out of the ISR: nobody else would miss a replica that was never there, least of all one that is to lead.
+(KIP-858's lost directory, or one of our own for what was never there: it says so also after a restart), and leaves it out of the ISR: nobody else
+would miss a replica that was never there, least of all one that is to lead.
 """
 
 import logging
 from collections.abc import Callable, Iterator
 
 from ottla.broker.replication.hosting import Key
-from ottla.quorum.metadata.views import DIRECTORY_LOST
+from ottla.quorum.metadata.views import DIRECTORIES_NOWHERE, DIRECTORY_LOST, DIRECTORY_NOT_MADE
 from ottla.runtime.errors import KafkaError
 
 RETRY_MS = 1_000
@@ -41,12 +42,12 @@ class OfflineReplicas:
         logger.error("%s-%d is offline: %s", topic, key[1], error, exc_info=not is_expected(error))
         self._names[key] = self._names[topic, key[1]] = topic
         if is_lost:
-            self._tell(*key, DIRECTORY_LOST)
+            self._tell(*key, DIRECTORY_NOT_MADE if self._new[key] else DIRECTORY_LOST)
 
     def came_from(self, key: Key) -> tuple[bytes, ...]:
-        """The directories that the controller may take for that of a replica which had nothing in them: of one that was never here, the
-        lost one. Else it would count as made anew in the place of what is gone, and not lead where it was the last in sync."""
-        return (DIRECTORY_LOST,) if self._new.get(key) else ()
+        """The directories that the controller may take for that of a replica which had nothing in them: of one that was never here, those
+        that are none. Else it would count as made anew in the place of what is gone, and not lead where it was the last in sync."""
+        return DIRECTORIES_NOWHERE if self._new.get(key) else ()
 
     def forget(self, key: Key) -> None:
         """A replica is hosted, or not to be hosted any more."""

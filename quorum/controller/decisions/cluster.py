@@ -13,7 +13,7 @@ from ottla.quorum.controller.decisions.sessions import NEVER
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.controller.decisions.sweep import CHANGES_MAX, Step
 from ottla.quorum.metadata.views import (
-    DIRECTORY_LOST,
+    DIRECTORIES_NOWHERE,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
     BrokerView,
@@ -21,7 +21,7 @@ from ottla.quorum.metadata.views import (
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 _Beat = rpc.BrokerHeartbeatResponse
-_RESERVED_DIRECTORIES = (DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
+_RESERVED_DIRECTORIES = (*DIRECTORIES_NOWHERE, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
 
 
 # --- registration -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from ottla.quorum.controller.decisions.decision import NO_ERROR, Decision, Recor
 from ottla.quorum.controller.decisions.partitions import change_builder
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.delta import PartitionKey
-from ottla.quorum.metadata.views import DIRECTORY_LOST, BrokerView, PartitionView
+from ottla.quorum.metadata.views import DIRECTORY_LOST, DIRECTORY_NOT_MADE, BrokerView, PartitionView
 from ottla.runtime.errors import ErrorCode
 
 _Result = rpc.AssignReplicasToDirectoriesResponse.Partition
@@ -50,7 +50,7 @@ def _assign(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if len(directory) != 16:
         return ErrorCode.INVALID_REQUEST
-    was_moved = partition.directory_of(broker.id) in earlier
+    was_moved = partition.directory_of(broker.id) in (*earlier, DIRECTORY_NOT_MADE)
     record = _move(state, broker, directory, key, partition, was_moved=was_moved)
     if record is not None:
         records.append(record)
@@ -66,7 +66,7 @@ def _move(
     *,
     was_moved: bool,
 ) -> Record | None:
-    """``was_moved``: all that the replica had in the directory that we know it in, it took along."""
+    """``was_moved``: all that the replica had in the directory that we know it in, it took along; also where that was nothing."""
     directories = tuple(directory if each == broker.id else partition.directory_of(each) for each in partition.replicas)
     if directories == partition.directories:
         return None

@@ -8,7 +8,7 @@ from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.features import UPGRADE, update_features
-from ottla.quorum.metadata.views import DIRECTORY_UNASSIGNED, NO_LEADER
+from ottla.quorum.metadata.views import DIRECTORY_NOT_MADE, DIRECTORY_UNASSIGNED, NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory, new_topic
 
@@ -35,6 +35,19 @@ def assign(
     (answered,) = response.directories
     assert (answered.id, answered.topics[0].topic_id) == (place, topic_id)
     return answered.topics[0].partitions[0].error_code
+
+
+def propose(world: World, isr: list[int]) -> int:
+    """The error of an ISR that the leader asks for."""
+    leader, member = world.partition.leader, rpc.AlterPartitionRequest.Member
+    asked = rpc.AlterPartitionRequest.Partition(
+        leader_epoch=world.partition.leader_epoch,
+        partition_epoch=world.partition.partition_epoch,
+        new_isr=[member(broker_id=each, broker_epoch=-1) for each in isr],
+    )
+    request = rpc.AlterPartitionRequest(broker_id=leader, broker_epoch=world.epoch(leader))
+    request.topics.add(topic_id=TOPIC_ID, partitions=[asked])
+    return world.do(alter_partition(world.state, request)).topics[0].partitions[0].error_code
 
 
 @pytest.fixture
@@ -154,16 +167,7 @@ def test_a_replica_whose_directory_is_lost_does_not_come_back_into_the_isr(two: 
     assign(two, SECOND)
     two.heartbeat(1, offline_directories=[SECOND])
     assert two.standing[:2] == (2, (2,))
-    member = rpc.AlterPartitionRequest.Member
-    asked = rpc.AlterPartitionRequest.Partition(
-        leader_epoch=two.partition.leader_epoch,
-        partition_epoch=two.partition.partition_epoch,
-        new_isr=[member(broker_id=2, broker_epoch=-1), member(broker_id=1, broker_epoch=-1)],
-    )
-    request = rpc.AlterPartitionRequest(broker_id=2, broker_epoch=two.epoch(2))
-    request.topics.add(topic_id=TOPIC_ID, partitions=[asked])
-    answer = two.do(alter_partition(two.state, request))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert propose(two, [2, 1]) == ErrorCode.INELIGIBLE_REPLICA
     assert two.standing[:2] == (2, (2,))
 
 
@@ -212,6 +216,50 @@ def test_the_only_replica_goes_on_empty_as_in_kafka() -> None:
     world.partition_of([1])
     comes_back_empty(world, 1)
     assert world.standing[:2] == (1, (1,))
+
+
+# --- could not be made --------------------------------------------------------------------------------------------------
+
+
+def is_made_nowhere(world: World) -> None:
+    """Nobody had room for it: the first two did not at the same moment, and the third was away."""
+    world.partition_of([1, 2, 3], isr=[1, 2], places={1: FIRST})
+    for each in (1, 2):
+        assert assign(world, DIRECTORY_NOT_MADE, broker_id=each) == 0
+
+
+def test_who_had_no_room_for_a_new_replica_leaves_the_isr_where_others_are_in_it(two: World) -> None:
+    two.partition_of([1, 2, 3], places={1: FIRST})
+    assert assign(two, DIRECTORY_NOT_MADE) == 0
+    assert two.standing[:2] == (2, (2, 3))
+
+
+def test_the_last_that_had_no_room_leads_as_soon_as_it_has(two: World) -> None:
+    """Nobody ever wrote to it. Its broker may have been started again meanwhile, and say nothing of where it was."""
+    is_made_nowhere(two)
+    assert two.standing[:2] == (NO_LEADER, (2,))
+    assert assign(two, FIRST, broker_id=1) == 0
+    assert two.standing[:2] == (NO_LEADER, (2,))
+    assert assign(two, directory(2), broker_id=2) == 0
+    assert two.standing[:2] == (2, (2,))
+
+
+def test_with_eligible_leaders_the_last_that_had_no_room_leads_as_who_led_last(two: World) -> None:
+    update = rpc.UpdateFeaturesRequest.Update(name=ELR_VERSION, max_version_level=1, upgrade_type=UPGRADE)
+    two.do(update_features(two.state, rpc.UpdateFeaturesRequest(updates=[update])))
+    is_made_nowhere(two)
+    assert two.standing[:2] == (NO_LEADER, ())
+    assert assign(two, directory(2), broker_id=2) == 0
+    assert two.standing[:2] == (2, (2,))
+
+
+def test_who_had_no_room_joins_no_isr_before_it_has_told_where_it_lies(two: World) -> None:
+    """What it is given meanwhile may be gone with a disk, and nobody would know."""
+    two.partition_of([1, 2, 3], isr=[2, 3], places={1: FIRST})
+    assert assign(two, DIRECTORY_NOT_MADE) == 0
+    assert propose(two, [2, 3, 1]) == ErrorCode.INELIGIBLE_REPLICA
+    assert assign(two, SECOND) == 0
+    assert propose(two, [2, 3, 1]) == 0
 
 
 # --- moved out of a directory in time -------------------------------------------------------------------------------------
