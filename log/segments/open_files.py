@@ -13,6 +13,8 @@ from ottla.runtime.disk import Disk, File
 OPEN_FILES_MAX = 4096
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 LOADED_INDEX_BYTES_MAX = 64 << 20
+_OWNER_BYTES = 1 << 10  # what a segment takes itself that has its indexes loaded, if they have no entry
+_CLOSED_MAX = 64  # so many closed files, beside as many as are open, the hand may pass later
 
 
 class IndexOwner(Protocol):
@@ -98,7 +100,9 @@ class OpenFiles:
         self._index_owners: deque[tuple[IndexOwner, int]] = deque()
 
     def indexes_loaded(self, owner: IndexOwner, size: int) -> None:
-        """Counts indexes that were read from their files; those loaded first are let go of when they grow too many."""
+        """Counts indexes that were read from their files, and who has them: it may have gone since, and is kept here. Those loaded first
+        are let go of when they grow too many."""
+        size += _OWNER_BYTES
         self._index_bytes += size
         self._index_owners.append((owner, size))
         while self._index_bytes > self.index_bytes_max and self._index_owners[0][0] is not owner:
@@ -128,7 +132,17 @@ class OpenFiles:
         if not cached._queued:
             cached._queued = True
             self._hand.append(cached)
+            if len(self._hand) > 2 * self.count + _CLOSED_MAX:
+                self._drop_closed()
         return file
+
+    def _drop_closed(self) -> None:
+        """Where there is room for all, the hand never comes round: segments that went would be kept for ever."""
+        for _ in range(len(self._hand)):
+            cached = self._hand.popleft()
+            cached._queued = cached.file is not None
+            if cached._queued:
+                self._hand.append(cached)
 
     def _close_one(self) -> bool:
         """Closes the first file that was not used since the hand last passed it; False when all are pinned."""

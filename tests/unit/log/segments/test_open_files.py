@@ -1,6 +1,7 @@
 """Bounded descriptors and bounded index memory."""
 
 import errno
+from weakref import ref
 
 import pytest
 
@@ -84,13 +85,42 @@ class Owner:
 
 
 def test_indexes_loaded_first_are_let_go_of_when_they_grow_too_many(disk: SimulatedDisk) -> None:
-    files = OpenFiles(disk, index_bytes_max=100)
+    files = OpenFiles(disk, index_bytes_max=100_000)
     owners = [Owner() for _ in range(4)]
     for owner in owners[:3]:
-        files.indexes_loaded(owner, 40)
+        files.indexes_loaded(owner, 40_000)
     assert [owner.forgotten for owner in owners] == [True, False, False, False]
-    files.indexes_loaded(owners[3], 500)
+    files.indexes_loaded(owners[3], 500_000)
     assert [owner.forgotten for owner in owners] == [True, True, True, False]
+
+
+def test_indexes_without_entries_do_not_keep_segments_that_went(disk: SimulatedDisk) -> None:
+    files = OpenFiles(disk, index_bytes_max=100_000)
+    owners = [Owner() for _ in range(1_000)]
+    left = [ref(owner) for owner in owners]
+    while owners:
+        files.indexes_loaded(owners.pop(0), 0)
+    assert sum(owner() is not None for owner in left) < 200
+
+
+class Watched(CachedFile):
+    """With room for a reference that does not count."""
+
+
+def test_files_that_were_closed_are_not_kept_though_there_is_room_for_more(files: OpenFiles) -> None:
+    kept, left = cached(files)[0], []
+    kept.open()
+    for _ in range(1_000):
+        file = Watched(files, "/data/1")
+        file.open()
+        left.append(ref(file))
+        file.close()
+    del file
+    assert sum(each() is not None for each in left) < 200
+    for other in cached(files):
+        other.open()
+    assert not is_open(kept), "it is known still, and had to make room"
+    assert files.count <= 3
 
 
 def test_with_fewer_descriptors_than_it_may_use_it_lives_with_less(files: OpenFiles, platter: Platter) -> None:
