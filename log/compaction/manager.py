@@ -126,7 +126,8 @@ class LogCleaner:
                 task = CleaningTask(log, self._job(log, dirty, now_ms), dirty)
             except KafkaError as error:
                 _pass_over(log, error)
-                # Nor those beside it: their directory may be lost by now.
+                self._had_turn[log.partition] = None
+                # Nor, this time, those beside it: their directory may be lost by now.
                 due = [entry for entry in due if _root_of(entry[0]) != _root_of(log)]
             else:
                 self._running[log.partition] = task
@@ -135,9 +136,8 @@ class LogCleaner:
 
     def _choose(self, due: list[tuple[CleanableLog, DirtyRange, LogConfig]]) -> CleanableLog | None:
         log = choose(entry for entry in due if entry[0].partition not in self._had_turn)
-        if log is None and self._had_turn:
+        if log is None and (log := choose(due)) is not None:
             self._had_turn.clear()
-            log = choose(due)
         return log
 
     def _due(self, logs: Iterable[CleanableLog], now_ms: int) -> Iterator[tuple[CleanableLog, DirtyRange, LogConfig]]:

@@ -26,14 +26,18 @@ def manager(disk: SimulatedDisk, make_batch: MakeBatch) -> LogManager:
     manager = LogManager(disk, ["/a", "/b"], CONFIG, settings, Random(3))
     manager.open_all(NOW_MS)
     for number in range(2):
-        log = manager.get_or_create(name(number), CONFIG, TOPIC_ID, now_ms=NOW_MS)
-        for _ in range(2):
-            log.append_as_leader(make_batch(2), 0, NOW_MS)
-            log.roll()
-        log.flush()
-        log.set_high_watermark(log.log_end_offset)
+        add_dirty(manager, number, make_batch)
     manager.checkpoints.save_points()
     return manager
+
+
+def add_dirty(manager: LogManager, number: int, make_batch: MakeBatch, directory_id: bytes | None = None) -> None:
+    log = manager.get_or_create(name(number), CONFIG, TOPIC_ID, directory_id, now_ms=NOW_MS)
+    for _ in range(2):
+        log.append_as_leader(make_batch(2), 0, NOW_MS)
+        log.roll()
+    log.flush()
+    log.set_high_watermark(log.log_end_offset)
 
 
 @pytest.mark.parametrize(("number", "operations"), [(errno.EIO, ("read",)), (errno.EMFILE, ("open",))])
@@ -59,6 +63,23 @@ def test_a_log_whose_transaction_index_finds_no_room_keeps_no_other_from_being_c
     task = cleaner_of(manager).next_task(iter(manager.logs.values()), NOW_MS)
     assert task is not None
     assert task.log.partition == name(1)
+
+
+def test_a_log_whose_index_never_finds_room_waits_for_those_of_its_directory(
+    manager: LogManager, platter: Platter, make_batch: MakeBatch
+) -> None:
+    add_dirty(manager, 2, make_batch, manager.roots[0].directory_id)
+    manager.checkpoints.save_points()
+    logs = [log for log in manager.logs.values() if log.root is manager.roots[0]]
+    index = logs[0].segments[0].transactions()
+    index.checked = True
+    platter.fail(index.path, errno.ENOSPC)
+    index.append(AbortedTransaction(1, 0, 1, 2))
+    cleaner = cleaner_of(manager)
+    assert cleaner.next_task(logs, NOW_MS) is None
+    task = cleaner.next_task(logs, NOW_MS)
+    assert task is not None
+    assert task.log.partition == name(2)
 
 
 def cleaner_of(manager: LogManager) -> LogCleaner:
