@@ -184,7 +184,8 @@ class ProducerStateManager:
         self._find_first_unstable()
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
-        """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many.
+        """Forgets producers idle for ``idle_ms_max`` or longer that have no transaction open; returns how many. Nor does it forget who had
+        one ended, while a marker is not replicated: a start looks for such where anybody is known who did (`has_ended_any`).
 
         Their batches' timestamps alone do not say when they wrote: who copies old records would be forgotten while he does, and a
         repetition then taken for something new. So one that has written since the last look has been seen now.
@@ -195,7 +196,8 @@ class ProducerStateManager:
             if last_offset > entry.seen_offset:
                 entry.seen_offset, entry.seen_ms = last_offset, now_ms
             is_idle = now_ms - max(entry.last_timestamp, entry.seen_ms) >= idle_ms_max
-            if is_idle and entry.transaction_first_offset < 0:
+            is_held = self._unreplicated and entry.coordinator_epoch >= 0
+            if is_idle and entry.transaction_first_offset < 0 and not is_held:
                 gone.append(producer_id)
         for producer_id in gone:
             del self._entries[producer_id]

@@ -79,6 +79,20 @@ def test_a_transaction_whose_marker_is_not_replicated_is_held_back_after_a_start
     assert log.last_stable_offset == MARKER + 1
 
 
+def test_a_transaction_is_held_back_after_a_start_though_its_producer_was_idle_for_long(disk: SimulatedDisk) -> None:
+    """Too few replicas were in sync for a day."""
+    log = ended(disk)
+    log.set_high_watermark(MARKER)
+    for now_ms in (NOW_MS, NOW_MS + 1000):
+        log.producers.expire(now_ms, 1000)
+    log.close()
+    log = open_log(disk, MARKER, clean=True)
+    assert log.last_stable_offset == 1
+    log.set_high_watermark(MARKER + 1)
+    assert log.last_stable_offset == MARKER + 1
+    assert log.producers.expire(NOW_MS + 1000, 1000) == 1
+
+
 def test_a_transaction_whose_marker_is_replicated_holds_nothing_back_after_a_start(disk: SimulatedDisk) -> None:
     log = ended(disk)
     log.producers.take_snapshot(disk, DIRECTORY, log.log_end_offset)
