@@ -61,6 +61,24 @@ def test_of_several_that_ended_each_waits_for_its_own_marker(producers: Producer
     assert producers.first_unstable_offset == 4
 
 
+def test_of_several_that_ended_the_next_holds_it_back_though_another_is_open(producers: ProducerStateManager) -> None:
+    write(producers, A, 0)
+    write(producers, B, 3)
+    end(producers, A, 5)
+    write(producers, C, 10)
+    end(producers, B, 12)
+    producers.on_high_watermark(6)
+    assert producers.first_unstable_offset == 3
+    producers.on_high_watermark(13)
+    assert producers.first_unstable_offset == 10
+
+
+@pytest.mark.parametrize("pid", [0, A])
+def test_a_producer_with_the_first_id_is_one(producers: ProducerStateManager, pid: int) -> None:
+    write(producers, pid, 0)
+    assert producers.producer_ids == [pid]
+
+
 @pytest.mark.parametrize("first", [0, 5])
 def test_a_transaction_begins_with_its_first_batch_whatever_follows(
     producers: ProducerStateManager, first: int
@@ -87,11 +105,12 @@ def test_a_transaction_that_begins_later_than_was_thought_stands_where_it_begins
 ) -> None:
     write(producers, A, 0)
     write(producers, B, 5)
-    producers.begin_open_at(A, 9)
-    assert list(producers.open_transactions.items()) == [(5, B), (9, A)]
+    write(producers, C, 9)
+    producers.begin_open_at(A, 7)
+    assert list(producers.open_transactions.items()) == [(5, B), (7, A), (9, C)]
     assert producers.first_unstable_offset == 5
     producers.begin_open_at(B, None)
-    assert (producers.first_unstable_offset, producers.has_open(B, 0)) == (9, False)
+    assert (producers.first_unstable_offset, producers.has_open(B, 0)) == (7, False)
 
 
 def test_coordinators_records_repeat_nothing_though_none_has_a_sequence(producers: ProducerStateManager) -> None:
@@ -113,6 +132,16 @@ def test_after_a_snapshot_whose_log_is_gone_what_was_open_in_it_is_not(
     assert (loaded.first_unstable_offset, loaded.has_open(A, 0)) == (None, False)
     write(loaded, A, 20, sequence=1)
     assert loaded.open_transactions == {20: A}
+
+
+def test_what_was_open_where_the_log_begins_with_a_snapshot_is_open(
+    producers: ProducerStateManager, tmp_path: Path
+) -> None:
+    write(producers, A, 0)
+    producers.take_snapshot(DISK, str(tmp_path), 10)
+    loaded = ProducerStateManager()
+    assert loaded.load(DISK, str(tmp_path), first_offset=10, log_end_offset=30) == 10
+    assert loaded.has_open(A, 0)
 
 
 @pytest.mark.parametrize(("offset", "taken"), [(9, 0), (10, 10), (11, 10)])

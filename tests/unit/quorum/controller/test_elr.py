@@ -9,8 +9,9 @@ from ottla.quorum.controller.decisions.configs import DELETE, SET, incremental_a
 from ottla.quorum.controller.decisions.damage import report_damage
 from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
+from ottla.quorum.controller.decisions.elr import eligible, out_of_sync
 from ottla.quorum.controller.decisions.features import SAFE_DOWNGRADE, UPGRADE, update_features
-from ottla.quorum.controller.decisions.partition_change import PartitionChangeBuilder
+from ottla.quorum.controller.decisions.partition_change import NOBODY, PartitionChangeBuilder
 from ottla.quorum.controller.decisions.reassignments import alter_partition_reassignments
 from ottla.quorum.metadata.image import changed_partition
 from ottla.quorum.metadata.views import BROKER_RESOURCE, RECOVERED, RECOVERING, TOPIC_RESOURCE, PartitionView
@@ -137,6 +138,16 @@ def test_without_enough_replicas_all_of_them_are_enough() -> None:
     assert trusted(world) == (1, (1,), (2,), ())
     in_sync(world, 1, 2)
     assert trusted(world) == (1, (1, 2), (), ())
+
+
+def test_where_all_of_few_replicas_are_in_sync_nobody_is_eligible_beside_them() -> None:
+    assert eligible((2,), replicas=(1, 2), isr=(1, 2), minimum=3) == ()
+    assert eligible((2,), replicas=(1, 2), isr=(1,), minimum=3) == (2,)
+
+
+def test_who_leaves_the_replicas_and_the_isr_at_once_is_not_eligible() -> None:
+    before = PartitionView((1, 2, 3), (1, 2, 3), 1, leader_epoch=1, partition_epoch=3)
+    assert out_of_sync(before, replicas=(1, 2), isr=(1,), loser=NOBODY) == (2,)
 
 
 def test_a_leader_is_told_by_which_number_its_isr_was_judged(world: World) -> None:
@@ -430,6 +441,21 @@ def nobody_in_sync(world: World) -> tuple[int, ...]:
     assert len(known) == 3
     set_level(world, 0, SAFE_DOWNGRADE)
     return known
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "last", "stays"),
+    [((2,), (), (1,), (2,)), ((), (3,), (1,), (3,)), ((), (), (1,), (1,)), ((2,), (3,), (), (2,))],
+)
+def test_a_downgrade_leaves_in_sync_who_has_most(
+    isr: tuple[int, ...], elr: tuple[int, ...], last: tuple[int, ...], stays: tuple[int, ...]
+) -> None:
+    """Of a partition that nobody leads: who is in sync before who is eligible, and that one before who led last."""
+    world = World().brokers(1, 2, 3)
+    set_level(world, 1)
+    world.partition_of([1, 2, 3], isr, -1, elr=elr, last_known_elr=last)
+    set_level(world, 0, SAFE_DOWNGRADE)
+    assert trusted(world)[1:] == (stays, (), ())
 
 
 def test_who_did_not_stop_in_order_does_not_lead_after_a_downgrade_either(world: World) -> None:
