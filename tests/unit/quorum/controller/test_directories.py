@@ -8,7 +8,7 @@ from ottla.quorum.controller.decisions.directories import assign_replicas
 from ottla.quorum.controller.decisions.elections import elect_leaders
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
 from ottla.quorum.controller.decisions.features import UPGRADE, update_features
-from ottla.quorum.metadata.views import DIRECTORY_NOT_MADE, DIRECTORY_UNASSIGNED, NO_LEADER
+from ottla.quorum.metadata.views import DIRECTORY_LOST, DIRECTORY_NOT_MADE, DIRECTORY_UNASSIGNED, NO_LEADER
 from ottla.runtime.errors import ErrorCode, KafkaError
 from tests.unit.quorum.controller.conftest import TOPIC_ID, World, directory, new_topic
 
@@ -216,6 +216,17 @@ def test_the_only_replica_goes_on_empty_as_in_kafka() -> None:
     world.partition_of([1])
     comes_back_empty(world, 1)
     assert world.standing[:2] == (1, (1,))
+
+
+def test_with_eligible_leaders_who_is_in_no_directory_any_more_is_not_known_as_the_last_to_lead(two: World) -> None:
+    """It would lead with an empty log, and the others would cut what they have: it is one of them now, wherever it lies."""
+    update = rpc.UpdateFeaturesRequest.Update(name=ELR_VERSION, max_version_level=1, upgrade_type=UPGRADE)
+    two.do(update_features(two.state, rpc.UpdateFeaturesRequest(updates=[update])))
+    two.partition_of([1, 2, 3], [1], NO_LEADER, places={1: FIRST})
+    assert assign(two, DIRECTORY_LOST) == 0
+    assert assign(two, SECOND) == 0
+    assert two.standing[:2] == (NO_LEADER, ())
+    assert two.partition.directory_of(1) == SECOND
 
 
 # --- could not be made --------------------------------------------------------------------------------------------------

@@ -280,6 +280,19 @@ def test_who_led_last_is_known_though_somebody_in_sync_was_left_who_could_not_le
     assert (then.leader, then.isr, then.elr, then.last_known_elr) == (-1, (), (), (3,))
 
 
+def test_who_led_last_leads_only_where_nobody_in_sync_or_eligible_is_left() -> None:
+    """They may be away, and have what it lacks."""
+
+    def leader(isr: tuple[int, ...], elr: tuple[int, ...]) -> int:
+        before = PartitionView((1, 2, 3), isr, -1, leader_epoch=1, partition_epoch=3, elr=elr, last_known_elr=(3,))
+        record = PartitionChangeBuilder((TOPIC_ID, 0), before, lambda each: each == 3, directory, min_in_sync=2).build()
+        return -1 if record is None else changed_partition(before, record.partition_change).leader
+
+    assert leader(isr=(1,), elr=()) == -1
+    assert leader(isr=(), elr=(2,)) == -1
+    assert leader(isr=(), elr=()) == 3
+
+
 @pytest.mark.parametrize("replicas", [[1], [1, 2]], ids=["an only replica", "the last of two in sync"])
 def test_the_last_in_sync_leads_again_though_nobody_led_when_the_level_was_raised(replicas: list[int]) -> None:
     """It was down by then, and did not stop in order: there was no leader any more who could be noted."""
