@@ -280,7 +280,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
             break
         log.unsettled((segment,))
         start = _scan_start(segment, recovery_point)
-        if segment.transactions().is_new:
+        if segment.transactions().has_file:
             log.aborts_changed(segment)
         if number == first:
             scanned_from = start[1]

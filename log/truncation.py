@@ -52,6 +52,8 @@ def _cut_at(log: DurableLog, offset: int, *, sync: bool) -> None:
         log.cut_unsynced = True
         segment.truncate(position, damaged=damaged, sync=False)
         log.unsettled((segment,))
+        if segment.transactions().has_file:
+            log.aborts_changed(segment)
         log.log_end_offset = end
         log.truncated()
         names_went = _forget_behind(log)

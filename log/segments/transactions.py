@@ -96,6 +96,11 @@ class TransactionIndex:
                 raise
 
     @property
+    def has_file(self) -> bool:
+        """Whether there is a file: what was cut from it, by whomever, comes back with a power cut until it is synced."""
+        return self._disk.exists(self.path)
+
+    @property
     def lacks_file(self) -> bool:
         """Whether the next `write` makes the file."""
         return bool(self._entries) and not self._written and not self.is_new

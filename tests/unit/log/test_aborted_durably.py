@@ -31,9 +31,9 @@ def begin(log: Log, offset: int) -> None:
     log.append_as_follower(bytes(batch))
 
 
-def abort(log: Log, offset: int) -> None:
+def end(log: Log, offset: int, *, is_commit: bool = False) -> None:
     marker = end_marker_batch(
-        EndMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS, base_offset=offset, leader_epoch=0
+        EndMarker(is_commit, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS, base_offset=offset, leader_epoch=0
     )
     log.append_as_follower(bytes(marker))
 
@@ -48,7 +48,7 @@ def is_lost(seed: int, *, fails: bool, cleans: bool = False) -> bool:
     log.flush()
     if fails:
         platter.fail_once(1, errno.ENOSPC, ("create",))
-    abort(log, 1)
+    end(log, 1)
     assert not platter.failure_is_due
     log.root.set_full(False)
     log.roll()
@@ -69,3 +69,33 @@ def test_the_name_of_an_index_that_is_written_late_is_stable_with_its_entries(cl
 
 def test_the_name_of_an_index_is_stable_with_its_entries() -> None:
     assert [seed for seed in range(40) if is_lost(seed, fails=False)] == []
+
+
+def comes_back(seed: int, *, cut: bool, killed: bool) -> bool:
+    """Whether a transaction that another past of the log aborted is taken for aborted, though its marker in this one says commit."""
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    log = open_log(platter)
+    begin(log, 0)
+    size = log.size_bytes
+    end(log, 1)
+    log.flush()
+    if cut:
+        log.truncate_to(1)
+    if killed:
+        log.abandon()
+        disk.open(log.active.path).truncate(size)
+        log = open_log(platter, recovery_point=1)
+    end(log, 1, is_commit=True)
+    log.flush()
+    platter.power_loss()
+    return open_log(platter, recovery_point=2).aborted_transactions(0, 2) != []
+
+
+@pytest.mark.parametrize(
+    ("cut", "killed"), [(True, False), (False, True), (True, True)], ids=["by a cut", "by a start", "before a start"]
+)
+def test_what_goes_from_an_index_goes_for_good(cut: bool, killed: bool) -> None:
+    assert [seed for seed in range(40) if comes_back(seed, cut=cut, killed=killed)] == []
