@@ -155,6 +155,7 @@ class DurableLog(NamedLog):
                 if segment.base_offset < end_offset:
                     segment.write_indexes()
                     segment.sync()
+        self.sync_names()
         self.mark_synced(end_offset)
         self.settle()
 

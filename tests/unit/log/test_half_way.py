@@ -80,6 +80,20 @@ def test_a_gap_that_cannot_be_marked_is_refused_and_marked_the_next_time(
     assert disk.exists("/data/flights-0/ottla.gaps")
 
 
+def test_what_lies_in_a_file_without_a_stable_name_is_not_stable(open_log: OpenLog, platter: Platter) -> None:
+    log = filled(open_log)
+    log.flush()
+    log.append_as_leader(batch(1200), 1, NOW_MS)
+    cancel = platter.fail_once(1, errno.EMFILE, ("sync_directory",), log.directory)
+    with pytest.raises(StorageError):
+        log.flush()
+    assert cancel()
+    assert log.recovery_point == 3
+    assert log.unsynced() is not None, "whoever waits for it has to sync the name"
+    log.flush()
+    assert log.recovery_point == 4
+
+
 def test_a_truncation_that_ends_half_way_leaves_what_a_crash_would(open_log: OpenLog, platter: Platter) -> None:
     log = filled(open_log)
     log.append_as_leader(batch(1200), 1, NOW_MS)
