@@ -7,6 +7,7 @@ from ottla.broker.replication.decisions.truncation import (
     Diverging,
     EndOffsetForEpoch,
     divergence,
+    divergence_from_deleted,
     truncation_offset,
 )
 
@@ -68,3 +69,19 @@ def test_a_follower_that_nobody_can_tell_cuts_where_it_would_have_fetched(
     fetch_offset: int, log_end_offset: int
 ) -> None:
     assert truncation_offset(NOBODY_KNOWS, log_end_offset, fetch_offset, log(e4=30)) == 20
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "follower_start", "told"),
+    [
+        pytest.param(51, 0, Diverging(4, 50), id="beyond our start it had nothing that is ours"),
+        pytest.param(50, 0, NOBODY_KNOWS, id="up to there nobody can tell any more"),
+        pytest.param(50, 50, None, id="it holds nothing, and begins where we do"),
+        pytest.param(30, 30, None, id="it holds nothing, and is told where we begin when it asks"),
+        pytest.param(51, 51, Diverging(4, 50), id="it holds nothing, beyond our start"),
+    ],
+)
+def test_a_follower_whose_epoch_is_deleted_here_goes_by_where_our_log_begins(
+    fetch_offset: int, follower_start: int, told: Diverging | None
+) -> None:
+    assert divergence_from_deleted(fetch_offset, 4, follower_start, log_start_offset=50) == told
