@@ -1,6 +1,7 @@
 """The indexes of aborted transactions: right after a crash, and made anew when they cannot be right."""
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
-from ottla.log.segments.transactions import ENTRY_BYTES, AbortedTransaction, decode
+from ottla.log.segments.transactions import ENTRY_BYTES, AbortedTransaction, decode, encode
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import FAILS_WITH, Platter
 
@@ -98,6 +99,30 @@ def test_a_damaged_transaction_index_is_made_anew(seed: int, clean: bool) -> Non
     log = open_log(disk, recovery_point=rng.choice([0, 30, END]), clean=clean)
     assert log.aborted_transactions(0, END) == EXPECTED
     log.close()
+    assert open_log(disk, clean=True).aborted_transactions(0, END) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda each: each._replace(producer_id=each.producer_id + 1), id="another producer's"),
+        pytest.param(lambda each: each._replace(last_offset=each.last_offset + 1), id="no marker where it ends"),
+        pytest.param(lambda each: each._replace(last_offset=each.first_offset), id="data of its own where it ends"),
+        pytest.param(lambda each: each._replace(first_offset=each.first_offset - 1), id="nobody's data where it begins"),
+        pytest.param(lambda each: each._replace(first_offset=each.first_offset - 4), id="another's where it begins"),
+        pytest.param(lambda each: each._replace(first_offset=each.first_offset + 1), id="no batch begins there"),
+        pytest.param(lambda each: each._replace(last_stable_offset=each.first_offset - 1), id="stable before it began"),
+        pytest.param(lambda each: each._replace(last_stable_offset=each.last_offset + 2), id="stable beyond its marker"),
+    ],
+)  # fmt: skip
+def test_an_entry_that_the_log_contradicts_is_not_believed(
+    wrong: Callable[[AbortedTransaction], AbortedTransaction],
+) -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    written(disk).close()
+    path = f"{DIRECTORY}/{[name for name in disk.list_directory(DIRECTORY) if name.endswith('.txnindex')][1]}"
+    first, *others = decode(disk.read_bytes(path))
+    disk.open(path).write_at([b"".join(map(encode, (wrong(first), *others)))], 0)
     assert open_log(disk, clean=True).aborted_transactions(0, END) == EXPECTED
 
 
