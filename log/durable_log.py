@@ -173,7 +173,7 @@ class DurableLog(NamedLog):
         if generation == self._generation:
             self.cut_unsynced = False
 
-    def finish_cut(self, *, names_went: bool = True) -> None:
+    def finish_cut(self) -> None:
         """Makes a cut stable, if one is not. Raises StorageError."""
         if not self.cut_unsynced:
             return
@@ -181,8 +181,8 @@ class DurableLog(NamedLog):
         try:
             if self.active.is_begun:  # else a beginning anew failed behind the cut, and no file is left
                 self.active.handle.open().sync()
-            if names_went:
-                self.disk.sync_directory(self.directory)  # or a snapshot of what was cut off comes back with a crash
+            # Or a snapshot of what was cut off comes back with a crash: also one that went before.
+            self.disk.sync_directory(self.directory)
         except OSError as error:
             raise self.root.failed(error) from error
         self.cut_unsynced = False

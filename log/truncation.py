@@ -56,10 +56,10 @@ def _cut_at(log: DurableLog, offset: int, *, sync: bool) -> None:
             log.aborts_changed(segment)
         log.log_end_offset = end
         log.truncated()
-        names_went = _forget_behind(log)
+        _forget_behind(log)
         log.set_roll_time()
         if sync:
-            log.finish_cut(names_went=names_went)
+            log.finish_cut()
     except OSError as error:
         raise reopening.ended_half_way(log, error) from error
 
@@ -152,18 +152,16 @@ def _unlink(log: DurableLog, segment: Segment) -> None:
     log.disk.sync_directory(log.directory)
 
 
-def _forget_behind(log: DurableLog) -> bool:
-    """Brings all that is remembered of the log back to its new end; returns whether files were removed for it."""
+def _forget_behind(log: DurableLog) -> None:
+    """Brings all that is remembered of the log back to its new end."""
     end = log.log_end_offset
     log.recovery_point = min(log.recovery_point, end)
     log.set_high_watermark(min(log.high_watermark, end))
     log.epochs.truncate_from_end(end)  # the file may keep them: a scan from the recovery point puts it right
-    snapshots = producer_snapshot.offsets(log.disk, log.directory)
     replay_from = load_producers(log)
     replay_producers(log, replay_from)
     log.producers.on_high_watermark(log.high_watermark)  # it may have stayed where it was, above what ended
     replay.restore_unreplicated(log, replay_from, log.high_watermark)
-    return bool(snapshots) and snapshots[-1] > end
 
 
 def load_producers(log: DurableLog) -> int:

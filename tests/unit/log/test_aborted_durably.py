@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import EndMarker, Record, encode_batch, end_marker_batch
@@ -99,3 +100,31 @@ def comes_back(seed: int, *, cut: bool, killed: bool) -> bool:
 )
 def test_what_goes_from_an_index_goes_for_good(cut: bool, killed: bool) -> None:
     assert [seed for seed in range(40) if comes_back(seed, cut=cut, killed=killed)] == []
+
+
+def is_held_back(seed: int) -> bool:
+    """Whether a transaction that was ended is open again, as in a snapshot of another past that went before the cut."""
+    platter = Platter.seeded(seed)
+    disk = SimulatedDisk(platter)
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    log = open_log(platter)
+    begin(log, 0)
+    begin(log, 1)
+    log.flush()
+    log.producers.take_snapshot(disk, DIRECTORY, 2)  # as a stop leaves it
+    platter.fail_once(1, errno.ENOSPC, ("truncate",), f"{DIRECTORY}/00000000000000000002.snapshot")
+    with pytest.raises(StorageError):
+        log.roll()
+    log.root.set_full(False)
+    log.truncate_to(1)
+    end(log, 1, is_commit=True)
+    log.flush()
+    platter.power_loss()
+    log = open_log(platter, recovery_point=2)
+    log.set_high_watermark(2)
+    return log.last_stable_offset != 2
+
+
+def test_a_snapshot_that_a_roll_without_room_removed_is_not_back_after_a_cut() -> None:
+    assert [seed for seed in range(40) if is_held_back(seed)] == []
