@@ -35,6 +35,10 @@ class Place(NamedTuple):
     partition: int
 
 
+_Question = tuple[Partition, int, Transaction]
+"""Under which guard is asked what."""
+
+
 class Coordinators(Protocol):
     """Those of all transactions."""
 
@@ -51,6 +55,7 @@ class Verifications:
         self._coordinators = coordinators
         self._timers = timers
         self._guarded: dict[Partition, None] = {}
+        self._asking: dict[_Question, list[OnTold]] = {}
         self._repeated = Repeated(timers)
 
     def start(self, interval_ms: int, idle_ms_max: Callable[[], int]) -> None:
@@ -63,7 +68,12 @@ class Verifications:
     def begin(
         self, partition: Partition, header: OfProducer, transactional_id: str | None, client: Client, then: Then
     ) -> None:
-        """Asks about a batch that may begin a transaction in the partition. ``then`` may come before this returns."""
+        """Asks about a batch that may begin a transaction in the partition. ``then`` may come before this returns.
+
+        Batches that follow while the first is asked about have its answer, and in the order in which they came: the coordinator may let a
+        question wait for the end of the transaction before, and answer the next one sooner. That batch would be refused as out of order,
+        and then the first one written: to its client this says that records it had acknowledged are lost.
+        """
         adds = client is Client.ADDS_NOTHING
         if transactional_id is None:
             then(NOT_NEEDED, ErrorCode.INVALID_TXN_STATE)
@@ -77,8 +87,16 @@ class Verifications:
             then(guard, ErrorCode.NONE)
             return
         transaction = Transaction(transactional_id, header.producer_id, header.producer_epoch, adds)
-        place = Place(partition.topic, partition.index)
-        self._coordinators.ask(transaction, place, partial(_told, client, guard, then))
+        question = partition, guard, transaction
+        waiting = self._asking.setdefault(question, [])
+        waiting.append(partial(_told, client, guard, then))
+        if len(waiting) == 1:
+            place = Place(partition.topic, partition.index)
+            self._coordinators.ask(transaction, place, partial(self._answered, question))
+
+    def _answered(self, question: _Question, error: ErrorCode) -> None:
+        for told in self._asking.pop(question):
+            told(error)
 
     def expire(self, idle_ms_max: int) -> None:
         """Forgets what nobody came back with."""

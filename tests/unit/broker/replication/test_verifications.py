@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ottla.broker.coordinator.decisions.effects import ProducerBatch
 from ottla.broker.replication.decisions.verification import Client
 from ottla.broker.replication.verifications import Place, Transaction, Verifications
@@ -17,9 +19,11 @@ BATCH = ProducerBatch(7, 0)
 class Coordinators:
     def __init__(self) -> None:
         self.asked: list[tuple[Transaction, Place]] = []
+        self.answers: list[Callable[[ErrorCode], None]] = []
 
     def ask(self, transaction: Transaction, place: Place, told: Callable[[ErrorCode], None]) -> None:
         self.asked.append((transaction, place))
+        self.answers.append(told)
 
 
 class FakePartition:
@@ -37,12 +41,16 @@ class Bench:
         self.verifications = Verifications(self.coordinators, timers, is_enabled=is_enabled)
         self.partition = cast(Any, FakePartition())
         self.told: list[tuple[int, ErrorCode]] = []
+        self.order: list[int] = []
 
-    def begin(self, client: Client = Client.OLD, transactional_id: str | None = "x") -> None:
+    def begin(
+        self, client: Client = Client.OLD, transactional_id: str | None = "x", batch: ProducerBatch = BATCH
+    ) -> None:
         def then(guard: int, error: ErrorCode) -> None:
             self.told.append((guard, error))
+            self.order.append(batch.base_sequence)
 
-        self.verifications.begin(self.partition, BATCH, transactional_id, client, then)
+        self.verifications.begin(self.partition, batch, transactional_id, client, then)
 
 
 def test_what_nobody_comes_back_with_is_forgotten() -> None:
@@ -84,3 +92,28 @@ def test_nobody_vouches_for_a_batch_without_a_transactional_id() -> None:
     bench = Bench(is_enabled=False)
     bench.begin(transactional_id=None)
     assert [error for _, error in bench.told] == [ErrorCode.INVALID_TXN_STATE]
+
+
+@pytest.mark.parametrize("client", [Client.OLD, Client.ADDS_NOTHING])
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS])
+def test_batches_that_a_client_sends_one_behind_the_other_have_one_answer_in_their_order(
+    client: Client, error: ErrorCode
+) -> None:
+    """A later one that is asked about by itself may be answered first, refused for its sequence, and then the first one written."""
+    bench = Bench()
+    for sequence in (0, 1_031, 1_049):
+        bench.begin(client, batch=ProducerBatch(7, 0, sequence))
+    (answer,) = bench.coordinators.answers
+    assert not bench.told
+    answer(error)
+    assert bench.order == [0, 1_031, 1_049]
+    assert len(set(bench.told)) == 1
+    bench.begin(client)
+    assert len(bench.coordinators.answers) == 2, "what was answered before says nothing of now"
+
+
+def test_another_epoch_of_the_producer_is_asked_about_by_itself() -> None:
+    bench = Bench()
+    for epoch in (1, 0, 1):
+        bench.begin(batch=ProducerBatch(7, epoch))
+    assert [transaction.producer_epoch for transaction, _ in bench.coordinators.asked] == [1, 0]
