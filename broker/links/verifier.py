@@ -4,12 +4,11 @@ What is asked in one turn of the loop goes to each coordinator in one request.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ottla.broker.replication.verifications import OnTold, Place, Transaction
+from ottla.broker.replication.verifications import OnTold, Place, Transaction, tell
 from ottla.broker.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -18,8 +17,6 @@ from ottla.broker.wire.messages.add_partitions_to_txn_request import (
 from ottla.broker.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers
-
-logger = logging.getLogger(__name__)
 
 VERSIONS = (4, 5)
 TIMEOUT_MS = 5_000
@@ -92,7 +89,7 @@ class Verifier:
         for question in waiting:
             broker_id = self._coordinator_of(question.transaction.transactional_id)
             if broker_id is None:
-                _tell(question, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                tell(question.told, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             elif not self._verify_here(broker_id, question):
                 of_broker.setdefault(broker_id, []).append(question)
         for broker_id, questions in of_broker.items():
@@ -105,7 +102,7 @@ class Verifier:
         """Partitions that are to be added go together in one request, and one record, wherever that is."""
         if question.transaction.adds:
             return False
-        return self._verify(broker_id, question.transaction, question.place, partial(_tell, question))
+        return self._verify(broker_id, question.transaction, question.place, partial(tell, question.told))
 
     def _answered(self, questions: Sequence[_Question], response: AddPartitionsToTxnResponse | None) -> None:
         found = _errors(response) if response is not None else {}
@@ -113,7 +110,7 @@ class Verifier:
         for question in questions:
             error = found.get((question.transaction.transactional_id, question.place), missing)
             if not self._asks_again(question, error):
-                _tell(question, error)
+                tell(question.told, error)
 
     def _asks_again(self, question: _Question, error: ErrorCode) -> bool:
         if error is not ErrorCode.CONCURRENT_TRANSACTIONS or not question.transaction.adds:
@@ -122,14 +119,6 @@ class Verifier:
             return False
         self._timers.call_later_ms(self._retry_ms, partial(self._put, question))
         return True
-
-
-def _tell(question: _Question, error: ErrorCode) -> None:
-    """One that fails keeps nobody else from being told."""
-    try:
-        question.told(error)
-    except Exception:
-        logger.exception("Who asked a transaction's coordinator failed at its answer, which is our mistake")
 
 
 def _requests(questions: list[_Question]) -> list[list[_Question]]:

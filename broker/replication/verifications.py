@@ -1,5 +1,6 @@
 """What is asked before transactions' first batches are written: for the partitions of a broker, under guards of theirs."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -10,6 +11,8 @@ from ottla.broker.replication.verified_appends import NOBODY_ASKED, guards_of
 from ottla.log.producers.verification import NOT_NEEDED, OfProducer
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.timers import LoopTimers, Repeated
+
+logger = logging.getLogger(__name__)
 
 ADDING_VERSION = 2
 """The transaction version of clients whose leaders add partitions."""
@@ -96,7 +99,7 @@ class Verifications:
 
     def _answered(self, question: _Question, error: ErrorCode) -> None:
         for told in self._asking.pop(question):
-            told(error)
+            tell(told, error)
 
     def expire(self, idle_ms_max: int) -> None:
         """Forgets what nobody came back with."""
@@ -106,6 +109,14 @@ class Verifications:
                 guards_of(partition).expire(now_ms, idle_ms_max)
             else:
                 del self._guarded[partition]
+
+
+def tell(told: OnTold, error: ErrorCode) -> None:
+    """One that fails keeps nobody else from being told."""
+    try:
+        told(error)
+    except Exception:
+        logger.exception("Who asked a transaction's coordinator failed at its answer, which is our mistake")
 
 
 def _told(client: Client, guard: int, then: Then, error: ErrorCode) -> None:

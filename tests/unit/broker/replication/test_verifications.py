@@ -112,6 +112,17 @@ def test_batches_that_a_client_sends_one_behind_the_other_have_one_answer_in_the
     assert len(bench.coordinators.answers) == 2, "what was answered before says nothing of now"
 
 
+def test_a_batch_that_fails_at_its_answer_keeps_none_behind_it_from_theirs() -> None:
+    def fails(guard: int, error: ErrorCode) -> None:
+        raise AssertionError("a mistake of ours")
+
+    bench = Bench()
+    bench.verifications.begin(bench.partition, BATCH, "x", Client.OLD, fails)
+    bench.begin(batch=ProducerBatch(7, 0, 1))
+    bench.coordinators.answers[0](ErrorCode.NONE)
+    assert bench.order == [1]
+
+
 def test_another_epoch_of_the_producer_is_asked_about_by_itself() -> None:
     bench = Bench()
     for epoch in (1, 0, 1):
