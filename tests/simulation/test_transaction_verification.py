@@ -265,6 +265,31 @@ def test_a_batch_does_not_overtake_one_that_was_not_vouched_for() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (NONE, [(NONE, 0), (NONE, 1)]),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 2),
+    ],
+)
+def test_batches_in_flight_are_vouched_for_together(said: ErrorCode, told: list[tuple[ErrorCode, int]]) -> None:
+    """The coordinator is asked once: it could not answer a second question sooner."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start()
+        client = await cluster.client()
+        cluster.transactions.holds, cluster.transactions.errors = True, [said]
+        asking = cluster.brokers[1].verifications._asking
+        for sequence in (0, 1):
+            send(client, sequence=sequence)
+        await cluster.until(lambda: sum(map(len, asking.values())) == 2)
+        assert len(cluster.transactions.asked) == 1
+        cluster.brokers[1].run(cluster.transactions.answer)
+        assert [await answer(client) for _ in range(2)] == told
+
+    run(scenario)
+
+
 def test_requests_in_flight_of_a_known_producer_are_written_in_their_order() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.start()
