@@ -39,11 +39,17 @@ def end(log: Log, offset: int, *, is_commit: bool = False) -> None:
     log.append_as_follower(bytes(marker))
 
 
-def is_lost(seed: int, *, fails: bool, cleans: bool = False) -> bool:
+def prepared(seed: int) -> tuple[Platter, SimulatedDisk]:
+    """A disk with a directory for logs that outlives a power cut."""
     platter = Platter.seeded(seed)
     disk = SimulatedDisk(platter)
     disk.make_directories("/data")
     disk.sync_directory("/")
+    return platter, disk
+
+
+def is_lost(seed: int, *, fails: bool, cleans: bool = False) -> bool:
+    platter, _ = prepared(seed)
     log = open_log(platter)
     begin(log, 0)
     log.flush()
@@ -74,10 +80,7 @@ def test_the_name_of_an_index_is_stable_with_its_entries() -> None:
 
 def comes_back(seed: int, *, cut: bool, killed: bool) -> bool:
     """Whether a transaction that another past of the log aborted is taken for aborted, though its marker in this one says commit."""
-    platter = Platter.seeded(seed)
-    disk = SimulatedDisk(platter)
-    disk.make_directories("/data")
-    disk.sync_directory("/")
+    platter, disk = prepared(seed)
     log = open_log(platter)
     begin(log, 0)
     size = log.size_bytes
@@ -104,10 +107,7 @@ def test_what_goes_from_an_index_goes_for_good(cut: bool, killed: bool) -> None:
 
 def is_held_back(seed: int) -> bool:
     """Whether a transaction that was ended is open again, as in a snapshot of another past that went before the cut."""
-    platter = Platter.seeded(seed)
-    disk = SimulatedDisk(platter)
-    disk.make_directories("/data")
-    disk.sync_directory("/")
+    platter, disk = prepared(seed)
     log = open_log(platter)
     begin(log, 0)
     begin(log, 1)
