@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -124,12 +125,14 @@ class Group:
     # --- trouble ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Until the members that there are own all partitions, each one of them."""
+        """Until the members that there are own all partitions, in equal shares: in others some are about to move still, and
+        who changes the group then has them stop in vain."""
 
         def is_settled() -> bool:
             found = history.owners(self.entries())
-            mine = [each for name in self._members for each in found.get(name, ())]
-            return sorted(mine) == list(range(PARTITIONS)) and all(found.get(name) for name in self._members)
+            mine = [found.get(name, set()) for name in self._members]
+            shares = sorted(map(len, mine))
+            return sorted(chain.from_iterable(mine)) == list(range(PARTITIONS)) and shares[-1] - shares[0] <= 1
 
         wait_for(is_settled, f"{self._kind}: {len(self._members)} members to share the partitions", PATIENCE_S)
 
