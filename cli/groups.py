@@ -3,7 +3,8 @@
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import AnyCase, bootstrap_option, output_option, plain, show
+from ottla.cli.output import AnyCase, bootstrap_option, output_option, show
+from ottla.runtime.printable import plain
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 """Of groups of both protocols, as brokers name them."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.runtime.printable import plain
+
 BROKER_PORT = 9092
 
 # A pipe has no width: what is cut into lines for it, no program can put together again.
@@ -145,10 +147,3 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(plain(str(each)) for each in value) or "-"
     return plain(str(value))
-
-
-def plain(text: str) -> str:
-    """Names are what clients chose: one that moves the cursor, or breaks the line, would pass for another row."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
@@ -222,6 +222,10 @@ class MarkerSending:
     def __init__(self, sender: MarkerSender, task: Task) -> None:
         self._sender = sender
         self._task = task
+
+    @property
+    def left(self) -> Mapping[Place, int]:
+        return self._task.places
 
     def cancel(self) -> None:
         self._sender.cancel(self._task)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ottla.broker.coordinator.decisions.append_errors import told
 from ottla.broker.coordinator.decisions.effects import Done, ProducerBatch, Record, Undo
+from ottla.broker.coordinator.notes import Notes
 from ottla.broker.coordinator.shard_replay import ShardReplay
 from ottla.broker.replication.appending import OnCommitted
 from ottla.broker.replication.markers import Marker
@@ -71,6 +72,7 @@ class Surroundings:
     """What takes long is done here, of all shards of the node one piece a turn."""
     codec: int = NONE
     """Of the batches: for groups `offsets.topic.compression.codec`, else none."""
+    notes: Notes = field(default_factory=Notes)
     note_damage: Callable[[Partition, KafkaError], None] = _unhealed
     """Told what came of a read that failed (`ReplicaManager.note_damage`)."""
 
@@ -258,6 +260,9 @@ class ShardHost:
             )
         except KafkaError as error:
             done(told(error.code))
+
+    def note(self, fact: str) -> None:
+        self._around.notes.tell(self.clock_ms, f"{self.partition}, epoch {self._leader_epoch}: {fact}")
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.forget(name)

@@ -71,6 +71,10 @@ class Effects(Protocol):
         """
         ...
 
+    def note(self, fact: str) -> None:
+        """For the node's log. Of many at once some are left out."""
+        ...
+
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         """Calls back later. A reminder of the same name is replaced."""
         ...

@@ -14,6 +14,7 @@ from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
 from ottla.broker.coordinator.decisions.groups.member import Member
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.decisions.groups.rebalance_history import RebalanceHistory
+from ottla.broker.coordinator.decisions.groups.rebalance_line import line_of
 from ottla.broker.coordinator.decisions.groups.rebalance_record import (
     Cause,
     Kind,
@@ -140,6 +141,7 @@ class RebalanceRecorder:
     def keep(self, group_id: str, record: RebalanceRecord) -> None:
         """It is over."""
         self._shown.pop(group_id, None)
+        self._effects.note(line_of(group_id, record))
         self.history.add(group_id, encoded(record))
 
     # --- what is told -------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ at the next coordinator: each step is tried again for ever, and each may be done
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record
@@ -15,8 +16,10 @@ from ottla.broker.coordinator.decisions.transactions.effects import Marker, Node
 from ottla.broker.coordinator.decisions.transactions.transaction import State, Transaction
 from ottla.broker.coordinator.decisions.transactions.waits import Waits
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.printable import plain
 
 RETRY_MS = 100
+SLOW_MS, SLOW_NOTED_MAX = 10_000, 3
 LOOKED_AT_MAX = 250
 """Transactions that the next coordinator goes on with, a turn of the loop."""
 
@@ -67,6 +70,17 @@ class Completing:
 
         self._effects.write([self._book.record(transactional_id, transaction)], done)
 
+    def note_slow(self) -> None:
+        """For the log: what was decided long ago. Who reads what is committed waits at its first record."""
+        time_ms, written = self._effects.time_ms, self._book.written
+        decided = (each for each in (*self._under_way, *self.unwritten) if each in written)
+        slow = [each for each in decided if time_ms - written[each].updated_ms >= SLOW_MS]
+        for each in slow[:SLOW_NOTED_MAX]:
+            sending = self._under_way.get(each)
+            self._effects.note(_slow(each, written[each], sending.left if sending is not None else {}, time_ms))
+        if len(slow) > SLOW_NOTED_MAX:
+            self._effects.note(f"{len(slow) - SLOW_NOTED_MAX} more transactions wait so")
+
     def _stands(self, transactional_id: str, prepared: Transaction) -> bool:
         return self._book.written.get(transactional_id) is prepared
 
@@ -116,3 +130,17 @@ class Completing:
 
         self._effects.write([self._book.record(transactional_id, complete)], done)
         self._waits.wake(transactional_id)  # who comes next is told once this is committed too
+
+
+def _slow(transactional_id: str, prepared: Transaction, left: Mapping[tuple[str, int], int], time_ms: int) -> str:
+    what = "commit" if prepared.state is State.PREPARE_COMMIT else "abort"
+    ago = (time_ms - prepared.updated_ms) // 1_000
+    waits = [f"{topic}-{index} ({_through(broker_id)})" for (topic, index), broker_id in islice(left.items(), 1)]
+    waits += [f"{len(left) - 1} more partitions"] * (len(left) > 1)
+    producer = f"producer {prepared.producer_id}, epoch {prepared.epoch}"
+    told = f"transaction of {transactional_id} ({producer}): decided to {what} {ago} s ago, waits for "
+    return plain(told + (" and ".join(waits) or "this partition, to write that it is over"))
+
+
+def _through(broker_id: int) -> str:
+    return f"broker {broker_id}" if broker_id >= 0 else "nobody leads it, or its leader refuses"

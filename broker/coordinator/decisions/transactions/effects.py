@@ -1,6 +1,6 @@
 """What the decisions about transactions ask of the node around them, beside `Effects`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinator.decisions.effects import Effects, Record
@@ -27,6 +27,12 @@ class TransactionEffects(Effects, Protocol):
 
 
 class Sending(Protocol):
+    @property
+    def left(self) -> Mapping[tuple[str, int], int]:
+        """Partitions that have not written it, and the broker through which each is told; -1: nobody leads it, or it answered with an
+        error and is told again."""
+        ...
+
     def cancel(self) -> None:
         """Nobody is called back any more."""
         ...

@@ -258,8 +258,9 @@ class TransactionShard:
     # --- on its own account -------------------------------------------------------------------------------------------
 
     def abort_late(self) -> None:
-        """Aborts what is open for longer than its producer allowed: some now, the rest soon."""
+        """Aborts what is open for longer than its producer allowed: some now, the rest soon. What hangs is told to the log."""
         self._sweeps.abort_late()
+        self._completing.note_slow()
 
     def expire(self) -> None:
         """Forgets ids that nobody uses: some now, the rest soon."""

@@ -1,6 +1,7 @@
 """What the coordinator does without being asked: it aborts what takes too long, and forgets what nobody uses."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from ottla.broker.coordinator.decisions.transactions.settings import Transaction
 from ottla.broker.coordinator.decisions.transactions.transaction import Transaction
 from ottla.broker.coordinator.decisions.transactions.transaction_records import tombstone
 from ottla.runtime.errors import ErrorCode
+from ottla.runtime.printable import plain
 
 LOOKED_AT_MAX = 250
 """Ids a turn of the loop."""
@@ -60,11 +62,16 @@ class Sweeps:
         for each in ids:
             due_ms = self._book.open.get(each)
             if due_ms is not None and asking.is_late(due_ms, clock_ms):
-                self._book.abort(each, self._count)
+                self._book.abort(each, partial(self._count, each, self._book.written[each]))
 
-    def _count(self, error: ErrorCode) -> None:
+    def _count(self, transactional_id: str, aborted: Transaction, error: ErrorCode) -> None:
         """What could not be written is found again by the next round."""
-        self.timeout_count += not error
+        if error:
+            return
+        self.timeout_count += 1
+        producer = f"producer {aborted.producer_id}, epoch {aborted.epoch}"
+        late = f"it took longer than its {aborted.timeout_ms} ms (transaction.timeout.ms)"
+        self._effects.note(plain(f"transaction of {transactional_id} ({producer}) is aborted: {late}"))
 
     def _expire_some(self, ids: list[str]) -> None:
         """What cannot be written is found again by the next round."""

@@ -29,6 +29,7 @@ class ShardBench:
         """How many records were given together."""
         self.sizes: list[int] = []
         """And how many bytes."""
+        self.notes: list[str] = []
         self.reminded = 0
         self._waiting: deque[tuple[Done, list[Undo]]] = deque()
         self._reminders: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -48,6 +49,9 @@ class ShardBench:
         self._waiting.append((done, undoes))
         if self.commits:
             self.commit()
+
+    def note(self, fact: str) -> None:
+        self.notes.append(fact)
 
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.reminded += 1

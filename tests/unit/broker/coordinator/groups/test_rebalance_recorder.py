@@ -91,6 +91,10 @@ def test_what_moved_is_told_when_the_assignment_is_committed() -> None:
     assert (record.joining_ms, record.assigning_ms, record.outcome) == (200, 40, "stable")
     assert record.moved == [("t", 2, ids[1], ids[0]), ("t", 3, ids[1], "")]
     assert (record.moved_count, record.kept_count, record.members) == (2, 2, 1)
+    assert bench.notes[-1] == (
+        f"group g: generation {record.generation} stable, 1 members; leave of {ids[1]} at 10.0.0.1; "
+        "200 ms until joined, 40 ms until assigned; 2 partitions moved, 2 stayed"
+    )
 
 
 def test_an_assignment_that_is_not_committed_is_told_as_going_on() -> None:

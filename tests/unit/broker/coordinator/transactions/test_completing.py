@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.coordinator.decisions.transactions.completing import LOOKED_AT_MAX, RETRY_MS
+from ottla.broker.coordinator.decisions.transactions.completing import LOOKED_AT_MAX, RETRY_MS, SLOW_MS
 from ottla.broker.coordinator.decisions.transactions.counts import TransactionCounts
 from ottla.broker.coordinator.decisions.transactions.shard import IDS_A_TURN
 from ottla.broker.coordinator.decisions.transactions.transaction import State
@@ -188,3 +188,32 @@ def test_who_decided_counts_nothing_and_who_completes_counts() -> None:
     other = bench.another()
     other.arrive()
     assert (bench.shard.counts(), other.shard.counts()) == (TransactionCounts(), TransactionCounts(aborts=1))
+
+
+def test_what_was_decided_long_ago_is_told_with_whom_it_waits_for() -> None:
+    bench = Bench()
+    producer = bench.begun()
+    bench.end(producer)
+    bench.wait(SLOW_MS - 1)
+    bench.shard.abort_late()
+    assert bench.notes == []
+    bench.wait(1)
+    bench.shard.abort_late()
+    (sent,) = bench.sent
+    who = f"transaction of x (producer {producer.id}, epoch 1): decided to commit 10 s ago, waits for"
+    assert bench.notes == [f"{who} t-0 (broker 1)"]
+    sent.left = {("t", 0): -1, ("t", 1): 2}
+    bench.shard.abort_late()
+    assert bench.notes[1:] == [f"{who} t-0 (nobody leads it, or its leader refuses) and 1 more partitions"]
+
+
+def test_an_end_that_cannot_be_written_for_long_is_told() -> None:
+    bench = Bench()
+    bench.end(bench.begun())
+    bench.commits = False
+    bench.arrive()
+    bench.wait(SLOW_MS)
+    bench.fail()
+    bench.shard.abort_late()
+    (told,) = bench.notes
+    assert told.endswith("waits for this partition, to write that it is over")

@@ -33,6 +33,10 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(ve
     bench.arrive()
     assert bench.state() is State.COMPLETE_ABORT
     assert bench.shard.counts() == (0, 1, 1)
+    assert bench.notes == [
+        f"transaction of x (producer {producer.id}, epoch 0) is aborted: "
+        "it took longer than its 60000 ms (transaction.timeout.ms)"
+    ]
     assert code(bench.add(producer)) is ErrorCode.PRODUCER_FENCED
     assert code(bench.end(producer, rules=V1)) is ErrorCode.PRODUCER_FENCED
 

@@ -1,12 +1,13 @@
 """A shard of transactional ids on a bench: its records are committed when the test says so, partitions have a marker when it says
 so, and its clock stands until it is moved."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla.broker.coordinator.decisions.effects import Done, Record
 from ottla.broker.coordinator.decisions.transactions.asking import NOBODY, Producer
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
+from ottla.broker.coordinator.decisions.transactions.marker_queue import Place, places_of
 from ottla.broker.coordinator.decisions.transactions.settings import TransactionSettings
 from ottla.broker.coordinator.decisions.transactions.shard import Beginning, Told, TransactionShard
 from ottla.broker.coordinator.decisions.transactions.transaction import Partitions, State, Transaction
@@ -29,6 +30,7 @@ class Sent:
         self.partitions = partitions
         self._done = done
         self.is_cancelled = False
+        self.left: Mapping[Place, int] = dict.fromkeys(places_of(partitions.items()), 1)
 
     def cancel(self) -> None:
         self.is_cancelled = True

@@ -47,6 +47,9 @@ class Bench:
     def write(self, records: Sequence[Record], done: Done) -> None:
         raise NotImplementedError
 
+    def note(self, fact: str) -> None:
+        raise NotImplementedError
+
     def remind(self, name: Hashable, in_ms: int, call: Callable[[], None]) -> None:
         self.reminded += 1
         self._reminders[name] = self.clock_ms + max(in_ms, 0), call
