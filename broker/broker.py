@@ -132,7 +132,8 @@ class Broker:
             cluster_id=identity.cluster_id,
         )
         self._descriptors = host.descriptors
-        self.network = NetworkServer(ServerLimits.from_config(config, self._descriptors), host.loop_watch)
+        self._limits = ServerLimits.from_config(self._config, self._descriptors)
+        self.network = NetworkServer(self._limits, host.loop_watch)
         self.settings.on_change(self._settings_changed)
         loader.add_publisher(self.settings)
         coordination.listen()
@@ -150,6 +151,7 @@ class Broker:
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Registers, recovers, and takes requests; ``on_ready`` is called when it does."""
+        self._limit_clients(self.settings.current)
         self.lifecycle.start()
         self._work = asyncio.get_running_loop().create_task(self._come_up(on_ready), name="broker start")
         self._work.add_done_callback(self._came_up)
@@ -174,10 +176,18 @@ class Broker:
         on_ready()
 
     def _settings_changed(self, config: ServerConfig) -> None:
-        self.network.change_limits(ServerLimits.from_config(config, self._descriptors))  # who is connected stays
+        self._limit_clients(config)
         self.storage.configure(config)
         self.replicas.set_throttles(config)
         self.coordination.configure(config)
+
+    def _limit_clients(self, config: ServerConfig) -> None:
+        """Who is connected stays. Hosts among the limits are looked up with other limits only: a name server may be away. One that nobody knows
+        ends a start where the file has it; of one that was set at run time a line is told."""
+        limits = ServerLimits.from_config(config, self._descriptors)
+        if limits != self._limits:
+            self._limits = limits
+            self.network.change_limits(limits)
 
     def contact_lost(self) -> None:
         """The way to the controller changed: say at once that this broker lives."""

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from ottla.broker.metadata_storage import SYNC_INTERVAL_MS
+from ottla.broker.network import host_names
 from ottla.broker.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -96,5 +99,29 @@ def test_the_parts_of_a_broker_go_by_what_was_set_for_it() -> None:
         for name in ("max.connections", "log.cleaner.threads", "producer.id.expiration.ms"):
             await change(rig, "1", name, None)
         assert standing(1) == before
+
+    play(scenario)
+
+
+def test_a_limit_for_a_host_that_nobody_knows_ends_no_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken while the node ran, and is in no file where it could be corrected. Nor is it looked up for other settings' sake."""
+    looked_up: list[str] = []
+
+    async def addresses(name: str) -> list[str]:
+        looked_up.append(name)
+        return []
+
+    monkeypatch.setattr(host_names, "_addresses", addresses)
+
+    async def scenario(rig: Rig) -> None:
+        await change(rig, "1", "max.connections.per.ip.overrides", "nobody:7")
+        await change(rig, "1", "log.cleaner.threads", "3")
+        assert looked_up == ["nobody"]
+        await asyncio.sleep(2 * SYNC_INTERVAL_MS / 1000)  # the image that it starts with has it
+        await rig.restart(1)
+        broker = rig.server(1).broker
+        assert broker is not None
+        assert broker.network.limits.connections_per_ip_overrides == {"nobody": 7}
+        assert looked_up == ["nobody", "nobody"]
 
     play(scenario)
