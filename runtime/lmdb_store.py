@@ -54,7 +54,7 @@ class LmdbStore:
 
     def _open(self) -> "lmdb.Environment":
         try:
-            if not self._read_only and not os.path.exists(self._path):
+            if not self._read_only and not _is_there(self._path):
                 self._create()
             environment = lmdb.open(
                 self._path,
@@ -197,6 +197,15 @@ class LmdbStore:
     def close(self) -> None:
         self.sync()
         self._environment.close()
+
+
+def _is_there(path: str) -> bool:
+    """OSError where the disk cannot tell: what lies there must not give way to an empty store."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _apply(transaction: "lmdb.Transaction", changes: _Changes) -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,10 +17,21 @@ from ottla.runtime.write_back import WriteBack
 _PROBE = (bytearray(1),)
 _LOAD_BYTES = 1 << 20
 _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 # One lock for all files: it is held for a few instructions, around a close or the start and end of a sync.
 _closing = threading.Lock()
 _write_back = WriteBack()
+
+
+def _mode(look: Callable[[str], os.stat_result], path: str) -> int | None:
+    """None where there is nothing of that name. A disk that cannot tell (EIO) is no disk without it: OSError passes through."""
+    try:
+        return look(path).st_mode
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
 
 
 def _sync(sync: Callable[[int], None], descriptor: int, path: str) -> None:
@@ -166,10 +178,11 @@ class RealDisk:
         return RealFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        return _mode(os.lstat, path) is not None
 
     def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
+        mode = _mode(os.stat, path)
+        return mode is not None and stat.S_ISDIR(mode)
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -52,6 +52,27 @@ def test_a_write_during_a_scan_is_refused(store: LmdbStore) -> None:
         list(scan)
 
 
+def test_a_store_of_which_the_disk_cannot_tell_gives_way_to_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A voter would have promised nothing."""
+    path = str(tmp_path / "store")
+    store = LmdbStore(path, map_size_bytes=1 << 20)
+    store.write([(b"vote", b"2")], durable=True)
+    store.close()
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            LmdbStore(path, map_size_bytes=1 << 20)
+    store = LmdbStore(path, map_size_bytes=1 << 20)
+    assert store.get(b"vote") == b"2"
+    store.close()
+
+
 def test_a_full_map_grows(store: LmdbStore) -> None:
     for number in range(40):
         store.write([(b"%d" % number, bytes(100_000))], durable=True)

@@ -1,6 +1,7 @@
 import errno
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,25 @@ def test_more_buffers_than_one_system_call_takes(tmp_path: Path) -> None:
     assert file.write_at(buffers, 0) == 15_000
     assert file.read_at(20_000, 0) == b"".join(buffers)
     file.close()
+
+
+@pytest.mark.parametrize("look", [DISK.exists, DISK.is_directory])
+def test_a_name_of_which_the_disk_cannot_tell_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[str], bool]
+) -> None:
+    """XFS that was shut down answers EIO to everything, NFS ESTALE. What lies there would be replaced as if it had never been."""
+    file = tmp_path / "a"
+    file.touch()
+    assert not any(look(str(path)) for path in (tmp_path / "b", file / "below", tmp_path / ("x" * 300)))
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", broken)
+        patch.setattr(os, "lstat", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            look(str(file))
 
 
 def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
