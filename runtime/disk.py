@@ -47,7 +47,7 @@ class File(Protocol):
     def sync(self) -> None:
         """fdatasync: when it returns, contents and size survive a crash of the machine.
 
-        OSError is EIO also where room lacked (delayed allocation): what was not written will never be.
+        OSError is EIO also where room (delayed allocation) or memory lacked: what was not written will never be.
         """
         ...
 
@@ -94,7 +94,7 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """The names in it survive a crash. OSError as of a file's `sync`; EMFILE where it could not be opened."""
+        """The names in it survive a crash. OSError as of a file's `sync`; EMFILE or ENOMEM where it could not be opened."""
         ...
 
     def sync_everything(self, path: str) -> None:

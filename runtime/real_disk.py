@@ -18,6 +18,7 @@ _PROBE = (bytearray(1),)
 _LOAD_BYTES = 1 << 20
 _BUFFERS_PER_CALL_MAX = 1024  # IOV_MAX on Linux
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 
 # One lock for all files: it is held for a few instructions, around a close or the start and end of a sync.
 _closing = threading.Lock()
@@ -39,7 +40,7 @@ def _sync(sync: Callable[[int], None], descriptor: int, path: str) -> None:
         sync(descriptor)
     except OSError as error:
         # The kernel calls what found no room clean: it is lost, however much room there will be.
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _NOT_WRITTEN:
             raise OSError(errno.EIO, f"a sync found no room: {error.strerror}", path) from error
         raise
 

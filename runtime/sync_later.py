@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ottla.runtime.threads import SYNCS, Threads
 
-_NOTHING_LOST = (errno.EMFILE, errno.ENFILE)
+_NOTHING_LOST = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Nothing could be opened, so nothing was synced: the next attempt may be as good as the first."""
 
 OnDone = Callable[[OSError | None], None]

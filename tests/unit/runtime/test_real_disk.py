@@ -98,11 +98,14 @@ def test_closing_during_a_sync_waits_for_its_end(tmp_path: Path, monkeypatch: py
     assert caught.value.errno == errno.EBADF
 
 
-def test_a_sync_that_finds_no_room_lost_what_it_was_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM])
+def test_a_sync_that_finds_no_room_lost_what_it_was_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     file = DISK.open(str(tmp_path / "a"), create=True)
 
     def no_room(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fdatasync", no_room)
     monkeypatch.setattr(os, "fsync", no_room)

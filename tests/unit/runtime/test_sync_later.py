@@ -3,6 +3,8 @@ import errno
 import threading
 from pathlib import Path
 
+import pytest
+
 from ottla.runtime.disk import File
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.sync_later import SyncLater
@@ -74,6 +76,24 @@ def test_a_file_that_failed_once_never_reports_success_again() -> None:
         file.error = None
         later.sync(as_file(file), seen.put_nowait)
         assert [error and error.errno for error in first + await answers(seen, 1)] == [5, 5]
+        later.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_what_could_not_be_opened_to_be_synced_lost_nothing(number: int) -> None:
+    """The log directory goes on then: so must its logs, once there are descriptors and memory again."""
+
+    async def run() -> None:
+        later, file, seen = SyncLater(), SlowFile(), asyncio.Queue[OSError | None]()
+        file.error = OSError(number, "not now")
+        file.go.release(2)
+        later.sync(as_file(file), seen.put_nowait)
+        first = await answers(seen, 1)
+        file.error = None
+        later.sync(as_file(file), seen.put_nowait)
+        assert [error and error.errno for error in first + await answers(seen, 1)] == [number, None]
         later.close()
 
     asyncio.run(run())
