@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from ottla.runtime.settings.definitions import SettingError, Value, server_settings
@@ -124,11 +124,13 @@ class ServerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        return self.strings("log.dirs") or self.strings("log.dir")
+        """Each once: ``/data`` and ``/data/`` are one directory."""
+        return tuple(dict.fromkeys(map(_plain, self.strings("log.dirs") or self.strings("log.dir"))))
 
     @property
     def metadata_log_dir(self) -> str:
-        return self.string("metadata.log.dir") or self.log_dirs[0]
+        named = self.string("metadata.log.dir")
+        return _plain(named) if named else self.log_dirs[0]
 
     @property
     def rack(self) -> str | None:
@@ -258,6 +260,11 @@ class ServerConfig:
         if not self.strings("group.consumer.assignors"):
             line = "group.consumer.assignors names none: the first of them assigns for members that ask for none"
             problems.contradicts(line, "group.consumer.assignors")
+
+
+def _plain(path: str) -> str:
+    """Without slashes at its end, or twice. What ``..`` leads to is the system's to say."""
+    return str(PurePosixPath(path))
 
 
 def _parse(texts: Mapping[str, str], problems: Problems) -> dict[str, Value]:

@@ -286,6 +286,13 @@ def test_the_finer_retention_name_wins() -> None:
     assert resolve_topic(server, {})["retention.ms"] == 300_000
 
 
+def test_a_log_directory_is_one_however_often_it_is_written() -> None:
+    """It was in use by another process, or a copy that was to be formatted anew."""
+    config = ServerConfig(NODE | {"log.dirs": "/a/,/b,/a", "metadata.log.dir": "/b/"})
+    assert config.log_dirs == ("/a", "/b")
+    assert config.metadata_log_dir == "/b"
+
+
 def test_an_unknown_topic_setting_is_refused() -> None:
     with pytest.raises(SettingError, match="unknown topic setting retention"):
         check_topic_setting("retention", "1")
