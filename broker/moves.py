@@ -117,12 +117,8 @@ class DirectoryMoves:
         move = next(iter(self.under_way.values()))
         try:
             waits = self._advance(move)
-        except Exception as error:
-            surprise = None if isinstance(error, KafkaError | OSError) else error
-            logger.warning(
-                "Moving %s to %s is given up: %s", move.source.partition, move.copy.root.path, error, exc_info=surprise
-            )
-            self._end(move)
+        except Exception as error:  # noqa: BLE001 - told in `_fail`
+            self._fail(move, error)
             waits = False
         if not waits:
             self._tick_soon()
@@ -154,16 +150,14 @@ class DirectoryMoves:
             self._tick_soon()
             return
         if error is not None:
-            move.copy.root.failed(error)
-            self._end(move)
+            self._fail(move, move.copy.root.failed(error))
         else:
             move.copy.mark_synced(ticket)
             try:
                 if self._sync(move):  # its next segment
                     return
             except StorageError as problem:
-                logger.warning("Moving %s: %s", move.source.partition, problem.message)
-                self._end(move)
+                self._fail(move, problem)
         self._tick_soon()
 
     def _exchange(self, move: FutureLog) -> None:
@@ -173,6 +167,12 @@ class DirectoryMoves:
         self._forget(move)
         logger.info("Moved %s from %s to %s", partition, old.root.path, new.root.path)
         self._on_moved(old, new)
+
+    def _fail(self, move: FutureLog, error: Exception) -> None:
+        surprise = None if isinstance(error, KafkaError | OSError) else error
+        partition, root = move.source.partition, move.copy.root
+        logger.warning("Moving %s to %s is given up: %s", partition, root.path, error, exc_info=surprise)
+        self._end(move)
 
     def _end(self, move: FutureLog) -> None:
         if self.under_way.get(move.source.partition) is not move:

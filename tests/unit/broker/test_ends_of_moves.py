@@ -129,3 +129,18 @@ def test_what_came_while_a_thread_synced_is_synced_by_it_too_where_it_is_much(
     assert len(syncs) == 1
     end(bench, syncs)
     assert bench.storage.manager.logs[NAME].directory == "/more/a-0"
+
+
+def test_a_move_that_ends_for_want_of_descriptors_is_told(
+    bench: Bench, syncs: Syncs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its directory goes on, so nothing else would say that nobody moves the replica any more."""
+    log = moving(bench)
+    while not syncs:
+        bench.fire(PAUSE_MS)
+    bench.platter.fail_once(1, errno.EMFILE, (), "/more/")
+    syncs.pop()()
+    assert not bench.storage.moves.under_way
+    assert "Moving a-0 to /more is given up" in caplog.text
+    assert bench.storage.manager.roots[1].failure is None
+    bench.write(log, b"key", b"another")
