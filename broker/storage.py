@@ -352,6 +352,8 @@ class Storage:
             await self._cleaning.stop()
         await self._removals.close(drop_waiting=True)  # the next start finds what is left
         await self._checkpoints.close()
+        for root in self.manager.roots:
+            root.on_failure = None  # a thread closes the logs, and who would be told is the loop's
         epoch = broker_epoch if broker_epoch >= 0 else self.previous_broker_epoch
         await asyncio.get_running_loop().run_in_executor(None, self.manager.close, epoch)
 

@@ -181,7 +181,14 @@ class LogManager:
                     self._close_root(root, broker_epoch)
                 except (OSError, StorageError) as error:
                     _logger.error("%s: not closed cleanly: %s", root.path, error)
+                    self._abandon_all(root)
         self.unlock()
+
+    def _abandon_all(self, root: DirectoryState) -> None:
+        for log in self._every_log():
+            if log.root is root and not log.abandoned:
+                with suppress(OSError):
+                    log.abandon()
 
     def unlock(self) -> None:
         """Another process may have the directories. Twice does nothing."""
@@ -195,7 +202,8 @@ class LogManager:
             log.close_unsynced()
         self.disk.sync_everything(root.path)
         self.checkpoints.save_at_close(root, logs)
-        CleanShutdown.write(self.disk, root.path, broker_epoch)
+        if root.failure is None:  # a sync that was under way may have failed since
+            CleanShutdown.write(self.disk, root.path, broker_epoch)
 
     def add(self, log: Log) -> None:
         """Makes this the partition's log."""

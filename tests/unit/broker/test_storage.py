@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +14,8 @@ from ottla.broker.cleaning import Cleaning
 from ottla.broker.storage import FLUSH_CHECK_MS, Storage
 from ottla.broker.topic_config import LogConfigs
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import MetaProperties
+from ottla.log.directories.checkpoints import CleanShutdown, MetaProperties
+from ottla.log.directories.directory import DirectoryState
 from ottla.log.directories.manager import LogManager
 from ottla.log.directories.roots import LogDirectoryError
 from ottla.log.log import Log
@@ -214,6 +215,35 @@ def test_a_failed_directory_ends_the_cleanings_on_it(bench: Bench) -> None:
     log = bench.log("a")
     log.root.failed(OSError(5, "the disk is gone"))
     assert (bench.cancelled, bench.failed) == (["a-0"], [log.partition])
+
+
+def test_a_disk_that_fails_while_a_thread_closes_its_logs_is_told_to_nobody(bench: Bench) -> None:
+    """Who would be told belongs to the loop, and to a broker that has left."""
+    logs = [bench.log("a"), bench.log("b")]
+    for log in logs:
+        bench.write(log)
+    bench.platter.fail("/data")
+    asyncio.run(bench.storage.close(7))
+    assert bench.failed == []
+    assert all(log.abandoned for log in logs)
+    assert not CleanShutdown.is_marked(bench.disk, "/data")
+
+
+def test_a_sync_that_fails_while_logs_are_closed_leaves_no_mark_of_a_clean_stop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop hears of it while a thread is about to write that mark."""
+    bench.write(bench.log("a"))
+    checkpoints = bench.storage.manager.checkpoints
+    save = checkpoints.save_at_close
+
+    def save_and_hear(root: DirectoryState, logs: Sequence[Log]) -> None:
+        save(root, logs)
+        root.failed(OSError(errno.EIO, "what was written is lost"))
+
+    monkeypatch.setattr(checkpoints, "save_at_close", save_and_hear)
+    asyncio.run(bench.storage.close(7))
+    assert not CleanShutdown.is_marked(bench.disk, "/data")
 
 
 def test_what_the_disk_says_to_a_cleaning_is_its_directorys(bench: Bench) -> None:
