@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 IO_UNLIMITED = 1 << 62
 """Bytes a second above which a limit is none; Kafka's default is the largest double."""
 
+BUFFER_BYTES_MIN = 1 << 20
+"""Of each worker; Kafka refuses less. A log is copied anew each time that the map of its keys is full: without room, for each batch."""
+
 
 class Worker(Protocol):
     """One cleaning at work. `wait` blocks until it ended, also by `kill`; both may be called from any thread."""
@@ -46,7 +49,7 @@ def cleaner_settings(config: ServerConfig) -> CleanerSettings | None:
     bytes_per_second = config.number("log.cleaner.io.max.bytes.per.second")
     return CleanerSettings(
         threads=threads,
-        dedupe_buffer_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
+        dedupe_buffer_bytes=max(config.integer("log.cleaner.dedupe.buffer.size"), threads * BUFFER_BYTES_MIN),
         io_bytes_per_second=0 if bytes_per_second >= IO_UNLIMITED else int(max(threads, bytes_per_second)),
         backoff_ms=max(1, config.integer("log.cleaner.backoff.ms")),
     )

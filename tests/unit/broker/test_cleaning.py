@@ -475,3 +475,11 @@ def test_a_limit_however_small_is_one_for_every_worker(limit: str) -> None:
     found = cleaner_settings(config)
     assert found is not None
     assert found.io_bytes_per_second // found.threads == 1
+
+
+@pytest.mark.parametrize(("threads", "buffer"), [("1", "-1"), ("1", "0"), ("200", "134217728")])
+def test_every_worker_has_room_for_the_keys_of_more_than_a_batch(threads: str, buffer: str) -> None:
+    """It would copy the log for each batch. Kafka refuses what leaves a worker less than this."""
+    found = cleaner_settings(settings(log_cleaner_threads=threads, log_cleaner_dedupe_buffer_size=buffer))
+    assert found is not None
+    assert found.dedupe_buffer_bytes // found.threads == 1 << 20
