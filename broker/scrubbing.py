@@ -111,6 +111,8 @@ class Scrubbing:
             self._on_damage(partition, damage)
         except (KafkaError, OSError) as error:
             logger.info("%s was not scrubbed to its end: %s", partition, error)
+        except Exception:
+            logger.exception("%s was not scrubbed to its end, which is our mistake", partition)
 
     async def _read(self, scrub: SegmentScrub) -> None:
         try:

@@ -11,6 +11,7 @@ from ottla.log.errors import DamagedLogError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, encode_batch
+from ottla.log.segments.scrub import SegmentScrub
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.runtime.simulation.platter import Platter
@@ -146,3 +147,31 @@ def noting(
         return scrub(partition)
 
     return noted
+
+
+def test_a_mistake_of_ours_in_one_log_does_not_end_the_scrubbing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would read the others any more, in this pass or a later one, and nothing would say so."""
+    scrub_from = Log.scrub_from
+
+    def mistaken(log: Log, offset: int) -> SegmentScrub | None:
+        if log.partition.partition == 0:
+            raise IndexError("a mistake")
+        return scrub_from(log, offset)
+
+    async def program(loop: SimulationLoop) -> None:
+        bench = Bench(loop)
+        bench.flip(1, 7)
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "scrub_from", mistaken)
+            bench.scrubbing.start()
+            await asyncio.sleep(FIRST_PASS_MS / 1000 + 1)
+        assert bench.found == [(1, 7)]
+        assert "flights-0 was not scrubbed to its end, which is our mistake" in caplog.text
+        bench.flip(0, 9)
+        await asyncio.sleep(HOUR_MS / 1000 + 5)
+        assert (0, 9) in bench.found
+        await bench.scrubbing.stop()
+
+    simulate(program, 1, limit_s=2 * HOUR_MS / 1000)
