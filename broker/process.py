@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import lmdb
@@ -73,6 +73,8 @@ async def _serve(config: ServerConfig, garbage: Garbage) -> None:
         logger.info("node %d stops before it is up: %s; its next start recovers its logs", config.node_id, asked)
     finally:
         try:
+            with suppress(OSError):  # tried again below
+                _remove(ready_file if mine else "")  # the end of a stop may take minutes, and nobody is served in them
             await server.stop()
         finally:
             host.loop_watch.stop()

@@ -115,6 +115,29 @@ def test_a_stop_that_fails_leaves_no_file_that_says_the_node_is_ready(
     assert not node.pid_file.exists()
 
 
+def test_a_node_that_stops_is_not_ready_any_more(node: LocalNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to be written down may take minutes, in which nobody is served."""
+    seen: list[tuple[bool, bool]] = []
+
+    class Slow:
+        def __init__(self, *_: object, on_locked: Callable[[], None], **__: object) -> None:
+            self.ready = asyncio.Event()
+            self.ready.set()
+            self._on_locked = on_locked
+
+        async def start(self) -> None:
+            self._on_locked()
+            node.ready_file.write_text("ready\n")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        async def stop(self) -> None:
+            seen.append((node.ready_file.exists(), node.pid_file.exists()))
+
+    monkeypatch.setattr(process, "Server", Slow)
+    serve(node)
+    assert seen == [(False, True)]
+
+
 class Hangup:
     """A server whose terminal is closed while it starts; later somebody stops it."""
 
