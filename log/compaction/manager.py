@@ -8,6 +8,7 @@ cleaner.record(task)                       on a thread, one at a time: syncs, mo
 
 import logging
 from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
 from itertools import dropwhile
 from typing import Protocol
 
@@ -156,7 +157,9 @@ class LogCleaner:
         """
         partition = task.log.partition
         if self._running.pop(partition, None) is not task:
-            return False  # forgotten meanwhile: the log is gone
+            with suppress(OSError):  # forgotten meanwhile: mostly the log is gone, directory and all
+                remove_cleaned(self._disk, task.job.directory)
+            return False
         self._had_turn[partition] = None
         if outcome.damage is not None:
             self.uncleanable[partition] = outcome.damage

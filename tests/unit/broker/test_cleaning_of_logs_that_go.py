@@ -162,3 +162,20 @@ def test_what_was_deleted_of_a_compacted_log_does_not_come_back_with_a_move(benc
         await bench.storage.close(-1)
 
     asyncio.run(scenario())
+
+
+def test_a_cleaning_that_nobody_wants_any_more_leaves_nothing_in_a_log_that_stays(bench: Bench) -> None:
+    """It may be as large as the log, and a topic that is not compacted any more has no other cleaning to sweep it away."""
+
+    async def scenario() -> None:
+        log = bench.log()
+        for number in range(4):
+            bench.write(log, b"key", b"%d" % number * 100)
+        bench.close_segment(log)
+        bench.fire(BACKOFF_MS)
+        log.configure(LogConfig())
+        await bench.clean()
+        assert not [name for name in bench.disk.list_directory(log.directory) if name.endswith(".cleaned")]
+        assert values(log) == [(offset, b"%d" % offset * 100) for offset in range(4)]
+
+    asyncio.run(scenario())
