@@ -29,7 +29,7 @@ FETCHES_MAX = 2
 """For so many there is always room."""
 
 STALL_MS = 5_000
-"""A leader is silent for longer only where it may keep a fetch for longer."""
+"""A leader is silent for longer only where it may keep a fetch for longer; and as long as it may, whatever ``replica.socket.timeout.ms`` says."""
 
 
 def leaders(config: ServerConfig, timers: LoopTimers) -> OpenLeader:
@@ -38,7 +38,7 @@ def leaders(config: ServerConfig, timers: LoopTimers) -> OpenLeader:
     settings = LinkSettings(
         client_id=f"broker-{config.node_id}-fetcher",
         backoff_ms_max=config.integer("replica.fetch.backoff.ms"),
-        stall_ms=min(config.integer("replica.socket.timeout.ms"), max(STALL_MS, 2 * longest_ms)),
+        stall_ms=max(min(config.integer("replica.socket.timeout.ms"), STALL_MS), 2 * longest_ms),
         detours=config.detours,
     )
 
