@@ -197,6 +197,18 @@ def test_replicas_of_a_topic_that_is_made_while_a_disk_is_full_are_led_by_others
     play(scenario, settings={"min.insync.replicas": "1"})
 
 
+def test_a_topic_that_is_made_while_a_disk_is_full_is_written_to_without_that_replica() -> None:
+    """It was in sync when the topic was made, so that it counts as caught up for the lag time, if nobody says better."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.cluster.nodes[2].platter.fail("/data/late-", errno.ENOSPC)
+        await rig.place("late", [1, 2, 3], retention_ms="-1")
+        await rig.until(lambda: 2 not in rig.view("late", 0).isr, 5)
+        await rig.goes_on(rig.produce("late", 0, 0.03))
+
+    play(scenario, settings={"min.insync.replicas": "1", "replica.lag.time.max.ms": "60000"})
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("partitions", [6, 80], ids=["at once", "over turns of the loop"])
 def test_a_topic_that_is_made_while_all_disks_are_full_is_led_when_there_is_room(seed: int, partitions: int) -> None:

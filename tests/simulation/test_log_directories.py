@@ -162,6 +162,21 @@ def test_a_follower_that_lost_a_directory_leaves_the_isr_of_those_partitions_onl
     play(scenario, directories=TWO)
 
 
+def test_nobody_waits_for_a_follower_that_lost_its_directory() -> None:
+    """Its broker runs, so that it counts as caught up for the lag time, if nobody says better."""
+
+    async def scenario(rig: Rig) -> None:
+        await lead_from(rig, 1)
+        producers = [rig.produce(TOPIC, index) for index in range(PARTITIONS)]
+        await rig.goes_on(*producers)
+        lost = in_directory(rig, 3, SECOND)
+        rig.cluster.nodes[3].platter.fail(SECOND)
+        await rig.until(lambda: all(3 not in rig.view(TOPIC, index).isr for index in lost))
+        await rig.goes_on(*producers)
+
+    play(scenario, directories=TWO, settings={"replica.lag.time.max.ms": "60000"})
+
+
 def test_a_lost_replica_of_an_idle_partition_does_not_pass_for_one_in_sync() -> None:
     async def scenario(rig: Rig) -> None:
         await lead_from(rig, 1)

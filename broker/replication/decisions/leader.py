@@ -103,8 +103,16 @@ class PartitionLeader:
             self.epoch_start_offset = log_end_offset
             self._start_epoch(isr, now_ms, led_before=led_before)
         if not known:
+            self._wait_no_more_for(member for member in self.isr.committed if member not in isr)
             self._set_isr(Committed(isr))
         return new_epoch
+
+    def _wait_no_more_for(self, taken_out: Iterable[int]) -> None:
+        """They count as caught up again when they say so themselves. The controller may know why they will not: their directory is lost, or
+        was never there. Nobody else would be acknowledged anything for the whole lag time."""
+        for member in taken_out:
+            if (replica := self.replicas.get(member)) is not None:
+                replica.last_caught_up_ms = NEVER_MS
 
     def _start_epoch(self, isr: tuple[int, ...], now_ms: int, *, led_before: bool) -> None:
         """``led_before``: in the very epoch before. Of one that we never heard of the leader may have had followers cut their logs."""
@@ -170,8 +178,8 @@ class PartitionLeader:
             self.stable_end_offset = log_end_offset
         if not self.replicas:
             return self.advance(now_ms)
-        for replica in self.replicas.values():
-            if replica.log_end_offset == previous:
+        for broker_id, replica in self.replicas.items():
+            if replica.log_end_offset == previous and broker_id in self.isr.committed:
                 replica.leader_appended(previous)
         # With another member in the ISR the lowest end is not ours, so our append cannot have moved it.
         return len(self._maximal) == 1 and self.advance(now_ms)
@@ -208,9 +216,10 @@ class PartitionLeader:
 
     def lost_contact(self, contact: FollowerContact) -> None:
         """A follower's session covers this partition no longer: what it says from now on is not about us."""
-        for replica in self.replicas.values():
+        for broker_id, replica in self.replicas.items():
             if replica.contact is contact:
-                replica.leader_appended(self.log_end_offset)
+                if broker_id in self.isr.committed:
+                    replica.leader_appended(self.log_end_offset)
                 replica.contact = None
 
     def knows_newer_life_of(self, broker_id: int, broker_epoch: int) -> bool:

@@ -1,5 +1,7 @@
 """The leader's state through elections, appends, fetches and the controller's answers."""
 
+import pytest
+
 from ottla.broker.replication.decisions.isr import Answer, Committed, Outcome, PendingExpand, PendingShrink, Proposal
 from ottla.broker.replication.decisions.replica import NEVER_MS, FollowerContact
 from ottla.runtime.errors import ErrorCode
@@ -414,3 +416,53 @@ def test_what_was_compared_in_an_earlier_epoch_is_compared_anew() -> None:
     fetch(leader, 2, 90)
     lead_again(leader, epoch=6, partition_epoch=9, isr=(1, 2, 3))
     assert not leader.has_compared(2, 20, 90)
+
+
+def test_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
+    """Its log directory failed, say: its broker runs, and a moment ago it had everything."""
+    leader = make_leader()
+    for broker in (2, 3):
+        fetch(leader, broker, 100)
+    leader.advance(2_000)
+    leader.appended(110, 2_000)
+    fetch(leader, 2, 110)
+    assert not leader.advance(2_000)
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1, 2))
+    assert leader.advance(2_000)
+    assert leader.high_watermark == 110
+
+
+def test_nobody_waits_for_a_member_that_was_never_there_once_it_was_taken_out() -> None:
+    leader = make_leader()
+    fetch(leader, 2, 100)
+    assert not leader.advance(2_000)
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1, 2))
+    assert leader.advance(2_000)
+    assert leader.high_watermark == 100
+
+
+@pytest.mark.parametrize(
+    "leaves", [True, False], ids=["and leaves the partition", "and has yet to leave the partition"]
+)
+def test_for_who_was_taken_out_no_session_speaks_that_goes_on_for_other_partitions(leaves: bool) -> None:
+    leader, contact = make_leader(isr=(1, 2), replicas=(1, 2)), FollowerContact(2_000)
+    leader.fetched(2, 20, 100, contact, 2_000)
+    leader.advance(2_000)
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
+    contact.last_fetch_ms = 2_100
+    if leaves:
+        leader.lost_contact(contact)
+    assert leader.appended(110, 2_200)
+    assert leader.high_watermark == 110
+
+
+def test_who_was_taken_out_and_fetches_on_is_waited_for_again() -> None:
+    """Left behind, it could never catch a busy leader."""
+    leader = make_leader(isr=(1, 2), high_watermark=100)
+    fetch(leader, 2, 100)
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
+    leader.appended(110, 2_000)
+    leader.advance(2_000)
+    fetch(leader, 2, 110)
+    assert not leader.appended(120, 2_000)
+    assert leader.high_watermark == 110
