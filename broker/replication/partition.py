@@ -199,10 +199,13 @@ class Partition:
         self.services.incomplete.pop(self, None)
         self.fail_waiters(error)
 
-    def configure(self, config: LogConfig, now_ms: int) -> None:
-        """The topic's settings changed. Raises StorageError, when all has been taken but the age of the active segment."""
+    def configure(self, config: LogConfig, now_ms: int, *, is_behind: bool = False) -> None:
+        """The topic's settings changed. ``is_behind``: more is known of the partition, which it is yet to be told. Raises StorageError, when
+        all has been taken but the age of the active segment."""
         leader = self.leader
         if leader is not None:
+            if is_behind:
+                leader.keep_min_insync_replicas()
             leader.set_min_insync_replicas(config.min_insync_replicas)
             self.advance(leader, now_ms)
         self.log.configure(config)

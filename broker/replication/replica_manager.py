@@ -373,7 +373,7 @@ class ReplicaManager:
             try:
                 config = self._log_config(partition.topic, image)
                 if config != partition.log.config:
-                    partition.configure(config, self.timers.now_ms())
+                    partition.configure(config, self.timers.now_ms(), is_behind=_is_behind(partition, image))
             except Exception as error:
                 logger.error("Could not configure %s: %s", partition, error, exc_info=not is_expected(error))
 
@@ -436,3 +436,9 @@ class ReplicaManager:
         now_ms = self.timers.now_ms()
         for partition in list(self._services.incomplete):
             retry_joins(partition, now_ms)
+
+
+def _is_behind(partition: Partition, image: MetadataImage) -> bool:
+    """Whether the image says more of the partition than it was told so far: of a snapshot settings are told first, the rest in pieces."""
+    view = image.partition(partition.topic_id, partition.index)
+    return view is None or view.partition_epoch > partition.partition_epoch

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from functools import partial
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ottla.broker.wire.messages.fetch_request import ForgottenTopic
 from ottla.broker.wire.messages.fetch_response import FetchResponse
 from ottla.proto import metadata_pb2 as pb
+from ottla.quorum.metadata.delta import MetadataDelta, differences
 from ottla.runtime.errors import ErrorCode
 from ottla.testing.replication.broker import TOPIC, TOPIC_ID
 from ottla.testing.replication.client import fetch_request
@@ -194,3 +196,28 @@ def test_a_leader_that_was_away_does_not_blame_its_followers() -> None:
         assert cluster.alterations == []
 
     run(scenario, replica_lag_time_max_ms="2000")
+
+
+def test_a_setting_of_after_another_was_elected_commits_nothing_alone() -> None:
+    """A leader that was away takes a snapshot: settings are told first, partitions in pieces. The other was elected as an eligible
+    leader (KIP-966), for by the setting of before nothing was committed that it lacks."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(isr=(1,), min_insync_replicas="2")
+        for number in (2, 3):
+            cluster.brokers[number].kill()  # before they fetch once
+        client = await cluster.client()
+        await client.produce(b"nobody else has this", acks=1)
+        leader = cluster.brokers[1]
+        assert leader.manager is not None
+        image, before = leader.image, leader.image.fork()
+        elected = pb.PartitionChange(topic_id=TOPIC_ID, partition_id=0, leader=2, isr=pb.Replicas(ids=[2]))
+        lowered = pb.Config(resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value="1")
+        for record in (pb.MetadataRecord(partition_change=elected), pb.MetadataRecord(config=lowered)):
+            image.apply(record, MetadataDelta())
+        for piece in differences(before, image):
+            leader.run(partial(leader.manager.publish, piece, image))
+            assert leader.log().high_watermark == 0
+            assert (await client.produce(b"nor will have this")).error_code != ErrorCode.NONE
+
+    run(scenario)

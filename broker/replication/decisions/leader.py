@@ -130,6 +130,11 @@ class PartitionLeader:
     def set_min_insync_replicas(self, value: int) -> None:
         self.required_in_sync = min(max(value, self._min_told), len(self.replicas) + 1)
 
+    def keep_min_insync_replicas(self) -> None:
+        """Goes by no smaller number before `lead` tells more of the partition: by then somebody else may lead it, who has all that was
+        committed by the number until now (KIP-966)."""
+        self._min_told = max(self._min_told, self.required_in_sync)
+
     @property
     def committed_isr(self) -> tuple[int, ...]:
         return self.isr.committed

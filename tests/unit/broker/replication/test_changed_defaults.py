@@ -27,11 +27,13 @@ class Bench:
         self.given: list[LogConfig] = []
         log = SimpleNamespace(config=LogConfigs(site.config).of({}))
 
-        def configure(config: LogConfig, _now_ms: int) -> None:
+        def configure(config: LogConfig, _now_ms: int, **_: bool) -> None:
             log.config = config
             self.given.append(config)
 
-        self.manager.partitions[bytes(16), 0] = cast(Any, SimpleNamespace(topic="t", log=log, configure=configure))
+        self.manager.partitions[bytes(16), 0] = cast(
+            Any, SimpleNamespace(topic="t", topic_id=bytes(16), index=0, log=log, configure=configure)
+        )
 
     def change(self, name: str, value: str | None) -> None:
         """A setting of all brokers; None: it has its default again."""

@@ -466,3 +466,14 @@ def test_who_was_taken_out_and_fetches_on_is_waited_for_again() -> None:
     fetch(leader, 2, 110)
     assert not leader.appended(120, 2_000)
     assert leader.high_watermark == 110
+
+
+def test_a_smaller_number_of_replicas_counts_only_with_what_else_is_known() -> None:
+    leader = make_leader(isr=(1,), min_isr=2)
+    leader.keep_min_insync_replicas()
+    leader.set_min_insync_replicas(1)
+    assert (leader.advance(2_000), leader.required_in_sync) == (False, 2)
+    leader.set_min_insync_replicas(3)
+    assert leader.required_in_sync == 3
+    lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
+    assert leader.required_in_sync == 1
