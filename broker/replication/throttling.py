@@ -26,6 +26,7 @@ def fetches_throttled(partition: "Partition") -> bool:
     follower, log = partition.follower, partition.log
     return (
         follower is not None
+        and not partition.is_in_isr  # under a new leader it does not know yet how far that is
         and not 0 <= follower.leaders_high_watermark <= log.log_end_offset
         and names_replica(
             log.config.follower_replication_throttled_replicas, partition.index, partition.services.node_id

@@ -80,3 +80,18 @@ def test_a_rate_that_rises_takes_effect_within_a_second() -> None:
         assert cluster.loop.time() - start < 1.5
 
     run(scenario)
+
+
+def test_a_follower_in_sync_fetches_without_a_throttle_under_a_new_leader_epoch() -> None:
+    """It does not know yet how far the leader is, and producers wait for it."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(follower_replication_throttled_replicas="*", min_insync_replicas="3")
+        client = await cluster.client()
+        assert (await client.produce(b"before")).error_code == 0
+        for number in (2, 3):
+            manager(cluster, number).follower_throttle.rate = 0
+        cluster.elect(1, (1, 2, 3))
+        assert (await client.produce(b"after", timeout_ms=3_000)).error_code == 0
+
+    run(scenario)
