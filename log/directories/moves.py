@@ -139,6 +139,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
         _take_back(disk, move, target)
         raise root.failed(error) if isinstance(error, OSError) else error from error
     log.producers = source.producers  # the very same: others hold on to it
+    log.adopt_epochs(source.epochs.entries())  # an epoch without a record is in memory only
     log.moved_from = tuple(dict.fromkeys((*source.moved_from, source.root.directory_id)))
     root.forget(copy)
     try:

@@ -103,6 +103,15 @@ def test_a_moved_log_is_the_same_elsewhere(platter: Platter) -> None:
     assert again.logs[NAME].log_end_offset == BATCHES + 1
 
 
+def test_an_epoch_in_which_nothing_was_written_goes_along(platter: Platter) -> None:
+    """A follower that took another branch before finds with it where to cut."""
+    manager = manager_on(platter)
+    log = filled(manager)
+    log.epochs.assign(5, log.log_end_offset)
+    moved = finish_move(manager, copied(manager, log), NOW_MS)
+    assert moved.end_offset_for_epoch(4) == (3, BATCHES)
+
+
 def test_a_log_knows_where_it_lay_before_until_the_process_ends(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
