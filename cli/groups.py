@@ -3,8 +3,7 @@
 import click
 
 from ottla.cli.failures import CommandError
-from ottla.cli.output import AnyCase, bootstrap_option, output_option, show
-from ottla.runtime.printable import plain
+from ottla.cli.output import AnyCase, bootstrap_option, output_option, plain, show
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 """Of groups of both protocols, as brokers name them."""

@@ -11,10 +11,9 @@ import msgspec
 
 from ottla.cli.failures import CommandError
 from ottla.cli.log_records import decoder_of
-from ottla.cli.output import WHOLE_WIDTH, cell
+from ottla.cli.output import WHOLE_WIDTH, cell, plain
 from ottla.log.tools.dump import Damage, Row, dump_file
 from ottla.log.tools.verify import Finding, verify, verify_root
-from ottla.runtime.printable import plain
 from ottla.runtime.real_disk import RealDisk
 
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

@@ -13,13 +13,12 @@ from ottla.cli.metadata_options import LATEST, Source
 from ottla.cli.metadata_source import open_archive, read
 from ottla.cli.metadata_text import Names, batch_row, record_line, time_text
 from ottla.cli.metadata_tree import plain_image, summary
-from ottla.cli.output import Row, show
+from ottla.cli.output import Row, plain, show
 from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.metadata import history
 from ottla.quorum.metadata.archive import Archive
 from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
 from ottla.quorum.metadata.views import PartitionView
-from ottla.runtime.printable import plain
 
 # --- dump -------------------------------------------------------------------------------------------------------------
 

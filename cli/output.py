@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.runtime.printable import plain
+from ottla.runtime.printable import plain as plain
 
 BROKER_PORT = 9092
 

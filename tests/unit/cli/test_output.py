@@ -11,9 +11,8 @@ from ottla.cli.failures import CommandError
 from ottla.cli.log import log
 from ottla.cli.log_print import print_all
 from ottla.cli.main import main
-from ottla.cli.output import bootstrap_option, cell, show
+from ottla.cli.output import bootstrap_option, cell, plain, show
 from ottla.log.records import Record, encode_batch
-from ottla.runtime.printable import plain
 from ottla.runtime.real_disk import RealDisk
 
 

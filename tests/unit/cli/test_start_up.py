@@ -24,6 +24,7 @@ LIGHT = (
     "ottla.cli.up_words",
     "ottla.cli.metadata_options",
     "ottla.pipeline.jobs.registry",
+    "ottla.runtime.printable",
 )
 HEAVY = ("msgspec", "asyncio", "google", "rich", "lmdb", "grpc", "confluent_kafka", "importlib.metadata")
 
@@ -41,6 +42,7 @@ def test_a_commands_module_holds_its_words_only(loaded: set[str]) -> None:
         "ottla.cli",
         "ottla.pipeline",
         "ottla.pipeline.jobs",
+        "ottla.runtime",
     }
 
 
