@@ -1,7 +1,8 @@
 """Moving a log to another directory: a copy grows beside it, catches up, and takes its place (KIP-113).
 
 The copy lies in ``<topic>-<partition>.<unique>-future``. When it is complete and durable the old directory is marked; from then on a
-crash leaves the copy as the log, before it the old one. Nothing is appended between the mark and the exchange.
+crash leaves the copy as the log, before it the old one. Nothing is appended between the mark and the exchange. A disk without room for a mark is
+left all the same: a crash in the exchange leaves two logs with the same end then, and either is the whole.
 """
 
 import itertools
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.directories import roots
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.errors import StorageError
+from ottla.log.errors import NO_ROOM, StorageError
 from ottla.log.log import Log
 from ottla.log.names import TopicPartition
 from ottla.runtime.disk import Disk
@@ -123,11 +124,7 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
         manager.checkpoints.note_start(copy, source.log_start_offset)  # or what was deleted comes back with a crash
     except OSError as error:
         raise root.failed(error) from error
-    try:
-        mark(disk, source.directory, copy.directory, target)
-    except OSError as error:
-        _take_back(disk, move, target)  # it may have its name already: then the next start would take the copy
-        raise source.root.failed(error) from error
+    is_marked = _mark(disk, move, target)
     try:
         disk.rename(copy.directory, target)
         disk.sync_directory(root.path)
@@ -146,8 +143,32 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
         manager.delete(partition, now_ms)
     except StorageError as error:
         _logger.warning("%s stays for now; the next start would know by its mark: %s", source.directory, error.message)
+    if not is_marked:
+        _make_leaving_durable(disk, source)
     manager.add(log)
     return log
+
+
+def _mark(disk: Disk, move: FutureLog, target: str) -> bool:
+    """False: the log's disk has no room for a mark, and has to be left all the same. Raises StorageError."""
+    source = move.source
+    try:
+        mark(disk, source.directory, move.copy.directory, target)
+    except OSError as error:
+        _take_back(disk, move, target)  # it may have its name already: then the next start would take the copy
+        failure = source.root.failed(error)
+        if error.errno in NO_ROOM:
+            return False
+        raise failure from error
+    return True
+
+
+def _make_leaving_durable(disk: Disk, source: Log) -> None:
+    """Or a power cut brings back a log without a mark, which by then may be longer than the one that counts."""
+    try:
+        disk.sync_directory(source.root.path)
+    except OSError as error:
+        source.root.failed(error)
 
 
 def _take_back(disk: Disk, move: FutureLog, target: str) -> None:

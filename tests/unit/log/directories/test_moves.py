@@ -335,6 +335,56 @@ def check_what_is_appended_now(platter: Platter, manager: LogManager, end: str, 
     assert content(found) == expected, when
 
 
+def without_room(seed: int) -> tuple[Platter, LogManager, Log]:
+    """A log on a disk that is full to the last byte."""
+    platter = formatted(seed)
+    manager = manager_on(platter)
+    log = filled(manager)
+    log.flush()
+    manager.checkpoints.save_points()
+    platter.fail("/a", errno.ENOSPC, ("create", "write", "mkdir"))
+    return platter, manager, log
+
+
+@pytest.mark.parametrize("end", ["kill", "power"])
+def test_a_log_leaves_a_disk_on_which_there_is_no_room_for_a_mark(end: str) -> None:
+    """That a disk is full is why a replica is moved away from it."""
+    platter, manager, log = without_room(0)
+    attempt_to_move(manager, log, purge=False)
+    assert manager.logs[NAME].directory == "/b/flights-0"
+    platter.repair()
+    check_what_is_appended_now(platter, manager, end, "the next start")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_left_a_full_disk_does_not_come_back_longer_with_a_power_cut(seed: int) -> None:
+    platter, manager, log = without_room(seed)
+    attempt_to_move(manager, log, purge=False)
+    moved = manager.logs[NAME]
+    moved.truncate_to(10)
+    expected = content(moved)
+    platter.repair()
+    platter.power_loss()
+    found = manager_on(platter).get_or_create(NAME, CONFIG, TOPIC_ID, moved.root.directory_id, now_ms=NOW_MS)
+    assert content(found) == expected
+
+
+@pytest.mark.parametrize("directory_id", [b"\1" * 16, b"\2" * 16], ids=["told of the old place", "told of the new one"])
+def test_a_crash_at_any_moment_of_leaving_a_full_disk_leaves_one_whole_log(directory_id: bytes) -> None:
+    whole, manager, log = without_room(0)
+    before = whole.operations
+    attempt_to_move(manager, log, purge=False)
+    for number in range(1, whole.operations - before + 1):
+        platter, manager, log = without_room(number)
+        expected = content(log)
+        platter.crash_at_operation(number)
+        with pytest.raises(SimulatedCrash):
+            attempt_to_move(manager, log, purge=False)
+        platter.repair()
+        found = manager_on(platter).get_or_create(NAME, CONFIG, TOPIC_ID, directory_id, now_ms=NOW_MS)
+        assert content(found) == expected, f"operation {number}"
+
+
 def test_a_copy_that_could_neither_be_opened_nor_renamed_is_not_in_the_way_of_the_next(platter: Platter) -> None:
     manager = manager_on(platter)
     log = filled(manager)
