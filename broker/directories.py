@@ -42,7 +42,8 @@ def read_identity(disk: Disk, config: ServerConfig) -> NodeIdentity:
             logger.error("log directory %s cannot be read: %s", path, error)
             continue
         if meta is None:
-            raise SettingError(f"{path} is not formatted: run ottla storage format -t CLUSTER_ID -c server.properties")
+            advice = "mount its disk, or run ottla storage format -t CLUSTER_ID -c server.properties"
+            raise SettingError(f"{path} is not formatted: {advice}")
         if meta.node_id != config.node_id:
             raise SettingError(
                 f"{path} belongs to node {meta.node_id}, this is node {config.node_id}: give another log.dirs"

@@ -48,7 +48,7 @@ def test_without_the_metadata_logs_directory_nothing_starts(platter: Platter) ->
 
 def test_a_directory_that_was_not_formatted_is_refused(platter: Platter) -> None:
     SimulatedDisk(platter).unlink("/b/meta.properties")
-    with pytest.raises(SettingError, match="/b is not formatted"):
+    with pytest.raises(SettingError, match="/b is not formatted: mount its disk"):
         read_identity(SimulatedDisk(platter), CONFIG)
 
 
