@@ -32,8 +32,8 @@ class SettingRules:
             elif resource_type == CLIENT_METRICS_RESOURCE:
                 check_client_metrics(values)
             elif resource_type == BROKER_RESOURCE:
-                for name, value in values.items():
-                    _broker_setting(name).parse(value)
+                parsed = {name: _broker_setting(name).parse(value) for name, value in values.items()}
+                _check_connections(self._server.changed(parsed))
             elif resource_type == TOPIC_RESOURCE:
                 for name, value in values.items():
                     _check_kept(name, check_topic_setting(name, value))
@@ -55,6 +55,13 @@ def _check_kept(name: str, value: Value) -> None:
     an earlier version must not stop one."""
     if name == "remote.storage.enable" and value:
         raise SettingError(f"{name}=true: there is no tiered storage, all segments stay here; write false")
+
+
+def _check_connections(broker: ServerConfig) -> None:
+    """As Kafka, which holds a change to what it starts with. Raises SettingError."""
+    shut = broker.why_shut()
+    if shut is not None:
+        raise SettingError(shut)
 
 
 def _broker_setting(name: str) -> Setting:

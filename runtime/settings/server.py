@@ -29,6 +29,8 @@ LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+PER_ADDRESS = "max.connections.per.ip"
+PER_ADDRESS_OF_SOME = "max.connections.per.ip.overrides"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - listened on, not bound here
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -188,8 +190,17 @@ class ServerConfig:
     def _listeners(self, name: str) -> tuple[Listener, ...]:
         return parse_listeners(self.strings(name), name)
 
+    def why_shut(self) -> str | None:
+        """Why nobody could connect, brokers and whoever would change that neither; None: somebody can."""
+        if self.integer(PER_ADDRESS) or self.string(PER_ADDRESS_OF_SOME):
+            return None
+        return f"{PER_ADDRESS}=0: nobody could connect: write who may, and how often, into {PER_ADDRESS_OF_SOME}"
+
     def _check(self, problems: Problems) -> None:
         """What is missing, and what contradicts what."""
+        shut = self.why_shut()
+        if shut is not None:
+            problems.contradicts(shut, PER_ADDRESS, PER_ADDRESS_OF_SOME)
         if not self.is_set("node.id"):
             before = self.texts.get("broker.id")
             write = f"write node.id={before} in place of broker.id" if before else "give each node a number of its own"

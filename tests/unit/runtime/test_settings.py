@@ -110,6 +110,7 @@ def test_a_node_knows_its_listeners_apart() -> None:
         ({"group.coordinator.rebalance.protocols": "consumer"}, "has to name classic"),
         ({"group.min.session.timeout.ms": "1800001"}, "write no more than group.max.session.timeout.ms=1800000"),
         ({"offsets.topic.compression.codec": "5"}, "allowed is 0 to 4"),
+        ({"max.connections.per.ip": "0"}, "write who may, and how often, into max.connections.per.ip.overrides"),
     ],
 )
 def test_an_impossible_configuration_gets_one_line(change: dict[str, str], words: str) -> None:

@@ -7,6 +7,7 @@ from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.decisions import configs
 from ottla.quorum.controller.decisions.configs import APPEND, DELETE, SET, SUBTRACT, incremental_alter_configs
+from ottla.quorum.metadata.views import BROKER_RESOURCE
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.settings.server import ServerConfig
 from tests.unit.quorum.controller.conftest import World, new_topic
@@ -70,6 +71,16 @@ def test_values_that_kafkas_client_metrics_cannot_have_are_refused(
     ruled: World, name: str, value: str, code: ErrorCode
 ) -> None:
     assert alter(ruled, name, value, kind=CLIENT_METRICS)[0] == code
+
+
+def test_no_limit_is_taken_by_which_nobody_could_connect_to_change_it() -> None:
+    """Nor brokers to each other, whether they run or are started again. Kafka refuses it as well."""
+    rules, limit = SettingRules(SERVER), "max.connections.per.ip"
+    with pytest.raises(KafkaError, match=f"{limit}=0: nobody could connect") as caught:
+        rules.check(BROKER_RESOURCE, "", {limit: "0", "log.cleaner.threads": "2"})
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    rules.check(BROKER_RESOURCE, "", {limit: "0", f"{limit}.overrides": "127.0.0.1:5"})
+    rules.check(BROKER_RESOURCE, "", {limit: "1"})
 
 
 def test_what_client_metrics_are_matched_by_grows_and_shrinks(ruled: World) -> None:
