@@ -107,11 +107,11 @@ class PartitionLeader:
             self._set_isr(Committed(isr))
         return new_epoch
 
-    def _wait_no_more_for(self, taken_out: Iterable[int]) -> None:
-        """They count as caught up again when they say so themselves. The controller may know why they will not: their directory is lost, or
-        was never there. Nobody else would be acknowledged anything for the whole lag time."""
-        for member in taken_out:
-            if (replica := self.replicas.get(member)) is not None:
+    def _wait_no_more_for(self, broker_ids: Iterable[int]) -> None:
+        """Whom the controller took out, or refuses, counts as caught up again when it says so itself. The controller may know why it will not: its
+        directory is lost, or was never there. Nothing would be acknowledged for the whole lag time."""
+        for broker_id in broker_ids:
+            if (replica := self.replicas.get(broker_id)) is not None:
                 replica.last_caught_up_ms = NEVER_MS
 
     def _start_epoch(self, isr: tuple[int, ...], now_ms: int, *, led_before: bool) -> None:
@@ -309,6 +309,8 @@ class PartitionLeader:
             self._min_told = answer.min_in_sync
             self.set_min_insync_replicas(self.required_in_sync)
         elif outcome is Outcome.REVERT:
+            if isinstance(proposal.state, PendingExpand):
+                self._wait_no_more_for((proposal.state.added,))
             self._set_isr(Committed(proposal.state.committed))
         return outcome
 

@@ -99,6 +99,8 @@ class AlterPartitionQueue(ControllerErrand):
         if outcome is Outcome.ADOPT:
             logger.debug("%s has ISR %s", partition, leader.committed_isr)
             partition.isr_changed(now_ms)
+        elif outcome is Outcome.REVERT:
+            partition.advance(leader, now_ms)  # whom nobody waits for any more held it back
         return outcome is not Outcome.RETRY
 
     def _count(self, proposal: Proposal, error: int) -> None:

@@ -477,3 +477,14 @@ def test_a_smaller_number_of_replicas_counts_only_with_what_else_is_known() -> N
     assert leader.required_in_sync == 3
     lead_again(leader, epoch=5, partition_epoch=9, isr=(1,))
     assert leader.required_in_sync == 1
+
+
+def test_nobody_waits_for_whom_the_controller_refuses() -> None:
+    """It may know that the directory is lost in which the replica lay that was about to join."""
+    leader = make_leader(isr=(1,), high_watermark=100)
+    fetch(leader, 2, 100)
+    proposal = expand(leader, 2)
+    assert not leader.appended(110, 2_000)
+    leader.answered(proposal, Answer(ErrorCode.INELIGIBLE_REPLICA), 2_000)
+    assert leader.advance(2_000)
+    assert leader.high_watermark == 110

@@ -49,6 +49,9 @@ class FakePartition:
     def isr_changed(self, now_ms: int) -> None:
         self.changes += 1
 
+    def advance(self, leader: PartitionLeader, now_ms: int) -> None:
+        leader.advance(now_ms)
+
 
 class World:
     def __init__(self) -> None:
@@ -147,6 +150,16 @@ def test_a_granted_isr_is_told_to_the_partition(world: World) -> None:
     assert partition.changes == 1
     assert partition.leader is not None
     assert partition.leader.committed_isr == (1, 2)
+
+
+def test_what_a_refused_replica_held_back_is_committed_at_once(world: World) -> None:
+    partition = world.submit()
+    assert partition.leader is not None
+    partition.leader.appended(5, 0)
+    world.timers.advance(1)
+    assert partition.leader.high_watermark == 0
+    world.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert partition.leader.high_watermark == 5
 
 
 @pytest.mark.parametrize("top_level", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
