@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from ottla.log.config import FOREVER
+from ottla.log.directories.refusals import Refusals
 from ottla.log.errors import NO_ROOM, NOT_THE_DISK, StorageError
 from ottla.log.names import TopicIdPartition
 
@@ -30,6 +31,7 @@ class DirectoryState:
         "partitions",
         "path",
         "recovery_points",
+        "refusals",
         "rolled",
         "start_offsets",
         "watermarks_moved",
@@ -43,6 +45,7 @@ class DirectoryState:
         self.writable = True
         self.full = False
         self.free_bytes = -1  # as the last look at the space found it
+        self.refusals = Refusals()
         self.failure: OSError | None = None
         self.on_failure = on_failure
         self.on_flush_settings: Callable[[], None] | None = None  # whoever looks at ``flushed`` has to from now on
@@ -68,6 +71,8 @@ class DirectoryState:
         Running out of descriptors or memory is no fault of the directory's.
         """
         if error.errno in NO_ROOM:
+            if self.writable:
+                self.refusals.note(self.free_bytes)
             self.full, self.writable = True, False
             return StorageError(f"{self.path}: no space left: {error}")
         if self.failure is None and error.errno not in NOT_THE_DISK:

@@ -20,6 +20,10 @@ def has_changed(disk: Disk, root: DirectoryState, floor: int) -> bool:
     # A little above the floor before it takes data again, or it would flutter with every deleted segment.
     full = free < (floor + floor // 8 if root.full else floor) or (root.full and floor == 0 and free == 0)
     if full == root.full and root.writable is not full:
+        if not full:
+            root.refusals.went_well()
+        return False
+    if not full and not root.refusals.may_try(free):
         return False
     root.set_full(full)
     what = "takes no more data until there is more room" if full else "takes data again"

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.directories.manager import LogManager
+from ottla.log.directories.refusals import CALM_LOOKS, GROWTH_BYTES
 from ottla.log.directories.roots import LogDirectoryError
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.simulation.disk import SimulatedDisk
@@ -181,3 +182,35 @@ def test_a_failed_directorys_logs_are_not_flushed(manager: LogManager, make_batc
     lost, kept = manager.logs.values()
     lost.root.failed(OSError(errno.EIO, "gone"))
     assert manager.due_flushes(NOW_MS) == [kept]
+
+
+def test_a_directory_that_refuses_with_bytes_free_is_tried_after_longer_and_longer_pauses(manager: LogManager) -> None:
+    """A quota, or a want of inodes: no look at the space shows it."""
+    root = manager.roots[0]
+    pauses = []
+    for _ in range(6):
+        root.failed(OSError(errno.EDQUOT, "quota exceeded"))
+        root.failed(OSError(errno.EDQUOT, "another log's, too"))
+        looks = 0
+        while not root.writable:
+            manager.check_space()
+            looks += 1
+        pauses.append(looks)
+    assert pauses == [1, 2, 3, 5, 9, 9]
+    for _ in range(CALM_LOOKS):
+        manager.check_space()
+    root.failed(OSError(errno.EDQUOT, "quota exceeded"))
+    assert manager.check_space() == [root], "all was well for a minute"
+
+
+def test_with_more_room_than_there_was_a_directory_is_tried_at_once(manager: LogManager, platter: Platter) -> None:
+    root = manager.roots[0]
+    for _ in range(6):
+        root.failed(OSError(errno.ENOSPC, "no space"))
+        root.set_full(False)
+    manager.check_space()
+    root.failed(OSError(errno.ENOSPC, "no space"))
+    platter.capacity_bytes += GROWTH_BYTES - 1
+    assert manager.check_space() == []
+    platter.capacity_bytes += 1
+    assert manager.check_space() == [root]
