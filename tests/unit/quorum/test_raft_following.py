@@ -135,6 +135,15 @@ def test_a_sync_that_ends_after_the_log_was_cut_vouches_for_what_is_left() -> No
     assert core.state.log.durable_end == 2
 
 
+def test_a_sync_that_ends_late_takes_nothing_back_that_is_durable() -> None:  # ours: syncs may share one fdatasync
+    core = follower(1)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=2, leader_id=2, records=records(1, 2, 3)))
+    core.tell(LogSynced(4))
+    core.tell(LogSynced(2))
+
+    assert core.state.log.durable_end == 4
+
+
 def test_another_clusters_requests_change_nothing() -> None:  # kraft.md 1.4
     core = OneCore(1, 2, 3)
     core.tell(RequestReceived(msgspec.structs.replace(vote(2, 9), cluster_id="another"), "token"))

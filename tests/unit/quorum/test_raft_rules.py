@@ -4,8 +4,15 @@ from ottla.quorum.raft import rules
 from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.majority import VoteResult
-from ottla.quorum.raft.messages import BatchInfo, FetchRequest, FetchResponse, FetchSnapshotResponse
-from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
+from ottla.quorum.raft.messages import (
+    BatchInfo,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+)
+from ottla.quorum.raft.voters import Endpoint, ReplicaKey
 from ottla.runtime.errors import ErrorCode
 
 ONE, TWO = ReplicaKey(1, bytes([1]) * 16), ReplicaKey(2, bytes([2]) * 16)
@@ -139,6 +146,11 @@ def test_a_log_that_left_the_leaders_is_told_where() -> None:  # KIP-595
     assert rules.divergence(log(1, 1, 3), 5, 3) == (3, 3)
 
 
+def test_the_same_place_under_another_epoch_diverges() -> None:  # D 3.5: log matching is by both
+    assert rules.divergence(log(1, 1, 3), 2, 2) == (2, 1)
+    assert rules.divergence(log(1, 1, 3), 1, 2) == (2, 1)
+
+
 def test_a_follower_cuts_where_both_logs_end_that_epoch() -> None:  # KIP-595
     assert rules.truncation_point(log(1, 1, 1, 2), OffsetAndEpoch(2, 1)) == 2
     assert rules.truncation_point(log(1, 2), OffsetAndEpoch(5, 1)) == 1
@@ -170,6 +182,7 @@ def test_a_snapshot_is_lacked_by_a_log_that_ends_before_it_or_has_others_there()
     assert rules.lacks_snapshot(log(1, 2), OffsetAndEpoch(2, 1))
     assert rules.lacks_snapshot(log(1, 1, 1), OffsetAndEpoch(2, 3))
     assert not rules.lacks_snapshot(log(1, 1, 2), OffsetAndEpoch(2, 1))
+    assert not rules.lacks_snapshot(log(1, 1), OffsetAndEpoch(2, 1))
 
 
 def fetch(offset: int) -> FetchRequest:
@@ -178,18 +191,16 @@ def fetch(offset: int) -> FetchRequest:
     )
 
 
+def test_a_voter_looks_elsewhere_for_a_leader_that_it_never_reached() -> None:  # ours
+    assert rules.may_look_elsewhere(has_fetched=False, leader_failed=True)
+    assert not rules.may_look_elsewhere(has_fetched=False, leader_failed=False)
+    assert not rules.may_look_elsewhere(has_fetched=True, leader_failed=True)
+
+
 def test_an_answer_to_another_question_is_not_listened_to() -> None:  # KIP-595
     assert rules.answers_request(fetch(3), fetch(3))
     assert not rules.answers_request(fetch(4), fetch(3))
     assert not rules.answers_request(None, fetch(3))
-
-
-def test_a_voter_is_a_node_and_a_directory() -> None:  # KIP-853
-    voters = VoterSet.of([Voter(ONE, Endpoint("", 1))])
-
-    assert rules.is_voter(voters, ONE)
-    assert not rules.is_voter(voters, ReplicaKey(1, bytes([9]) * 16))
-    assert not rules.is_voter(voters, TWO)
 
 
 def test_the_leader_counts_itself_up_to_its_last_sync() -> None:  # ours; Kafka's single voter commits before
@@ -229,6 +240,15 @@ def test_nothing_is_said_to_be_committed_of_a_log_that_may_diverge() -> None:  #
     assert rules.told_high_watermark(5, judged=False) == -1
 
 
+def test_a_follower_judged_who_says_what_is_committed_or_where_to_go_on() -> None:  # ours
+    place = OffsetAndEpoch(1, 1)
+
+    assert rules.was_judged(FetchResponse(epoch=1, high_watermark=0))
+    assert rules.was_judged(FetchResponse(epoch=1, diverging=place))
+    assert rules.was_judged(FetchResponse(epoch=1, snapshot=place))
+    assert not rules.was_judged(FetchResponse(epoch=1))
+
+
 def test_a_follower_out_of_touch_serves_no_observers() -> None:  # ours
     assert rules.may_serve_observers(has_fetched=True, leader_suspected=False)
     assert not rules.may_serve_observers(has_fetched=False, leader_suspected=False)
@@ -255,11 +275,11 @@ def test_a_leader_that_disowns_the_epoch_is_gone() -> None:  # ours
     assert not rules.leader_is_gone(fetch(0), FetchResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=2))
 
 
-def test_voters_change_one_at_a_time() -> None:  # D 4.1 and its correction; KIP-853
-    assert rules.may_change_voters(False, True, latest_offset=3, high_watermark=4)
-    assert not rules.may_change_voters(True, True, latest_offset=3, high_watermark=4)
-    assert not rules.may_change_voters(False, False, latest_offset=3, high_watermark=4)
-    assert not rules.may_change_voters(False, True, latest_offset=4, high_watermark=4)
+def test_a_leader_that_takes_no_change_of_voters_is_not_gone_yet() -> None:  # ours: it leaves, and commits until then
+    update = UpdateVoterRequest(cluster_id="", epoch=1, sender=TWO, endpoint=Endpoint("", 1))
+    refusal = VoterChangeResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=1)
+
+    assert not rules.leader_is_gone(update, refusal)
 
 
 def test_a_place_before_the_log_needs_a_snapshot() -> None:  # KIP-630
@@ -275,49 +295,20 @@ def test_a_place_before_the_log_needs_a_snapshot() -> None:  # KIP-630
     assert not rules.needs_snapshot(log(1, 2), 0, 0)
 
 
-def test_a_replica_is_in_touch_for_a_fetch_timeout() -> None:  # KIP-595
-    assert rules.is_in_touch(1000, 2999, 2000)
-    assert not rules.is_in_touch(1000, 3000, 2000)
-    assert not rules.is_in_touch(-1, 0, 2000)
+def test_who_is_further_than_the_log_begins_in_an_older_epoch_needs_a_snapshot() -> None:  # KIP-630
+    short = LogSummary()
+    short.restart_at(OffsetAndEpoch(10, 3))
+    short.append(4, 10, 15)
+
+    assert rules.needs_snapshot(short, 12, 2)
 
 
-def test_who_joins_can_vote_has_caught_up_and_is_there() -> None:  # KIP-853
-    assert rules.may_join(can_vote=True, last_caught_up_ms=0, in_touch=True)
-    assert not rules.may_join(can_vote=False, last_caught_up_ms=0, in_touch=True)
-    assert not rules.may_join(can_vote=True, last_caught_up_ms=-1, in_touch=True)
-    assert not rules.may_join(can_vote=True, last_caught_up_ms=0, in_touch=False)
+def test_a_snapshot_of_nothing_is_of_no_use() -> None:  # the log has it all, and who is sent there comes back
+    whole = log(1, 2)
+    whole.snapshot = OffsetAndEpoch(0, 0)
 
-
-def test_most_of_the_new_voters_have_to_be_there() -> None:  # ours; etcd's strict reconfiguration check
-    assert rules.quorum_survives(2, 3)
-    assert not rules.quorum_survives(1, 2)
-
-
-def test_another_disk_under_the_id_of_a_living_voter_is_a_twin() -> None:  # ours, for KIP-853's directory ids
-    other = ReplicaKey(1, bytes([9]) * 16)
-
-    assert rules.is_twin(other, ONE, known_in_touch=True)
-    assert not rules.is_twin(other, ONE, known_in_touch=False)
-    assert not rules.is_twin(ONE, ONE, known_in_touch=True)
-    assert not rules.is_twin(other, ReplicaKey(1), known_in_touch=True)
-
-
-def test_a_voter_to_be_removed_is_named_by_its_directory_too() -> None:  # KIP-853
-    assert rules.names_voter(ONE, ONE)
-    assert not rules.names_voter(ReplicaKey(1), ONE)
-    assert not rules.names_voter(ReplicaKey(1, bytes([9]) * 16), ONE)
-
-
-def test_a_new_leader_writes_the_voters_that_the_log_lacks() -> None:  # kraft.md 1.9
-    here, there = Endpoint("here", 1), Endpoint("there", 1)
-    formatted, static = VoterSet.of([Voter(ONE, here)]), VoterSet.of([Voter(ReplicaKey(1), here)])
-    logged = VoterHistory(static, ((0, formatted),))
-
-    assert rules.must_write_voters(VoterHistory(formatted), Voter(ONE, here))
-    assert not rules.must_write_voters(VoterHistory(static), Voter(ONE, here))
-    assert not rules.must_write_voters(logged, Voter(ONE, here))
-    assert rules.must_write_voters(logged, Voter(ONE, there))
-    assert not rules.must_write_voters(logged, Voter(TWO, there))
+    assert not rules.needs_snapshot(whole, 0, 0)
+    assert not rules.needs_snapshot(whole, 0, 1)
 
 
 def piece(position: int, checksum: int = 7, size: int = 100) -> FetchSnapshotResponse:
@@ -344,8 +335,3 @@ def test_a_voter_asks_the_leader_for_its_snapshot_until_there_is_another_leader(
 def test_an_observer_turns_to_another_when_one_does_not_answer() -> None:  # ours
     assert rules.may_ask_again(rules.SNAPSHOT_TRIES - 1, is_voter=False)
     assert not rules.may_ask_again(rules.SNAPSHOT_TRIES, is_voter=False)
-
-
-def test_an_observer_is_forgotten_after_its_session() -> None:  # kraft.md 1.5
-    assert rules.is_forgotten(1000, 301_000, 300_000)
-    assert not rules.is_forgotten(1000, 300_999, 300_000)
