@@ -134,6 +134,13 @@ def test_an_impossible_vote_request_is_refused(request_: VoteRequest, why: str) 
     assert core.state.epoch == 0
 
 
+def test_a_node_may_have_the_number_zero() -> None:  # node.id, Kafka's least
+    core = OneCore(0, 1, 2)
+    core.ask(vote(0, 1))
+
+    assert core.told().granted
+
+
 def test_a_vote_meant_for_a_former_disk_is_refused_but_its_epoch_is_followed() -> None:  # KIP-853
     core = OneCore(1, 2, 3)
     core.ask(msgspec.structs.replace(vote(2, 4), receiver=key(1)._replace(directory_id=bytes(16))))
