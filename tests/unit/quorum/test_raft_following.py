@@ -125,6 +125,16 @@ def test_a_follower_knows_as_committed_what_the_leader_says_and_it_has() -> None
     assert core.found(CommitAdvanced) == [CommitAdvanced(1)]
 
 
+def test_records_of_nobodys_epoch_are_not_taken() -> None:
+    """Somebody answers who knows no leader either."""
+    core = OneCore(2, 3)
+    (peer,) = core.waiting(FetchRequest)
+    core.answer(FetchRequest, peer, FetchResponse(epoch=0, records=records(0, 0)))
+
+    assert core.role == "Unattached"
+    assert not core.found(AppendBatches)
+
+
 def test_a_sync_that_ends_after_the_log_was_cut_vouches_for_what_is_left() -> None:  # ours
     core = follower(1)
     core.answer(FetchRequest, 2, FetchResponse(epoch=2, leader_id=2, records=records(1, 2, 3)))

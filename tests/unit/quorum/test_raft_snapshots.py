@@ -8,6 +8,7 @@ from ottla.quorum.raft.election_state import ElectionState
 from ottla.quorum.raft.events import (
     SnapshotInstalled,
     SnapshotTaken,
+    Ticked,
 )
 from ottla.quorum.raft.instructions import (
     CommitAdvanced,
@@ -67,6 +68,14 @@ def test_who_asks_for_what_was_cut_off_is_sent_to_the_snapshot() -> None:  # D 5
     assert core.told("fetch of 3").snapshot == (1, 1)
 
 
+@pytest.mark.parametrize(("own", "read"), [(50, 50), (1 << 20, 100)])
+def test_nobody_is_read_a_longer_piece_than_either_side_takes(own: int, read: int) -> None:
+    core = OneCore(1, 2, 3, snapshot_max_bytes=own).elect(2)
+    core.ask(snapshot_request(3, 1))
+
+    assert [each.max_bytes for each in core.found(ReadSnapshotAndRespond)] == [read]
+
+
 def test_only_who_may_be_fetched_from_serves_snapshots() -> None:  # KIP-630
     core = follower()
     core.ask(snapshot_request(3, 1))
@@ -95,6 +104,23 @@ def test_a_snapshot_comes_in_pieces_and_is_installed_when_it_is_whole() -> None:
     assert core.found(InstallSnapshot) == [InstallSnapshot(OffsetAndEpoch(5, 1), 10, 7, voter_set(1, 2))]
 
 
+def test_nothing_is_asked_for_while_a_snapshot_is_installed() -> None:  # the log is about to be another
+    core = downloading()
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"1234567890"))
+    assert core.found(InstallSnapshot)
+    assert not core.found(SendRequest)
+    core.tell(Ticked())
+
+    assert not core.found(SendRequest)
+
+
+def test_a_piece_is_asked_for_once_at_a_time() -> None:
+    core = downloading()
+    core.tell(Ticked())
+
+    assert not core.found(SendRequest)
+
+
 def test_a_piece_of_another_file_begins_the_download_anew() -> None:  # KIP-630
     core = downloading()
     core.answer(FetchSnapshotRequest, 2, piece(0, b"12345"))
@@ -120,6 +146,22 @@ def test_pieces_that_bring_nothing_are_failures_and_asked_for_with_pauses() -> N
     assert core.state.role.download.failures == 0
 
 
+def refused(core: OneCore, source: int) -> None:
+    """By one that lost touch with its leader."""
+    for _ in range(SNAPSHOT_TRIES):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        core.answer(FetchSnapshotRequest, source, FetchSnapshotResponse(error=error, epoch=1, leader_id=2))
+        if Timer.RETRY in core.state.timers and core.waiting(FetchRequest) == []:
+            core.expire(Timer.RETRY)
+
+
+def unreachable(core: OneCore, source: int) -> None:
+    for _ in range(SNAPSHOT_TRIES):
+        core.answer(FetchSnapshotRequest, source, None)
+        if core.waiting(FetchRequest) == []:
+            core.expire(Timer.RETRY)
+
+
 def cut_short(core: OneCore, source: int) -> None:
     core.answer(FetchSnapshotRequest, source, piece(0, b""))
     for _ in range(SNAPSHOT_TRIES - 1):
@@ -132,7 +174,7 @@ def damaged(core: OneCore, source: int) -> None:
     core.tell(SnapshotInstalled(None))
 
 
-@pytest.mark.parametrize("arrives", [cut_short, damaged])
+@pytest.mark.parametrize("arrives", [refused, unreachable, cut_short, damaged])
 @pytest.mark.parametrize("seed", range(6))
 def test_an_observer_fetches_from_another_where_the_snapshot_does_not_come_whole(
     arrives: Callable[[OneCore, int], None], seed: int
@@ -187,12 +229,30 @@ def test_no_snapshot_takes_the_place_of_committed_records() -> None:  # D 3.6: s
     assert not core.asked(FetchSnapshotRequest)
 
 
+def test_a_snapshot_of_all_that_is_committed_takes_nothing_back() -> None:  # a tail of a later epoch may follow it
+    core = follower(1, 1, 2)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, high_watermark=2))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=3, leader_id=2, snapshot=OffsetAndEpoch(2, 1)))
+
+    assert not core.found(Fault)
+
+
 def test_a_damaged_snapshot_is_fetched_again() -> None:  # KIP-630
     core = downloading()
     core.tell(SnapshotInstalled(None))
 
     assert core.state.log.end == 0
     assert core.state.role.download is None
+
+
+def test_a_snapshot_that_arrives_damaged_for_an_earlier_leader_is_nobodys_fault() -> None:
+    core = downloading()
+    core.answer(FetchSnapshotRequest, 2, piece(0, b"1234567890"))
+    core.ask(begin(3, 2))
+    core.tell(SnapshotInstalled(None))
+
+    assert core.state.role.damaged_downloads == 0
+    assert Timer.RETRY not in core.state.timers
 
 
 def test_a_snapshot_that_arrives_damaged_again_and_again_is_fetched_at_leisure() -> None:
@@ -250,6 +310,19 @@ def test_a_snapshot_is_asked_for_where_it_was_told_of() -> None:
     core.answer(FetchRequest, FIRST_BOOTSTRAP_ID, wrong_door)
     core.answer(FetchRequest, 2, None)
     too_far_back = FetchResponse(epoch=3, leader_id=2, leader_endpoint=endpoint(2), snapshot=OffsetAndEpoch(5, 1))
+    core.answer(FetchRequest, FIRST_BOOTSTRAP_ID, too_far_back)
+
+    assert [(send.peer, send.endpoint) for send in core.found(SendRequest)] == [(FIRST_BOOTSTRAP_ID, endpoint(7))]
+
+
+def test_a_snapshot_told_of_by_a_leader_that_moved_is_asked_for_there() -> None:
+    """The bootstrap server was the leader all the time, at an address that nobody had told of."""
+    core = OneCore(2, node=9, bootstrap=(endpoint(7),), can_vote=False, fetch_from_any_voter=True)
+    core.ask(begin(2, 3))
+    for _ in range(2):
+        if 2 in core.waiting(FetchRequest):
+            core.answer(FetchRequest, 2, None)
+    too_far_back = FetchResponse(epoch=3, leader_id=2, leader_endpoint=endpoint(7), snapshot=OffsetAndEpoch(5, 1))
     core.answer(FetchRequest, FIRST_BOOTSTRAP_ID, too_far_back)
 
     assert [(send.peer, send.endpoint) for send in core.found(SendRequest)] == [(FIRST_BOOTSTRAP_ID, endpoint(7))]
