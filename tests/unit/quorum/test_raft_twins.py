@@ -167,6 +167,19 @@ def test_only_the_voters_own_disk_keeps_the_leader_in_office() -> None:  # kraft
     assert leader.core.state.timers[Timer.CHECK_QUORUM] > before
 
 
+def test_a_copy_of_the_leaders_own_disk_does_not_keep_it_in_office() -> None:
+    """It counts itself already: with one other of five, and its copy, it had a majority."""
+    leader = logged(1, 2, 3, 4, 5)
+    role = leader.core.state.role
+    assert isinstance(role, Leader)
+    role.heard_from.clear()
+    place = OffsetAndEpoch(1, 1)
+    leader.response_to(
+        FetchSnapshotRequest(cluster_id=CLUSTER, epoch=1, sender=key(1), snapshot=place, position=0, max_bytes=1)
+    )
+    assert role.heard_from == {}
+
+
 def test_observers_that_went_away_are_forgotten() -> None:  # kraft.md 1.5
     leader = logged(1)
     leader.fetches(key(4))
