@@ -136,7 +136,7 @@ def _slow(transactional_id: str, prepared: Transaction, left: Mapping[tuple[str,
     what = "commit" if prepared.state is State.PREPARE_COMMIT else "abort"
     ago = (time_ms - prepared.updated_ms) // 1_000
     waits = [f"{topic}-{index} ({_through(broker_id)})" for (topic, index), broker_id in islice(left.items(), 1)]
-    waits += [f"{len(left) - 1} more partitions"] * (len(left) > 1)
+    waits += [f"{len(left) - 1} more"] * (len(left) > 1)
     producer = f"producer {prepared.producer_id}, epoch {prepared.epoch}"
     told = f"transaction of {transactional_id} ({producer}): decided to {what} {ago} s ago, waits for "
     return plain(told + (" and ".join(waits) or "this partition, to write that it is over"))

@@ -92,7 +92,7 @@ def test_what_moved_is_told_when_the_assignment_is_committed() -> None:
     assert record.moved == [("t", 2, ids[1], ids[0]), ("t", 3, ids[1], "")]
     assert (record.moved_count, record.kept_count, record.members) == (2, 2, 1)
     assert bench.notes[-1] == (
-        f"group g: generation {record.generation} stable, 1 members; leave of {ids[1]} at 10.0.0.1; "
+        f"group g: generation {record.generation} stable, 1 member; leave of {ids[1]} at 10.0.0.1; "
         "200 ms until joined, 40 ms until assigned; 2 partitions moved, 2 stayed"
     )
 

@@ -204,7 +204,7 @@ def test_what_was_decided_long_ago_is_told_with_whom_it_waits_for() -> None:
     assert bench.notes == [f"{who} t-0 (broker 1)"]
     sent.left = {("t", 0): -1, ("t", 1): 2}
     bench.shard.abort_late()
-    assert bench.notes[1:] == [f"{who} t-0 (nobody leads it, or its leader refuses) and 1 more partitions"]
+    assert bench.notes[1:] == [f"{who} t-0 (nobody leads it, or its leader refuses) and 1 more"]
 
 
 def test_an_end_that_cannot_be_written_for_long_is_told() -> None:
