@@ -109,11 +109,24 @@ class Jbod(Dimension):
                 TopicPartitions(topic.name, [index])
                 for topic in invariants.metadata.topics_by_id.values()
                 for index, view in topic.partitions.items()
-                if _waits_for_lost(view)
+                if self._waits_for_lost(view)
             ]
             if views:
                 with contextlib.suppress(Unreachable):
                     await client.ask_any(ElectLeadersRequest(UNCLEAN, views, timeout_ms=1_000), ElectLeadersResponse)
+
+    def _waits_for_lost(self, view: PartitionView) -> bool:
+        """Also where all others of it were taken out before, after a power cut: who led last was, when its directory was said to be lost."""
+        last = view.isr or view.elr or view.last_known_elr
+        return view.leader == NO_LEADER and all(self._is_gone(each, view.directory_of(each)) for each in last)
+
+    def _is_gone(self, number: int, directory_id: bytes) -> bool:
+        """Or it is another disk, and whoever led with it knew that before the controller did: a person looks at the machine."""
+        if directory_id[:15] == bytes(15):
+            return directory_id == DIRECTORY_LOST
+        broker = self.run.servers.get(number)
+        roots = broker.storage.manager.roots if broker is not None else ()
+        return bool(roots) and all(root.failure is None and root.directory_id != directory_id for root in roots)
 
     async def _move(self) -> None:
         client, rng = self.run.client(), self.rng
@@ -133,12 +146,6 @@ class Jbod(Dimension):
             "of them replaced": self.new,
             "moves between directories": self.moved,
         }
-
-
-def _waits_for_lost(view: PartitionView) -> bool:
-    """Also where all others of it were taken out before, after a power cut: who led last was, when its directory was said to be lost."""
-    last = view.isr or view.elr or view.last_known_elr
-    return view.leader == NO_LEADER and all(view.directory_of(each) == DIRECTORY_LOST for each in last)
 
 
 DIMENSION = Jbod
