@@ -12,6 +12,7 @@ from ottla.cli.group_history import REBALANCES, asked
 from ottla.cli.group_lag import named, short
 from ottla.cli.group_requests import Group, NoSuchGroup, described
 from ottla.cli.output import Row
+from ottla.runtime.printable import counted
 
 Record = Mapping[str, Any]
 """As its coordinator writes it (`rebalance_record.py`); what is at its default is left out."""
@@ -83,7 +84,7 @@ class Explained:
     @property
     def sentences(self) -> list[str]:
         group = self.group
-        told = [f"{group.name} is {group.state}, with {_count(len(group.members), 'member')}."]
+        told = [f"{group.name} is {group.state}, with {counted(len(group.members), 'member')}."]
         waits = [short(each) for each in self._now.get("waits_for", ())]
         if waits:
             told.append(f"It waits for {_listed(waits, self._now['waits_for_count'])}.")
@@ -178,13 +179,13 @@ def _moved(record: Record) -> str:
         return ""
     stayed = record.get("kept_count", 0)
     if not count:
-        return f"Nothing moved, {_count(stayed, 'partition')} stayed."
+        return f"Nothing moved, {counted(stayed, 'partition')} stayed."
     together: dict[tuple[str, str, str], list[int]] = {}
     for topic, partition, before, after in moves:
         together.setdefault((topic, before, after), []).append(partition)
     shown = ", ".join(_move(*how, partitions) for how, partitions in list(together.items())[:MOVES_SHOWN])
     more = ", …" if count > len(moves) or len(together) > MOVES_SHOWN else ""
-    return f"{_count(count, 'partition')} moved, {stayed} stayed: {shown}{more}."
+    return f"{counted(count, 'partition')} moved, {stayed} stayed: {shown}{more}."
 
 
 def _move(topic: str, before: str, after: str, partitions: Sequence[int]) -> str:
@@ -204,10 +205,6 @@ def _outcome(record: Record) -> str:
 
 def _cause(cause: Sequence[str]) -> dict[str, str]:
     return dict(zip(_CAUSE, cause, strict=True))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _listed(names: Sequence[str], count: int) -> str:

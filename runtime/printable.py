@@ -6,3 +6,8 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def counted(number: int, what: str) -> str:
+    """``3 members``, ``1 member``."""
+    return f"{number} {what}{'s' * (number != 1)}"

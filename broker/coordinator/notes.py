@@ -3,6 +3,8 @@
 import logging
 
 A_SECOND = 20
+CHARACTERS_MAX = 2_000
+"""Names are what clients chose: Kafka's protocol lets one have 32 KB."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,4 +26,4 @@ class Notes:
         if self._told > A_SECOND:
             self._left_out += 1
         else:
-            logger.info("%s", fact)
+            logger.info("%s", fact if len(fact) <= CHARACTERS_MAX else fact[: CHARACTERS_MAX - 1] + "…")

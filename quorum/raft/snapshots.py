@@ -20,8 +20,12 @@ def handle_fetch_snapshot(state: RaftState, event: RequestReceived) -> None:
         state.respond(event.token, FetchSnapshotResponse(**state.response_fields(error)))
         return
     role = state.role
-    known = isinstance(role, Leader) and request.sender.id in role.voters  # its own key comes from a copy of its disk
-    if isinstance(role, Leader) and known and rules.is_voter(state.voters.latest, request.sender):
+    # The leader's own key, which a copy of its disk has, is none of those it counts.
+    if (
+        isinstance(role, Leader)
+        and request.sender.id in role.voters
+        and rules.is_voter(state.voters.latest, request.sender)
+    ):
         serving.note_contact(state, role, request.sender.id)
     fields = {"snapshot": request.snapshot, "position": request.position, **state.response_fields()}
     max_bytes = min(request.max_bytes, state.settings.snapshot_max_bytes)

@@ -13,6 +13,7 @@ from ottla.quorum.raft.messages import (
     Records,
     VoteRequest,
 )
+from ottla.quorum.raft.timers import Timer
 from tests.unit.quorum.raft_core import CLUSTER, OneCore, endpoint, key
 
 
@@ -65,6 +66,18 @@ def follower(*epochs: int, leader: int = 2) -> OneCore:
     """Of node 2, with a record of each of these epochs; it has asked for more."""
     core = OneCore(1, 2, 3, log=log_of(*epochs), election=ElectionState(max(epochs, default=0)))
     core.ask(begin(leader, max(epochs, default=0) + 1))
+    return core
+
+
+def prospective(epoch: int = 0) -> OneCore:
+    core = OneCore(1, 2, 3, election=ElectionState(epoch))
+    core.expire(Timer.ELECTION)
+    return core
+
+
+def candidate() -> OneCore:
+    core = prospective()
+    core.grant(2)
     return core
 
 

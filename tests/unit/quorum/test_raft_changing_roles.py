@@ -23,19 +23,7 @@ from ottla.quorum.raft.voters import Endpoint, VoterHistory
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.membership_bench import ADMINISTRATOR, LeadingReplica
 from tests.unit.quorum.raft_core import OneCore, endpoint, key, voter_set
-from tests.unit.quorum.raft_messages import begin, follower, leader, log_of, vote
-
-
-def prospective(epoch: int = 0) -> OneCore:
-    core = OneCore(1, 2, 3, election=ElectionState(epoch))
-    core.expire(Timer.ELECTION)
-    return core
-
-
-def candidate() -> OneCore:
-    core = prospective()
-    core.grant(2)
-    return core
+from tests.unit.quorum.raft_messages import begin, candidate, follower, leader, log_of, prospective, vote
 
 
 def told_of_leader(core: OneCore, leader_id: int, epoch: int | None = None, at: Endpoint | None = None) -> None:

@@ -19,7 +19,7 @@ from ottla.quorum.raft.messages import (
 from ottla.quorum.raft.timers import Timer
 from ottla.runtime.errors import ErrorCode
 from tests.unit.quorum.raft_core import OneCore, key
-from tests.unit.quorum.raft_messages import follower, leader, resigned, vote
+from tests.unit.quorum.raft_messages import candidate, follower, leader, prospective, resigned, vote
 
 
 def test_nobody_leads_without_an_election_timeout_or_a_reason() -> None:  # D 3.4
@@ -151,18 +151,6 @@ def test_a_vote_meant_for_a_former_disk_is_refused_but_its_epoch_is_followed() -
 
 def unattached() -> OneCore:
     return OneCore(1, 2, 3)
-
-
-def prospective() -> OneCore:
-    core = OneCore(1, 2, 3)
-    core.expire(Timer.ELECTION)
-    return core
-
-
-def candidate() -> OneCore:
-    core = prospective()
-    core.grant(2)
-    return core
 
 
 @pytest.mark.parametrize(

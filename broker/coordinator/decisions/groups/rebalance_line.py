@@ -1,23 +1,19 @@
 """A rebalance that is over, in a line of the log: its coordinator may be gone when somebody asks why, and what it remembers with it."""
 
 from ottla.broker.coordinator.decisions.groups.rebalance_record import Cause, RebalanceRecord
-from ottla.runtime.printable import plain
+from ottla.runtime.printable import counted, plain
 
 
 def line_of(group_id: str, record: RebalanceRecord) -> str:
     """Who asked for it, how long it took, what moved."""
     what = "epoch" if record.is_newer else "generation"
     asked = _who(record.cause) + (f" and {record.also_count} more" if record.also_count else "")
-    told = [f"{what} {record.generation} {record.outcome}, {_count(record.members, 'member')}", asked, *_times(record)]
+    told = [f"{what} {record.generation} {record.outcome}, {counted(record.members, 'member')}", asked, *_times(record)]
     if record.absent_count:
         told.append(f"{record.absent_count} did not join in time: {', '.join(record.absent)}")
     if record.moved_count is not None and record.members:
-        told.append(f"{_count(record.moved_count, 'partition')} moved, {record.kept_count} stayed")
+        told.append(f"{counted(record.moved_count, 'partition')} moved, {record.kept_count} stayed")
     return plain(f"group {group_id}: {'; '.join(told)}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _who(cause: Cause) -> str:
