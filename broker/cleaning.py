@@ -163,7 +163,7 @@ class Cleaning:
 
     async def _clean(self, running: _Cleaning) -> None:
         try:
-            outcome = await self._outcome(running)
+            outcome = await self._foretold(running, await self._outcome(running))
             installed = self._install(running, outcome)
             if installed:
                 await self._record(running)
@@ -183,6 +183,18 @@ class Cleaning:
             return await self._threads.run(running.worker.wait)
         except Exception as error:  # noqa: BLE001 - whatever became of a worker, the others go on
             return Outcome(failure=f"{type(error).__name__}: {error}")
+
+    async def _foretold(self, running: _Cleaning, outcome: Outcome) -> Outcome:
+        """The outcome, once the disk knows that it will be installed."""
+        async with self._recording:
+            try:
+                if outcome.result is not None and not running.forgotten:
+                    await self._threads.run(self._cleaner.foretell, running.task, outcome)
+            except OSError as error:
+                if not running.forgotten:
+                    self._on_disk_error(running.task.log.partition, error)
+                return Outcome(failure=str(error))
+        return outcome
 
     def _install(self, running: _Cleaning, outcome: Outcome) -> bool:
         partition = running.task.log.partition

@@ -72,7 +72,7 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
-    if log.root.saved_cleaned_offset(log.key) > log.log_end_offset:
+    if log.root.saved_gaps_offset(log.key) > log.log_end_offset:
         # Of a disk that lost what was stable: what comes to those offsets now is another's, and neither clean nor stable.
         log.root.before_truncation({log.key: log.log_end_offset})
     replay_from = _load_producers(log) if _have_snapshots(names) else _forget_producers(log)
@@ -263,7 +263,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
     Returns the log end offset, and the offset from which on it was scanned and its indexes were made anew.
     """
     segments = log.segments
-    cleaned_to = log.root.saved_cleaned_offset(log.key)
+    gaps_to = log.root.saved_gaps_offset(log.key)
     first = segments.index(log.segment_of(recovery_point))
     end = scanned_from = segments[first].base_offset
     epoch = -1
@@ -271,7 +271,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
         _complete_index(segments[first - 1])
     for number in range(first, len(segments)):
         segment = segments[number]
-        lost = max(end, cleaned_to) < segment.base_offset <= end + RELATIVE_OFFSET_MAX
+        lost = max(end, gaps_to) < segment.base_offset <= end + RELATIVE_OFFSET_MAX
         if segment.base_offset < end or (number > first and lost):
             # A segment lost its end, at a batch boundary by chance, or it is from before a truncation. Gaps that reach
             # the end of a segment are what compaction made, or too wide for relative offsets.

@@ -2,6 +2,7 @@
 
 task = cleaner.next_task(logs, now_ms)     on the loop, every back-off; None: nothing is due
 outcome = CleanerProcess(task.job).wait()  on a thread
+cleaner.foretell(task, outcome)            on a thread, one at a time: the disk knows what comes
 cleaner.install(task, outcome)             on the loop: renames and swaps in memory
 cleaner.record(task)                       on a thread, one at a time: syncs, moves the checkpoint
 """
@@ -149,6 +150,20 @@ class LogCleaner:
                     yield log, dirty_range(_state_of(log), checkpoint, now_ms), log.config
                 except KafkaError as error:
                     _pass_over(log, error)
+
+    def foretell(self, task: CleaningTask, outcome: Outcome) -> None:
+        """Says durably what `install` is going to do. Blocks for the disk: put it on a thread, one at a time.
+
+        OSError passes through.
+        """
+        result, partition = outcome.result, task.log.partition
+        if result is not None and result.cleaned:
+            self._cleaned.foretell(
+                _root_of(task.log),
+                task.log.key,
+                result.end_offset,
+                unless=lambda: self._running.get(partition) is not task,
+            )
 
     def install(self, task: CleaningTask, outcome: Outcome) -> bool:
         """Puts the result in place; False when there is none, or the log changed under the worker. Ends the task.

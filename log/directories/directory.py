@@ -17,13 +17,13 @@ class DirectoryState:
     """One of ``log.dirs``. ``writable`` is one attribute, because every append reads it."""
 
     __slots__ = (
-        "cleaned_to",
         "condemned",
         "directory_id",
         "failure",
         "flushed",
         "free_bytes",
         "full",
+        "gaps_to",
         "gone",
         "lower_points",
         "on_failure",
@@ -56,7 +56,7 @@ class DirectoryState:
         self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
         self.start_offsets: SavedOffsets | None = None
         self.lower_points: Callable[[Mapping[TopicIdPartition, int]], None] | None = None  # on disk
-        self.cleaned_to: Callable[[TopicIdPartition], int] | None = None
+        self.gaps_to: Callable[[TopicIdPartition], int] | None = None
         self.gone: dict[TopicIdPartition, None] = {}  # logs that went; the checkpoints may still name them
 
     def refuse(self) -> NoReturn:
@@ -96,15 +96,15 @@ class DirectoryState:
         """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
         return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(key, 0)
 
-    def saved_cleaned_offset(self, key: TopicIdPartition) -> int:
+    def saved_gaps_offset(self, key: TopicIdPartition) -> int:
         """Below it the log may be compacted, and all of it is stable; -1: nothing is."""
-        return -1 if self.cleaned_to is None else self.cleaned_to(key)
+        return -1 if self.gaps_to is None else self.gaps_to(key)
 
     def before_truncation(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Makes sure that a crash after the truncations does not find a recovery point or a log start above these offsets."""
         files = [file for file in (self.recovery_points, self.start_offsets) if file is not None]
         lower = {key: to for key, to in offsets.items() if any(file.highest(key) > to for file in files)}
-        if self.cleaned_to is not None:
-            lower.update({key: to for key, to in offsets.items() if self.cleaned_to(key) > to})
+        if self.gaps_to is not None:
+            lower.update({key: to for key, to in offsets.items() if self.gaps_to(key) > to})
         if lower and self.lower_points is not None:
             self.lower_points(lower)

@@ -82,7 +82,7 @@ class RootCheckpoints:
         root.recovery_points = SavedOffsets(self._replaced, f"{root.path}/{RECOVERY_POINTS}", read.recovery_points)
         root.start_offsets = SavedOffsets(self._replaced, f"{root.path}/{LOG_START_OFFSETS}", read.start_offsets)
         self.cleaned.take_up(root.path)
-        root.cleaned_to = partial(self.cleaned.of, root.path)
+        root.gaps_to = partial(self.cleaned.gaps_to, root.path)
         root.lower_points = partial(self._lower_points, root)
         return read
 

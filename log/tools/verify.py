@@ -87,6 +87,7 @@ def verify_root(disk: Disk, root: str, *, deep: bool = True) -> list[Finding]:
         checkpoints.HIGH_WATERMARKS,
         checkpoints.LOG_START_OFFSETS,
         checkpoints.CLEANER_OFFSETS,
+        checkpoints.CLEANING_OFFSETS,
     ):
         findings.extend(_checkpoint(disk, f"{root}/{name}", partitions))
     try:

@@ -12,7 +12,7 @@ from ottla.log.compaction.cleaner import clean
 from ottla.log.compaction.manager import CleanerSettings, LogCleaner
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import CLEANER_OFFSETS, MetaProperties
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.names import TopicPartition
 from ottla.log.records import Record, decode_records, encode_batch
@@ -209,7 +209,9 @@ class Machine:
         task = self.cleaner.next_task([self.log], self.now_ms)
         if task is None:
             return
-        assert self.cleaner.install(task, Outcome(result=clean(self.disk, task.job)))
+        outcome = Outcome(result=clean(self.disk, task.job))
+        self.cleaner.foretell(task, outcome)
+        assert self.cleaner.install(task, outcome)
         self.cleaner.record(task)
         found = self._all()
         overdue = {offset for offset, (_, latest) in self.horizons.items() if latest <= self.now_ms}
@@ -247,7 +249,16 @@ class Machine:
         self._expect_all_after(self.reopen)
 
     def kill(self, number: int) -> None:
+        if number % 4 == 3:
+            self._lose_points()
         self._expect_all_after(self.reopen)
+
+    def _lose_points(self) -> None:
+        """The file is gone, as a repair of the file system may leave it: all of each log is recovered."""
+        disk, path = SimulatedDisk(self.platter), f"/data/{RECOVERY_POINTS}"
+        if disk.exists(path):
+            disk.unlink(path)
+            disk.sync_directory("/data")
 
     def _expect_all_after(self, restart: Callable[[], None]) -> None:
         end = self.log.log_end_offset
@@ -296,6 +307,8 @@ class Machine:
             action(self, number)
         except SimulatedCrash:
             self.platter.power_loss()
+            if number % 4 == 3:
+                self._lose_points()
             self._recover()
             return True
         self.platter.cancel_crash()

@@ -1,23 +1,24 @@
 """A file that only saves work is lost: a node is killed, and has one of its checkpoints no more, or an empty one, or half of one, when it
 starts again, as a repair of the file system may leave it.
 
-Without recovery points all of a log is recovered, and without high watermarks a leader finds its own: nothing may be lost. Without the
-cleaner's offsets a log is cleaned from its start on; but above the recovery point a start cannot tell a cleaning's gaps from what a power
-cut took, drops what follows and fetches it anew. So these go as bits do (rot.py): while two others have what was there.
+Without recovery points all of a log is recovered, and without high watermarks a leader finds its own; without the cleaner's offsets a
+log is cleaned from its start on. Nothing may be lost, and each run loses one of the two that tell a cleaning's gaps from what a power cut
+took (`log.compaction.offsets`): with both a start drops what follows and fetches it anew.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ottla.log.directories.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, CLEANING_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.faults import KINDS, Fault
 from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.simulation.cluster import DATA
-from ottla.testing.simulation.dimension import Dimension
+from ottla.testing.simulation.dimension import Dimension, beside
 from ottla.testing.simulation.plan import FaultKind
 
-LOST, CLEANED_LOST = "checkpoint-is-lost", "cleaned-offsets-are-lost"
-FILES = {RECOVERY_POINTS: LOST, HIGH_WATERMARKS: LOST, CLEANER_OFFSETS: CLEANED_LOST}
+LOST = "checkpoint-is-lost"
+FILES = (RECOVERY_POINTS, HIGH_WATERMARKS)
+OF_GAPS = (CLEANER_OFFSETS, CLEANING_OFFSETS)
 GONE, EMPTY, TORN = STATES = "gone", "empty", "torn"
 
 
@@ -28,10 +29,11 @@ class Checkpoints(Dimension):
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         rng = self.rng
+        files = (*FILES, beside(rng).choice(OF_GAPS))
         for _ in range(rng.randint(1, 3)):
             duration_ms = rng.randrange(50, 900)
-            node, (file, kind), how = rng.choice(nodes), rng.choice([*FILES.items()]), rng.choice(STATES)
-            yield Fault(rng.randrange(until_ms // 4, until_ms - duration_ms), kind, (node, file, how), duration_ms)
+            node, file, how = rng.choice(nodes), rng.choice(files), rng.choice(STATES)
+            yield Fault(rng.randrange(until_ms // 4, until_ms - duration_ms), LOST, (node, file, how), duration_ms)
         if rng.randrange(2):
             yield from self._of_the_last(nodes, until_ms)
 
@@ -46,10 +48,7 @@ class Checkpoints(Dimension):
         yield Fault(at_ms + away_ms * 4 // 5, LOST, lost, away_ms // 10)
 
     def kinds(self) -> Mapping[str, FaultKind]:
-        return {
-            LOST: FaultKind(self._lose, stops=True),
-            CLEANED_LOST: FaultKind(self._lose, stops=True, loses=True),
-        }
+        return {LOST: FaultKind(self._lose, stops=True)}
 
     def _lose(self, loop: SimulationLoop, name: str, file: str, how: str) -> Callable[[], None]:
         """kill -9, and a restart at the end without that file."""

@@ -65,9 +65,11 @@ class FakeCleaner:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.running: dict[TopicPartition, Any] = {}
+        self.foretold: list[str] = []
         self.installed: list[str] = []
         self.recorded: list[str] = []
         self.cancelled: list[str] = []
+        self.foretell_error: OSError | None = None
         self.install_error: Exception | None = None
         self.record_error: OSError | None = None
         self.while_recording: Callable[[], None] = lambda: None
@@ -86,6 +88,13 @@ class FakeCleaner:
     def configure(self, settings: CleanerSettings) -> None:
         self.threads = settings.threads
         self.worker_bytes_per_second = settings.io_bytes_per_second or 17
+
+    def foretell(self, task: Any, outcome: Outcome) -> None:
+        assert outcome.result is not None
+        assert task.log.partition.topic not in self.installed
+        if self.foretell_error is not None:
+            raise self.foretell_error
+        self.foretold.append(task.log.partition.topic)
 
     def install(self, task: Any, outcome: Outcome) -> bool:
         if self.running.pop(task.log.partition, None) is not task:
@@ -187,7 +196,20 @@ def test_a_due_log_is_cleaned_installed_and_recorded() -> None:
         assert bench.limits == [17]
         bench.workers[0].finish()
         await bench.settled()
-        assert (bench.cleaner.installed, bench.cleaner.recorded) == (["a"], ["a"])
+        assert (bench.cleaner.foretold, bench.cleaner.installed, bench.cleaner.recorded) == (["a"], ["a"], ["a"])
+
+    run(lambda: Bench("a"), test)
+
+
+def test_what_the_disk_does_not_know_of_is_not_installed() -> None:
+    async def test(bench: Bench) -> None:
+        bench.cleaner.foretell_error = OSError("no space")
+        bench.tick()
+        await bench.working(1)
+        bench.workers[0].finish()
+        await bench.settled()
+        assert (bench.cleaner.installed, bench.disk_errors) == ([], ["a-0: no space"])
+        assert not bench.cleaner.running, "it is tried again"
 
     run(lambda: Bench("a"), test)
 

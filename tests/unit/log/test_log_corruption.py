@@ -10,6 +10,7 @@ from ottla.log.compaction.manager import CleanerSettings, LogCleaner
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import (
     CLEANER_OFFSETS,
+    CLEANING_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -167,7 +168,9 @@ def test_damage_of_any_other_file_costs_no_record(seed: int) -> None:
     assert read_everything(log, rng) == []
 
 
-@pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS])
+@pytest.mark.parametrize(
+    "name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS, CLEANING_OFFSETS]
+)
 @pytest.mark.parametrize("seed", range(TRIALS // 3))
 def test_damage_of_a_directorys_checkpoint_serves_no_wrong_record(seed: int, name: str) -> None:
     """A digit that flips cannot be told from another offset: it may hide records, and never shows one that is none."""

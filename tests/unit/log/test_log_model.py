@@ -5,7 +5,7 @@ hypothesis draws some more, and says what it shrank them to.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from unittest.mock import patch
 
 import pytest
@@ -56,9 +56,10 @@ def test_a_history_goes_the_same_way_each_time(seed: int) -> None:
     assert ends[0] == ends[1]
 
 
-def _forget_in_memory_only(self: CleanedOffsets, root: str, keys: Iterable[TopicIdPartition]) -> None:
-    for key in keys:
-        self._tables[root].pop(key, None)
+def _forget_in_memory_only(self: CleanedOffsets, root: str, ends: Mapping[TopicIdPartition, int]) -> None:
+    for key in ends:
+        for file in self._files:
+            file._tables[root].pop(key, None)
 
 
 def test_a_failing_history_is_shrunk_and_names_the_command_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:

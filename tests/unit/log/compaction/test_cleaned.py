@@ -1,6 +1,7 @@
 """Compaction of real logs on a simulated disk: through `Log`, power cuts and recovery included."""
 
 import errno
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.log.compaction.manager import CleanerSettings, CleaningTask, LogClean
 from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, PartitionMetadata
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
@@ -51,6 +53,7 @@ class Machine:
         disk.make_directories(DIRECTORY)
         disk.sync_directory("/")
         disk.sync_directory("/data")
+        PartitionMetadata.write(disk, DIRECTORY, bytes(range(16)))
         self.recovery_point = 0
         self.records: list[Record] = []
         self.cleaned_to = 0
@@ -83,7 +86,9 @@ class Machine:
             self.finish(task)
 
     def finish(self, task: CleaningTask) -> None:
-        assert self.cleaner.install(task, Outcome(result=clean(self.disk, task.job)))
+        outcome = Outcome(result=clean(self.disk, task.job))
+        self.cleaner.foretell(task, outcome)
+        assert self.cleaner.install(task, outcome)
         self.cleaned_to = task.end_offset
         self.cleaner.record(task)
         self.log.purge(NOW)
@@ -166,7 +171,7 @@ def restarted_without_a_recovery_point(machine: Machine, cleaned_to: int) -> Log
     """Its checkpoint could not be read, or says more than the disk has; the cleaner's can be."""
     machine.log.flush()
     root = DirectoryState("/data")
-    root.cleaned_to = lambda _: cleaned_to
+    root.gaps_to = lambda _: cleaned_to
     return Log.open(SimulatedDisk(machine.platter), DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root)
 
 
@@ -228,6 +233,34 @@ def test_a_power_cut_at_any_operation_of_a_cleaning_loses_nothing(seed: int) -> 
             machine.platter.crash_at_operation(10**9)
             machine.check()
             return
+    raise AssertionError("the cleaning never ended")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lost", [RECOVERY_POINTS, CLEANER_OFFSETS])
+def test_a_cut_at_any_operation_of_a_cleaning_and_lost_checkpoints_lose_nothing(seed: int, lost: str) -> None:
+    for operation in range(1, 400):
+        machine = filled(seed * 1000 + operation)
+        task = machine.cleaner.next_task([machine.log], NOW)
+        assert task is not None
+        machine.platter.crash_at_operation(operation)
+        try:
+            machine.finish(task)
+        except SimulatedCrash:
+            pass
+        else:
+            assert operation > 30
+            return
+        disk = machine.disk = SimulatedDisk(machine.platter)
+        if lost == CLEANER_OFFSETS and disk.exists(f"/data/{lost}"):
+            disk.unlink(f"/data/{lost}")
+        root = DirectoryState("/data")
+        root.gaps_to = partial(CleanedOffsets(disk).gaps_to, "/data")
+        machine.log = Log.open(
+            disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root
+        )  # of which nobody knows the recovery point
+        assert {*machine.expected(10**9)} <= {*machine.found()}, operation
+        machine.log.close()
     raise AssertionError("the cleaning never ended")
 
 

@@ -1,5 +1,7 @@
 """Choosing what to compact, and taking the result: on a simulated disk, with the worker's part run in place."""
 
+import errno
+
 import pytest
 
 from ottla.log.compaction.cleaner import CleaningResult, clean
@@ -69,7 +71,7 @@ class FakeLog:
 
 
 @pytest.fixture
-def disk() -> Disk:
+def disk() -> SimulatedDisk:
     simulated = SimulatedDisk(Platter.seeded(1))
     simulated.make_directories("/data")
     return simulated
@@ -283,7 +285,7 @@ def test_a_forgotten_log_is_not_clean_after_a_crash_either(disk: Disk, restarted
         cleaner.record(cleaned(disk, each, cleaner))
     if restarted:
         offsets = CleanedOffsets(disk)
-    offsets.forget("/data", [log.key])
+    offsets.forget("/data", {log.key: 20})
     assert read_owned(disk, "/data/cleaner-offset-checkpoint") == {other.key: 30}
 
 
@@ -319,6 +321,45 @@ def test_what_is_clean_of_a_topic_says_nothing_of_the_next_one_of_its_name(disk:
     again = CleanedOffsets(disk)
     assert again.of("/data", log.key) == 30
     assert again.of("/data", TopicIdPartition(log.partition, b"N" * 16)) == -1
+
+
+def test_what_is_about_to_be_installed_is_on_disk_and_forgotten_with_the_rest(disk: Disk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    cleaner.foretell(task, done(disk, task))
+    again = CleanedOffsets(disk)
+    assert (again.of("/data", log.key), again.gaps_to("/data", log.key)) == (-1, 30)
+    again.forget("/data", {log.key: 20})
+    assert CleanedOffsets(disk).gaps_to("/data", log.key) == 20, "below the cut they are as they were"
+
+
+def test_a_cut_that_could_not_be_noted_is_noted_when_it_is_tried_again(disk: SimulatedDisk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    offsets.foretell("/data", log.key, 30)
+    disk.platter().fail_once(1, errno.ENOSPC, ("rename",))
+    with pytest.raises(OSError, match="No space"):
+        offsets.forget("/data", {log.key: 20})
+    offsets.forget("/data", {log.key: 20})
+    assert CleanedOffsets(disk).gaps_to("/data", log.key) == 20
+
+
+def test_a_shorter_cleaning_leaves_what_was_foretold_of_a_longer_one(disk: Disk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    offsets.foretell("/data", log.key, 30)
+    offsets.foretell("/data", log.key, 20)
+    assert CleanedOffsets(disk).gaps_to("/data", log.key) == 30
+
+
+def test_a_log_forgotten_before_its_cleaning_is_foretold_is_not_foretold(disk: Disk) -> None:
+    log, offsets = FakeLog(disk, "a", 4), CleanedOffsets(disk)
+    cleaner = LogCleaner(disk, SETTINGS, offsets)
+    task = cleaner.next_task([log], NOW)
+    assert task is not None
+    cleaner.cancel(log.partition)
+    cleaner.foretell(task, done(disk, task))
+    assert offsets.gaps_to("/data", log.key) == -1
 
 
 def test_a_log_forgotten_before_its_cleaning_is_recorded_is_not_recorded(disk: Disk) -> None:
