@@ -1,6 +1,7 @@
 """Kafka's APIs: keys, names and versions. What a listener offers is decided by its handlers, not here."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ottla.broker.wire.api_table import ROWS
 
@@ -32,6 +33,7 @@ FETCH = BY_NAME["Fetch"].key
 API_VERSIONS = BY_NAME["ApiVersions"].key
 
 
+@lru_cache(1 << 12)  # every listener of every start asks for all
 def request_header_is_flexible(key: int, version: int) -> bool:
     """Whether a request's header ends in tagged fields (header version 2). An unknown API's does not."""
     api = APIS.get(key)

@@ -29,11 +29,11 @@ class Length(NamedTuple):
 USUAL = Length("cluster", 6_000, 8, 3, 0.04)
 BRIEF = Length(
     "brief",
-    1_200,
+    1_000,
     3,
     1,
     0.25,
-    0.25,
+    0.2,
     {"retention_ms": "-1"},
     {
         "broker.heartbeat.interval.ms": "200",
