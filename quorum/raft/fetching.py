@@ -92,9 +92,10 @@ def note_contact(state: RaftState, role: Follower) -> None:
 
 
 def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
-    """What is committed is never cut: whoever asks for that is wrong about the past."""
+    """What is committed is never cut: whoever asks for that is wrong about the past. So is who goes on in an older epoch than the
+    snapshot ends in that this log begins with."""
     offset = rules.truncation_point(state.log, diverging)
-    if offset < state.high_watermark:
+    if offset < state.high_watermark or diverging.epoch < state.log.base_epoch:
         state.emit(Fault(FaultKind.COMMITTED_TRUNCATION, f"to {offset}, high watermark {state.high_watermark}"))
         return
     state.emit(TruncateTo(offset))

@@ -15,11 +15,12 @@ from ottla.quorum.raft.instructions import (
     AppendBatches,
     CommitAdvanced,
     Fault,
+    FaultKind,
     LeaderChanged,
     Sync,
     TruncateTo,
 )
-from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.log_summary import LogSummary, OffsetAndEpoch
 from ottla.quorum.raft.messages import (
     BatchInfo,
     FetchRequest,
@@ -70,6 +71,24 @@ def test_committed_records_are_never_cut() -> None:  # D 3.6: state machine safe
 
     assert core.found(Fault)
     assert not core.found(TruncateTo)
+
+
+@pytest.mark.parametrize("epochs", [(), (7, 7)])
+def test_a_snapshot_that_the_leaders_log_does_not_say_ends_the_node(
+    epochs: tuple[int, ...],
+) -> None:  # ours: lost disks
+    """The leader went on past it in an older epoch: what both have lies before this log, and to cut nothing is no way on."""
+    log = LogSummary()
+    log.restart_at(OffsetAndEpoch(100, 7))
+    for offset, epoch in enumerate(epochs, 100):
+        log.append(epoch, offset, offset + 1)
+    log.durable_end = log.end
+    core = OneCore(1, 2, 3, log=log, election=ElectionState(7))
+    core.ask(begin(2, 8))
+    core.answer(FetchRequest, 2, FetchResponse(epoch=8, leader_id=2, diverging=OffsetAndEpoch(150, 6)))
+
+    assert not core.found(TruncateTo)
+    assert [fault.kind for fault in core.found(Fault)] == [FaultKind.COMMITTED_TRUNCATION]
 
 
 def test_records_with_a_gap_before_them_are_dropped() -> None:  # D 3.5
