@@ -119,7 +119,10 @@ class Performer:
 
     def _install(self, instruction: do.InstallSnapshot) -> None:
         self._mark.cut_at(0)
-        self._driver.handle_first(self._exchange.install(instruction))
+        installed = self._exchange.install(instruction)
+        if installed.snapshot is None and self._state.settings.can_vote:  # a plain broker syncs nothing
+            self._mark.raise_to(self._state.log.durable_end)  # the log stays, for as long as nobody has a sound one
+        self._driver.handle_first(installed)
 
     # --- what the application learns ----------------------------------------------------------------------------------
 

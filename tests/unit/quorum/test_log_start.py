@@ -10,6 +10,7 @@ from ottla.quorum import log_start
 from ottla.quorum.control_records import control_batch
 from ottla.quorum.log_start import LogStartError, log_summary, voter_history
 from ottla.quorum.performing import Performer
+from ottla.quorum.raft.events import SnapshotInstalled
 from ottla.quorum.raft.instructions import AppendControl, InstallSnapshot, Voters
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -63,7 +64,12 @@ def test_the_mark_is_taken_back_before_a_snapshot_takes_the_place_of_a_log_thoug
     found: list[int] = []
     performer, others = Mock(_mark=mark, _log=kept), Mock(spec=SnapshotExchange)
     performer._exchange = others
-    others.install.side_effect = lambda _: found.append(mark.offset)
+
+    def install(_: InstallSnapshot) -> SnapshotInstalled:
+        found.append(mark.offset)
+        return SnapshotInstalled(OffsetAndEpoch(9, 2))
+
+    others.install.side_effect = install
     Performer._install(performer, Mock(spec=InstallSnapshot))
     assert found == [0]
 

@@ -63,6 +63,7 @@ class Member:
         host = Host(self.world.clock, Random(self.id), disk, partial(SimulatedStore, disk), SyncLater())
         self.log = Log.open(disk, DIRECTORY, PARTITION, LogConfig(retention_ms=-1), now_ms=self.world.clock.wall_ms())
         self.machine = StateMachine(disk)
+        self.store = SimulatedStore(disk, f"{DIRECTORY}/quorum-state")
         self.node = QuorumNode(
             QuorumSettings(
                 node_id=self.id,
@@ -76,7 +77,7 @@ class Member:
             host,
             self.world.switchboard,
             self.log,
-            SimulatedStore(disk, f"{DIRECTORY}/quorum-state"),
+            self.store,
             self.machine,
             on_failure=self.failures.append,
             snapshot_directory=DIRECTORY,

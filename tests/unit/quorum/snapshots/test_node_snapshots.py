@@ -6,8 +6,10 @@ import errno
 import pytest
 
 from ottla.quorum.log_start import LogStartError
+from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.snapshots.limits import RetentionLimits, SnapshotLimits
 from ottla.quorum.snapshots.taking import CLEAN_INTERVAL_S
+from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.loop import SimulationLoop
 from tests.unit.quorum.snapshots.snapshot_world import DIRECTORY, OFTEN, Member, World, run, with_snapshots
@@ -250,3 +252,46 @@ def test_an_image_is_made_of_an_older_snapshot_where_the_latest_is_damaged() -> 
         await world.until(lambda: leader.machine.memory.records == records)
 
     run(scenario)
+
+
+def test_a_log_stays_known_as_synced_where_the_snapshot_to_take_its_place_arrives_damaged() -> None:
+    """What the voter acknowledged lies in it, and must not rot away unnoticed."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start(OFTEN)
+        lagging = next(each for each in world.members.values() if each is not leader)
+        await world.committed(lagging, leader.append(5))
+        await lagging.stop()
+        for _ in range(2):
+            before = leader.snapshots
+            await world.committed(leader, leader.append(20))
+            await world.until(lambda before=before: leader.snapshots != before)  # type: ignore[misc]  # bound now
+        damage(leader, leader.snapshots[0])
+        await lagging.start(OFTEN)
+        await world.until(lambda: arrived_damaged(lagging))
+        assert SyncedMark(lagging.store).offset == lagging.log.log_end_offset > 0
+
+    run(scenario, voters=3)
+
+
+def test_a_plain_brokers_log_is_not_taken_for_synced_where_a_snapshot_arrives_damaged() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start(OFTEN)
+        observer = await world.observer()
+        await world.committed(observer, leader.append(5))
+        await observer.stop()
+        for _ in range(2):
+            before = leader.snapshots
+            await world.committed(leader, leader.append(20))
+            await world.until(lambda before=before: leader.snapshots != before)  # type: ignore[misc]  # bound now
+        damage(leader, leader.snapshots[0])
+        await observer.start()
+        await world.until(lambda: arrived_damaged(observer))
+        assert SyncedMark(observer.store).offset == 0
+
+    run(scenario)
+
+
+def arrived_damaged(member: Member) -> bool:
+    role = member.node._state.role
+    return isinstance(role, Follower) and role.damaged_downloads > 0
