@@ -161,7 +161,9 @@ def _check_update(state: ControllerState, update: rpc.UpdateFeaturesRequest.Upda
         raise _refused("metadata.version has no unsafe downgrade")
     if name == METADATA_VERSION and (unreadable := written_above(level, current)) is not None:
         raise _refused(f"the log may hold {unreadable}: it cannot be taken back")
-    reason = who_cannot_read(state.image, name, level, state.members.voters) if level > current else None
+    # Who has not registered yet is refused when it comes and does not read the lower level.
+    voters = state.members.voters if level > current else ()
+    reason = who_cannot_read(state.image, name, level, voters) if level != current else None
     if reason is not None:
         raise _refused(reason)
 
@@ -178,7 +180,8 @@ def who_cannot_read(
     for role, node_id, features in nodes:
         known = features.get(name)
         if known is None or not known.min_version <= level <= known.max_version:
-            return f"{role} {node_id} does not read level {level} of {name}: upgrade it, or unregister it if it is gone"
+            way = "it is too new for it" if known is not None and level < known.min_version else "upgrade it"
+            return f"{role} {node_id} does not read level {level} of {name}: {way}, or unregister it if it is gone"
     return None
 
 

@@ -249,3 +249,27 @@ def test_an_old_broker_keeps_transactions_as_they_are() -> None:
     asked = updates((TRANSACTION_VERSION, 2))
     message = refusal(ErrorCode.INVALID_UPDATE_VERSION, lambda: update_features(world.state, asked))
     assert "broker 7 does not read level 2 of transaction.version" in message
+
+
+# --- back ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "level"), [("metadata.version", 25), (TRANSACTION_VERSION, 0)])
+def test_a_node_that_is_too_new_for_a_level_keeps_the_cluster_from_going_back_there(name: str, level: int) -> None:
+    """As in Kafka. It would stop at the record: in the middle of a rolling upgrade, say, whose software reads less of the past."""
+    world = joined(1)
+    newer = [pb.FeatureRange(name=each.name, min_version=each.min_version, max_version=9999) for each in OLD]
+    for each in newer:
+        each.min_version = level + 1 if each.name == name else each.min_version
+    world.register(7, features=newer)
+    asked = updates((name, level), kind=SAFE_DOWNGRADE)
+    message = refusal(ErrorCode.INVALID_UPDATE_VERSION, lambda: update_features(world.state, asked))
+    assert f"broker 7 does not read level {level} of {name}: it is too new for it" in message
+
+
+def test_a_voter_that_never_registered_holds_no_way_back() -> None:
+    """It is refused when it comes and does not read that."""
+    world = joined(1)
+    world.state.members = QuorumMembers(0, (1, 2), frozenset((1,)))
+    world.do(update_features(world.state, updates((TRANSACTION_VERSION, 1), kind=SAFE_DOWNGRADE)))
+    assert world.state.image.features[TRANSACTION_VERSION] == 1
