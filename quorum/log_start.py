@@ -52,10 +52,19 @@ def log_summary(log: MetadataLog, snapshots: SnapshotFiles | None) -> LogSummary
     base = snapshots.at_or_after(start) if snapshots is not None and start > 0 else None
     latest = snapshots.latest if snapshots is not None else None
     epochs = tuple((epoch, first) for epoch, first in log.epochs.entries() if first < end)
-    marks = {header.leader_epoch: mark for data, at, header in _batches(log) if (mark := batch_mark(data, header, at))}
-    if base is not None and snapshots is not None and (description := snapshots.describe(base)) and description.mark:
-        marks.setdefault(base.epoch, description.mark)
-    return LogSummary(start, base.epoch if base is not None else 0, end, end, epochs, latest, marks)
+    return LogSummary(
+        start, base.epoch if base is not None else 0, end, end, epochs, latest, _marks(log, snapshots, base)
+    )
+
+
+def _marks(log: MetadataLog, snapshots: SnapshotFiles | None, base: OffsetAndEpoch | None) -> dict[int, int]:
+    """The first mark of an epoch counts, as where records are appended: a recovered node leads the epoch that its recovery marked."""
+    description = snapshots.describe(base) if snapshots is not None and base is not None else None
+    marks = {base.epoch: description.mark} if base is not None and description is not None and description.mark else {}
+    for data, position, header in _batches(log):
+        if mark := batch_mark(data, header, position):
+            marks.setdefault(header.leader_epoch, mark)
+    return marks
 
 
 def voter_history(log: MetadataLog, static: VoterSet, snapshots: SnapshotFiles | None) -> VoterHistory:

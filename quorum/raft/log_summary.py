@@ -66,7 +66,7 @@ class LogSummary(msgspec.Struct):
         if not self.epochs or epoch > self.epochs[-1][0]:
             self.epochs = (*self.epochs, (epoch, base_offset))
             if mark:
-                self.marks = {**self.marks, epoch: mark}
+                self.marks = {epoch: mark, **self.marks}
         self.end = end
 
     def truncate(self, offset: int) -> None:

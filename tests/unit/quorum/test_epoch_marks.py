@@ -85,3 +85,19 @@ def test_the_mark_of_a_received_snapshot_is_that_of_its_epoch() -> None:
     assert log.marks == {2: 20}
     log.restart_at(OffsetAndEpoch(20, 4), 40)
     assert (log.last_mark, log.marks) == (40, {4: 40})
+
+
+def test_the_first_mark_of_an_epoch_counts_where_it_is_read_as_where_it_was_appended() -> None:
+    """The node that a recovery made the only voter leads the epoch of what the recovery wrote, and appends a mark of its own."""
+    log, summary = MemoryLog(), LogSummary()
+    for offset, mark in ((0, 70), (1, 71)):
+        log.append_as_follower(bytes(control_batch(AppendControl(offset, 2, (LeaderChange(1, (), ()),), mark), 99)), 2)
+        summary.append(2, offset, offset + 1, mark)
+    assert log_summary(log, None).marks == summary.marks == {2: 70}
+
+
+def test_the_mark_of_a_snapshot_counts_before_those_that_follow_it() -> None:
+    log = LogSummary()
+    log.restart_at(OffsetAndEpoch(20, 4), 40)
+    log.append(4, 20, 21, 41)
+    assert log.marks == {4: 40}

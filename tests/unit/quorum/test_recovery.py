@@ -124,3 +124,33 @@ def test_of_two_survivors_the_one_with_more_is_told_by_epoch_and_end() -> None:
         assert found.last_ms == 1_700_000_000_000
 
     after_a_life(then)
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_who_follows_a_recovered_node_keeps_what_it_has_when_either_is_started_again(
+    again: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node leads the epoch that the recovery began, so two records of it have a mark. The first one counts."""
+    settings: dict[int, dict[str, Any]] = {
+        1: {"directory_id": b"d" * 16},
+        2: {"directory_id": b"e" * 16, "voters": {}, "is_voter": True, "bootstrap": (OWN.endpoint,)},
+    }
+
+    async def then(world: World, member: Member) -> None:
+        caplog.set_level("INFO")
+        recover(member)
+        await member.start(**settings[1])
+        await world.leader()
+        other = world.members[2] = Member(world, 2)
+        await other.start(**settings[2])
+        await world.committed(other, member.node.append([b"before"], member.node.leader.epoch))
+        await world.members[again].stop()
+        await world.members[again].start(**settings[again])
+        await world.leader()
+        await world.committed(other, member.node.append([b"after"], member.node.leader.epoch))
+        assert other.failures == []
+        assert "truncating" not in caplog.text
+        await other.stop()
+        await member.stop()
+
+    after_a_life(then)
