@@ -110,6 +110,8 @@ class CoreDriver:
     def _step(self, event: Event) -> None:
         for instruction in self.core.handle(event, loop_ms(self._loop)):
             self._perform(instruction)
+            if self._failure is not None:
+                return
         self._appends.follow_leadership()
         self.meters.role_is(self.core.state.role, self.core.state.now_ms)
         waiters, self._step_waiters = self._step_waiters, []

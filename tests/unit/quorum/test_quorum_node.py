@@ -6,9 +6,12 @@ from unittest.mock import patch
 
 import pytest
 
+from ottla.quorum.batches import encode_values, parse_batches
 from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from ottla.quorum.metadata.image import UnreadableRecordError
+from ottla.quorum.raft.events import ResponseReceived
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
+from ottla.quorum.raft.messages import FetchResponse
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.testing.quorum.memory import MemoryFile
@@ -367,5 +370,25 @@ def test_a_node_whose_application_cannot_take_a_record_stops(monkeypatch: pytest
         await world.until(lambda: bool(reader.failures))
         assert "cannot go on" in str(reader.failures[0])
         assert [member.failures for member in world.members.values() if member is not reader] == [[], []]
+
+    run(scenario)
+
+
+def test_a_node_that_meets_two_leaders_of_an_epoch_takes_nothing_of_what_told_it() -> None:
+    """The answer that names another leader brings records, and what is committed of them: of which history nobody knows."""
+
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        epoch = leader.node.leader.epoch
+        last = leader.node.append([b"known"], epoch)
+        one, other = (member for member in world.members.values() if member is not leader)
+        await world.committed(one, last)
+        records = parse_batches(bytes(encode_values([b"whose"], last + 1, epoch, 0, "")))
+        answer = FetchResponse(epoch=epoch, leader_id=other.id, high_watermark=last + 2, records=records)
+        await world.until(lambda: (leader.id, "FetchRequest") in one.node._state.inflight)
+        asked = one.node._state.inflight[leader.id, "FetchRequest"]
+        one.node._driver.handle(ResponseReceived(leader.id, asked, answer))
+        assert "two leaders" in str(one.failures[0])
+        assert (one.listener.records, one.log.log_end_offset) == ([b"known"], last + 1)
 
     run(scenario)
