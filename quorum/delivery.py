@@ -9,8 +9,8 @@ from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.raft.instructions import LeaderChanged
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 
-READ_BYTES = 1 << 20  # delivered in one go before the loop gets its turn
-TURN_RECORDS = 500  # and as many records as this: they may be ten thousand partitions of one topic
+READ_BYTES = 128 << 10  # of the log, in one go before the loop gets its turn
+TURN_RECORDS = 500  # told in a turn, and what is left of their batch: they may be ten thousand partitions of one topic
 KEPT_RECORDS_MAX = 100_000  # a leader keeps what it appended until it commits, to tell it without reading it back
 
 
@@ -113,8 +113,12 @@ class CommitDelivery:
         start = self.next_offset
         until = min(self.high_watermark, self._kept[0].base_offset) if self._kept else self.high_watermark
         data = self._log.read(start, READ_BYTES, until, minimum_one=True).data
+        told = 0
         for batch in committed_batches(bytes(data), start):
             self._tell(batch)
+            told += len(batch.records)
+            if told >= TURN_RECORDS:
+                break
         assert self.next_offset > start, f"nothing readable at {start} below {until}"
 
     def _tell(self, batch: CommittedBatch) -> None:

@@ -59,6 +59,20 @@ def test_commits_that_come_while_there_is_much_to_tell_make_no_turn_longer() -> 
     assert listener.told == batches[:19]
 
 
+def test_what_is_read_from_the_log_is_told_over_several_turns() -> None:
+    """Whoever follows a leader that just made a large topic, or was away, has it from the log."""
+    listener, log, turns = Listener(), MemoryLog(), list[Callable[[], None]]()
+    delivery = CommitDelivery(log, listener, BEGINNING, turns.append, lambda: None)
+    for offset in range(0, 4 * TURN_RECORDS, 100):
+        log.append_as_follower(bytes(encode_values([b"x"] * 100, offset, 1, 0, "")), 1)
+    delivery.commit(4 * TURN_RECORDS)
+    told = [delivery.next_offset]
+    while turns:
+        turns.pop()()
+        told.append(delivery.next_offset)
+    assert told == [TURN_RECORDS * count for count in (1, 2, 3, 4)]
+
+
 def test_small_batches_are_told_in_one_turn() -> None:
     listener, log = Listener(), MemoryLog()
     delivery = CommitDelivery(log, listener, BEGINNING, lambda work: None, lambda: None)
