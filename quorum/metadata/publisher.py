@@ -10,7 +10,7 @@ from ottla.quorum.listener import CommittedBatch, LeaderAndEpoch
 from ottla.quorum.metadata.delta import MetadataDelta, differences
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.records import decode
-from ottla.quorum.metadata.store import ImageStore
+from ottla.quorum.metadata.store import ImageStore, stored_position
 from ottla.quorum.metadata.transactions import DraftedTransactions
 from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.snapshots.image_fit import BEGINNING
@@ -149,6 +149,10 @@ class MetadataLoader:
         assert self._open_store is not None, "snapshots need open_store"
         received = self._open_store(store_path)
         try:
+            if stored_position(received) is None:
+                raise ValueError(
+                    f"the snapshot at {store_path} holds nothing: its file was removed, and made anew as it was opened"
+                )
             await over_turns(ImageStore(received).load_into(image))
         finally:
             received.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from ottla.quorum.metadata.image import MetadataImage, UnreadableRecordError
 from ottla.quorum.metadata.publisher import MetadataLoader
 from ottla.quorum.metadata.store import ImageStore
 from ottla.quorum.snapshots.image_fit import BEGINNING
+from ottla.runtime.lmdb_store import LmdbStore
 from tests.unit.quorum.metadata.metadata_records import (
     SOME,
     DictStore,
@@ -186,6 +188,16 @@ def test_a_snapshot_that_goes_too_far_changes_nothing(position: int) -> None:
     loader.on_commit(batch(0, [topic(1)]))
     with pytest.raises(ValueError, match="ends at"):
         asyncio.run(loader.on_snapshot("received", 100, 7))
+    assert list(loader.image.topics_by_name) == list(MetadataLoader(store).image.topics_by_name) == ["topic-1"]
+
+
+def test_a_snapshot_whose_file_is_gone_changes_nothing(tmp_path: Path) -> None:
+    """Whoever opens a store that is not there makes an empty one: nobody may take that for a cluster without topics."""
+    store = DictStore()
+    loader = MetadataLoader(store, LmdbStore)
+    loader.on_commit(batch(0, [topic(1)]))
+    with pytest.raises(ValueError, match="holds nothing"):
+        asyncio.run(loader.on_snapshot(f"{tmp_path}/removed.checkpoint", 100, 7))
     assert list(loader.image.topics_by_name) == list(MetadataLoader(store).image.topics_by_name) == ["topic-1"]
 
 
