@@ -83,7 +83,7 @@ class DirectoryArchive:
         whole = [each for each in found if each.offset >= first and f"{_snapshot_name(each)}.json" in names]
         if not whole:
             raise ArchiveError(f"{self._directory}: the log begins at {first} and no snapshot has what lies before")
-        return min(whole)
+        return min(whole, key=lambda each: (each.offset, -each.epoch))  # as `SnapshotFiles.at_or_after`
 
     def _path(self, snapshot: OffsetAndEpoch) -> str:
         return f"{self._directory}/{_snapshot_name(snapshot)}"

@@ -44,6 +44,18 @@ def test_the_oldest_snapshot_gives_the_longest_history(directory: MetadataDirect
     assert directory.open().first_offset == 6
 
 
+def test_of_two_snapshots_that_end_where_the_log_begins_the_one_that_a_node_would_believe_counts(
+    directory: MetadataDirectory,
+) -> None:
+    """A crash may leave both: the one that was received, of another history, and the one whose place it takes."""
+    directory.add(STORY[3:], base=STORY[3].base_offset)
+    directory.snapshot(at(STORY, 3), 6, 2)
+    directory.snapshot(at(STORY, 5), 6, 3)
+    start = directory.open().start
+    assert start == at(STORY, 5)
+    assert start.epoch == 3
+
+
 def test_a_log_that_has_its_beginning_needs_no_snapshot(directory: MetadataDirectory) -> None:
     directory.add(STORY)
     directory.snapshot(at(STORY, 5), 6, 3)
