@@ -266,38 +266,38 @@ class Offsets:
     def expired(self, group: AnyGroup) -> list[Record]:
         """Tombstones of what nobody needs any more (KIP-211): of a group without members since it has none, of one with members
         where none reads the topic, of offsets without a group since they were committed. None that a transaction may change."""
-        now_ms, kept_ms = self._effects.time_ms, self._settings.offsets_retention_ms
-        is_idle = self._idle(group)
+        now_ms = self._effects.time_ms
+        unread_since = self._unread_since(group)
         gone: list[Record] = []
         for place, committed in self._store.of_group(group.id):
-            if self._is_of_no_topic(place, committed):
-                is_due = True  # the topic is deleted: another one of that name begins at 0
-            elif committed.expire_time_ms != NEVER:
-                is_due = now_ms >= committed.expire_time_ms
-            else:
-                is_due = is_idle(place, committed, now_ms - kept_ms)
+            since_ms = unread_since(place)
+            # Of a topic that is deleted at once: another one of that name begins at 0.
+            is_due = self._is_of_no_topic(place, committed) or (
+                since_ms is not None and now_ms >= self._kept_until_ms(committed, since_ms)
+            )
             if is_due and not self._store.is_pending(group.id, place):
                 gone.append(offset_tombstone(group.id, *place))
         return gone
 
+    def _kept_until_ms(self, committed: CommittedOffset, unread_since_ms: int) -> int:
+        if committed.expire_time_ms != NEVER:
+            return committed.expire_time_ms
+        return max(unread_since_ms, committed.commit_time_ms) + self._settings.offsets_retention_ms
+
     @staticmethod
-    def _idle(group: AnyGroup) -> Callable[[Place, CommittedOffset, int], bool]:
-        """Whether nobody has needed an offset since a time. Members that left a moment ago did, however old it is; and what an expression
-        reads that is not resolved yet nobody knows."""
+    def _unread_since(group: AnyGroup) -> Callable[[Place], int | None]:
+        """Since when nobody reads a place, as far as the group knows; None: somebody does. Members that left a moment ago did, however old an
+        offset is; and what an expression reads that is not resolved yet nobody knows."""
         if isinstance(group, ConsumerGroup):
             emptied_ms = 0 if group.members else group.emptied_ms
             is_known = group.regexes.keys() <= group.resolved.keys()
-            return lambda place, committed, time_ms: (
-                is_known and place.topic not in group.readers and max(emptied_ms, committed.commit_time_ms) <= time_ms
-            )
+            return lambda place: emptied_ms if is_known and place.topic not in group.readers else None
         if group.protocol_type is None:
-            return lambda _, committed, time_ms: committed.commit_time_ms <= time_ms
+            return lambda _: 0
         if group.is_in(GroupState.EMPTY):
-            return lambda _, committed, time_ms: max(group.since_ms, committed.commit_time_ms) <= time_ms
+            return lambda _: group.since_ms
         read = subscribed_topics(group) if group.is_in(GroupState.STABLE) else None
-        return lambda place, committed, time_ms: (
-            read is not None and place.topic not in read and committed.commit_time_ms <= time_ms
-        )
+        return lambda place: 0 if read is not None and place.topic not in read else None
 
     def _is_of_no_topic(self, place: Place, committed: CommittedOffset) -> bool:
         """Older clients' and older nodes' records name no id."""

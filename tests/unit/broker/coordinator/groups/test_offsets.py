@@ -376,6 +376,18 @@ def test_an_old_client_may_say_that_its_offsets_never_expire() -> None:
     assert offset(bench) == offset(bench.another()) == (5, 0)
 
 
+def test_an_old_clients_offsets_do_not_expire_while_a_member_reads_their_topic() -> None:
+    """Of a quiet topic they are committed seldom, and the next start would read it from an end."""
+    bench = Bench()
+    ids = bench.stable(1, metadata=subscription("t"))
+    commit(bench, 5, generation=1, member_id=ids[0], retention_ms=DAY_MS, version=4)
+    assert after(bench, 2) == (5, True)
+    bench.join(ids[0], metadata=subscription("u"))
+    assert after(bench, 2) == (5, True), "while it rebalances nobody knows who reads what"
+    bench.sync(ids[0], 2)
+    assert after(bench, 0) == (-1, True)
+
+
 def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
     bench = Bench()
     commit(bench, 5)
