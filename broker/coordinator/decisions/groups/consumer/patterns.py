@@ -19,6 +19,9 @@ GROUPS_A_TURN = 1_000
 REGEXES_MAX = 100
 """Different ones of a group: each of them may match all topics there are."""
 
+NAMES_A_TURN = 1_000
+"""Of topics that a group reads: so many are gone through for what is written in one turn, a millisecond or two. For each expression it is all of them."""
+
 
 def check_regexes(group: ConsumerGroup | None, member: ConsumerMember) -> None:
     """Raises KafkaError (INVALID_REGULAR_EXPRESSION) for one too many."""
@@ -35,6 +38,8 @@ class Patterns:
         self._topics = topics
         self._groups = groups
         self._resolution = Resolution(effects, topics, settings.regex_refresh_interval_ms, groups.find, self._found)
+        self._left: dict[str, dict[str, Resolved]] = {}
+        """What was found, by group and expression, and is written in turns to come."""
 
     def begin(self) -> Iterator[None]:
         """All is replayed: topics may have come and gone while nobody looked."""
@@ -58,14 +63,32 @@ class Patterns:
 
     def _found(self, group_id: str, found: Found) -> None:
         """Only what differs from before is written, each expression by itself: one whose topics no record can hold keeps no other out."""
-        group = self._groups.find(group_id)
-        if group is None:
+        left = self._left.get(group_id)
+        if left is not None:
+            left.update(found)  # of an expression what was found last
             return
+        self._left[group_id] = dict(found)
+        self._write_some(group_id)
+
+    def _write_some(self, group_id: str) -> None:
+        """The rest in a later turn."""
+        group, left = self._groups.find(group_id), self._left[group_id]
+        if group is None or not self._write_of(group, left):
+            del self._left[group_id]
+        else:
+            self._effects.soon(partial(self._write_some, group_id))
+
+    def _write_of(self, group: ConsumerGroup, left: dict[str, Resolved]) -> bool:
+        """Whether there may be more to write."""
         self._forget_needless(group)
-        for regex, each in found.items():
-            before = group.resolved.get(regex)
-            if before is None or before.topics != each.topics:
-                self._write(group, regex, each)
+        names = 0
+        while left and names < NAMES_A_TURN:
+            regex = next(iter(left))
+            now, before = left.pop(regex), group.resolved.get(regex)
+            if regex in group.regexes and (before is None or before.topics != now.topics):
+                self._write(group, regex, now)
+                names += len(group.readers)
+        return bool(left)
 
     def _forget_needless(self, group: ConsumerGroup) -> None:
         """Their topics count as read as long as they are there."""
