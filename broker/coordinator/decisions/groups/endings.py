@@ -20,6 +20,8 @@ PIECE_RECORDS_MAX = 1_000
 PIECE_BYTES_MAX = 64 << 10
 GROUPS_A_TURN = 50
 """So many are looked at at once: everybody's requests wait meanwhile."""
+OFFSETS_A_TURN = 2_000
+"""Or those that have so many offsets together: a millisecond or two."""
 
 
 class Groups(Protocol):
@@ -78,29 +80,31 @@ class Endings:
 
     def _go_on(self) -> None:
         assert self._round is not None
-        looked = 0
+        looked = offsets = 0
         for group in islice(self._round, GROUPS_A_TURN):
             looked += 1
             if self._groups.any(group.id) is group:
-                self._look_at(group)
-        if looked == GROUPS_A_TURN:
+                offsets += self._look_at(group)
+            if offsets >= OFFSETS_A_TURN:
+                break
+        if looked == GROUPS_A_TURN or offsets >= OFFSETS_A_TURN:
             self._effects.soon(self._go_on)
             return
         self._round, again, self._again = None, self._again, False
         if again:
             self.expire()
 
-    def _look_at(self, group: AnyGroup) -> None:
-        """Removes what has expired of it, and the group itself if it has neither offsets nor members."""
-        gone = self._commits.expired(group)
+    def _look_at(self, group: AnyGroup) -> int:
+        """Removes what has expired of it, and the group itself if it has neither offsets nor members. How many offsets it had."""
+        count, gone = self._offsets.count_of(group.id), self._commits.expired(group)
         self.expired_count += len(gone)
-        kept = sum(1 for _ in self._offsets.of_group(group.id)) - len(gone)
         is_awaited = isinstance(group, ClassicGroup) and bool(group.pending)
-        is_over = has_ended(group) and not kept and not is_awaited
+        is_over = has_ended(group) and count == len(gone) and not is_awaited
         if is_over and not self._offsets.is_open(group.id) and not self._groups.forget(group.id):
             gone += tombstones(group)
         if gone:
             self._write(gone, lambda _: None)
+        return count
 
     # --- in pieces ----------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,9 @@ class OffsetStore:
         for place, kept in self._of_group.get(group_id, {}).items():
             yield place, kept.committed
 
+    def count_of(self, group_id: str) -> int:
+        return len(self._of_group.get(group_id, ()))
+
     def group_ids(self) -> Iterator[str]:
         """Groups with offsets, also with those that no transaction has committed yet."""
         yield from self._of_group

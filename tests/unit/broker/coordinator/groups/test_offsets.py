@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.decisions.effects import Record
+from ottla.broker.coordinator.decisions.groups import endings
 from ottla.broker.coordinator.decisions.groups.committed_offset import CommittedOffset
 from ottla.broker.coordinator.decisions.groups.group_records import FORMAT, offset_record
 from ottla.broker.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -386,6 +387,22 @@ def test_an_old_clients_offsets_do_not_expire_while_a_member_reads_their_topic()
     assert after(bench, 2) == (5, True), "while it rebalances nobody knows who reads what"
     bench.sync(ids[0], 2)
     assert after(bench, 0) == (-1, True)
+
+
+def test_groups_with_many_offsets_are_looked_at_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "OFFSETS_A_TURN", 2)
+    bench = Bench()
+    for group in ("a", "b", "c", "d"):
+        commit(bench, 5, group=group)
+    bench.time_ms += 8 * DAY_MS
+    left = []
+    bench.shard.expire()
+    for _ in range(3):
+        left.append(len(bench.shard.offsets))
+        bench.wait(10)
+    assert left == [2, 0, 0]
+    commit(bench, 5)
+    assert after(bench, 8) == (-1, False), "the round is over"
 
 
 def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
