@@ -72,7 +72,10 @@ class Aims:
         if next(pieces, _ENDED) is _ENDED:
             return False
         course.writes = Writes(self._effects, undone)
+        before = self._under_way.get(group.id)
         self._under_way[group.id] = course
+        if before is not None:  # of a group that is no more: nobody would find it where this coordinator ends
+            _tell(before, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._effects.soon(partial(self._go_on, course, pieces))
         return self.is_under_way(group)
 

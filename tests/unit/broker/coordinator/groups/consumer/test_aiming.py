@@ -247,6 +247,19 @@ def test_who_waits_for_it_is_told_when_the_coordinator_is_another_one(slow: Benc
     assert asked.error is ErrorCode.NOT_COORDINATOR
 
 
+def test_so_is_who_waits_for_that_of_a_group_in_whose_place_another_has_come(slow: Bench) -> None:
+    """As where it became a classic group and a consumer group again within a few turns. The same member may be in both."""
+    first = join(slow, "one")
+    beat(slow, "one", -1)
+    slow.write(group_tombstones(group_of(slow)), lambda error: None)
+    second = join(slow, "two")
+    assert first.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert second.waits
+    for _ in slow.shard.end(ErrorCode.NOT_COORDINATOR):
+        pass
+    assert second.error is ErrorCode.NOT_COORDINATOR
+
+
 def test_another_coordinator_goes_on_from_a_part_of_it(slow: Bench) -> None:
     members = trio(slow)
     members.append(Member(slow, "four"))
