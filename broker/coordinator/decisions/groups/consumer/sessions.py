@@ -41,11 +41,18 @@ class Sessions:
     def _look_for(self, key: tuple[str, str]) -> None:
         group, member = self._find(*key)
         if group is None or member is None:
-            del self._expire_ms[key]
+            self._effects.write((), lambda _: self._forget_unless_back(key))
         elif self._expire_ms[key] > self._effects.clock_ms:
             self._watch(key)
         else:
             self._expel(group, member, Kind.SESSION, "")
+
+    def _forget_unless_back(self, key: tuple[str, str]) -> None:
+        """Its departure was committed, or undone: then it is a member again, and nobody else would look for it."""
+        if self._find(*key)[1] is None:
+            self._expire_ms.pop(key, None)
+        elif key in self._expire_ms:
+            self._watch(key)
 
     def _find(self, group_id: str, member_id: str) -> tuple[ConsumerGroup | None, ConsumerMember | None]:
         group = self._groups.find(group_id)

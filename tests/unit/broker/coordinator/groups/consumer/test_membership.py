@@ -405,6 +405,22 @@ def test_a_departure_that_cannot_be_written_is_undone(leaves: int) -> None:
     assert not group_of(bench).members, "its session is still watched"
 
 
+def test_a_member_whose_departure_is_undone_is_looked_for_although_its_time_came_meanwhile() -> None:
+    """Nobody would ever have taken it out, and what it has would have been read no more."""
+    bench = Bench()
+    join(bench, "one")
+    bench.wait(SESSION_MS - 1)
+    bench.commits = False
+    asked = beat(bench, "one", -1)
+    bench.wait(1)
+    bench.fail()
+    assert asked.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "one" in group_of(bench).members
+    bench.commits = True
+    bench.wait(2 * SESSION_MS)
+    assert not group_of(bench).members
+
+
 def test_what_a_member_had_that_becomes_another_instance_is_given_to_somebody() -> None:
     bench = Bench()
     one, two = Member(bench, "one", instance_id="i"), Member(bench, "two", instance_id="j")
