@@ -101,23 +101,29 @@ class ConsumerGroup:
         return partial(self._change, None, before)
 
     def _change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """Costs what it holds and subscribes to, not how many members there are."""
-        if before is not None:
-            if after is None:
-                del self.members[before.id]
-            if before.instance_id is not None and self.static.get(before.instance_id) == before.id:
-                del self.static[before.instance_id]
+        """Costs what it holds and subscribes to, not how many members there are. What it has as before is left alone: where a log is read in
+        parts, of which only the last record of a key is replayed, another may have it already though this one seems to."""
+        if before is not None and after is None:
+            del self.members[before.id]
         if after is not None:
             self.members[after.id] = after
-            if after.instance_id is not None:
-                self.static[after.instance_id] = after.id
+        if before is None or after is None or before.instance_id != after.instance_id:
+            self._name(before, after)
         self._subscribe(before, after)
+        if before is not None and after is not None and _hold_the_same(before, after):
+            return
         if before is not None:
             self._release(before.assigned, before.id)
             self._release(before.revoking, before.id)
         if after is not None:
             self._hold(after.assigned, after.id)
             self._hold(after.revoking, after.id)
+
+    def _name(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        if before is not None and before.instance_id is not None and self.static.get(before.instance_id) == before.id:
+            del self.static[before.instance_id]
+        if after is not None and after.instance_id is not None:
+            self.static[after.instance_id] = after.id
 
     def _subscribe(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         if before is not None and before.assignor:
@@ -241,6 +247,10 @@ class ConsumerGroup:
             self.resolved,
             self.owners,
         )
+
+
+def _hold_the_same(one: ConsumerMember, other: ConsumerMember) -> bool:
+    return one.assigned == other.assigned and one.revoking == other.revoking
 
 
 def _count_down(counts: Counter[str], name: str) -> None:

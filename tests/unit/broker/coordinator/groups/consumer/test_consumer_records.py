@@ -1,6 +1,7 @@
 """The records of consumer groups, byte for byte as Kafka's classes write them, and what is made of them in any order (kraft.md 5.3)."""
 
 import pytest
+from msgspec.structs import replace
 
 from ottla.broker.coordinator.decisions.effects import Record
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroup
@@ -112,6 +113,44 @@ def test_a_compacted_partition_says_the_same() -> None:
         for place, each in enumerate(log):
             other.shard.replay(Record(each.key, each.value), place)
         assert other.shard.contents() == bench.shard.contents()
+
+
+def read_in_parts(records: list[Record]) -> ConsumerGroup:
+    bench = Bench()
+    for place, each in enumerate(records):
+        bench.shard.replay(Record(each.key, each.value), place)
+    group = bench.shard.consumers.find("g")
+    assert group is not None
+    return group
+
+
+def test_what_one_gave_up_and_another_holds_is_the_others_whatever_was_superseded() -> None:
+    """Of a log that is read in parts (there are transactions in it) only the last record of a key in each part is replayed. Here the one by
+    which "one" gave its partition up was superseded in the second: "one" seems to hold it still when its description comes."""
+    one, two = ConsumerMember("one", epoch=1, assigned={T: {0: 1}}), ConsumerMember("two", epoch=2)
+    group = read_in_parts(
+        [
+            *(member_record("g", one), member_record("g", two), current_record("g", one)),
+            current_record("g", replace(two, assigned={T: {0: 2}})),
+            member_record("g", replace(one, client_host="/h")),
+            current_record("g", replace(one, epoch=3, assigned={})),
+        ]
+    )
+    assert group.owners == {T: {0: "two"}}
+
+
+def test_an_instance_is_of_who_has_it_now_whatever_was_superseded() -> None:
+    """As above: that "one" had become another instance was superseded."""
+    one, two = ConsumerMember("one", instance_id="i", epoch=1), ConsumerMember("two", instance_id="i", epoch=2)
+    group = read_in_parts(
+        [
+            *(member_record("g", one), current_record("g", one)),
+            member_record("g", two),
+            current_record("g", replace(one, epoch=2)),
+            member_record("g", replace(one, instance_id="j", client_host="/h")),
+        ]
+    )
+    assert group.static == {"i": "two", "j": "one"}
 
 
 def test_tombstones_of_what_is_not_there_change_nothing() -> None:
