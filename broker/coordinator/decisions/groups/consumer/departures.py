@@ -29,6 +29,9 @@ from ottla.broker.wire.messages.consumer_group_heartbeat_request import Consumer
 from ottla.broker.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+AGAIN_MS = 1_000
+"""At least so long has a member to give up that could not be taken out: it may have said that it needs no time at all."""
+
 
 class Departures:
     """Of all consumer groups of a shard."""
@@ -88,7 +91,7 @@ class Departures:
         """From now on, as if it had just been heard from."""
         self.keep(group_id, member)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.sessions.await_revocation(group_id, member)
+            self.sessions.await_revocation(group_id, member, AGAIN_MS)
 
     def remove(
         self,

@@ -60,9 +60,9 @@ class Sessions:
 
     # --- giving up ----------------------------------------------------------------------------------------------------
 
-    def await_revocation(self, group_id: str, member: ConsumerMember) -> None:
+    def await_revocation(self, group_id: str, member: ConsumerMember, at_least_ms: int = 0) -> None:
         """Others wait for what it was told to give up, no longer than it said that it takes."""
-        name, timeout_ms = _revocation(group_id, member.id), member.rebalance_timeout_ms
+        name, timeout_ms = _revocation(group_id, member.id), max(member.rebalance_timeout_ms, at_least_ms)
         self._effects.remind(name, timeout_ms, partial(self._look_whether_revoked, group_id, member.id))
 
     def _look_whether_revoked(self, group_id: str, member_id: str) -> None:

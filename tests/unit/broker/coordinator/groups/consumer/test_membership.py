@@ -232,6 +232,24 @@ def test_a_member_that_could_not_be_taken_out_for_giving_up_late_is_looked_at_ag
     assert "one" not in group_of(bench).members
 
 
+def test_who_says_that_it_needs_no_time_to_give_up_is_tried_once_a_second_where_it_cannot_be_taken_out() -> None:
+    """While too few replicas are in sync that was tried each turn of the loop, for nothing."""
+    bench = Bench()
+    join(bench, "one", rebalance_timeout_ms=0)
+    join(bench, "two")
+    bench.wait(INTERVAL_MS)
+    beat(bench, "two", 1)
+    beat(bench, "one", 1, owned={T: range(4)})
+    assert group_of(bench).members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    bench.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.reminded = 0
+    bench.wait(10_000)
+    assert 10 <= bench.reminded <= 30
+    bench.refuses = ErrorCode.NONE
+    bench.wait(1_000)
+    assert "one" not in group_of(bench).members
+
+
 # --- static members ---------------------------------------------------------------------------------------------------
 
 
