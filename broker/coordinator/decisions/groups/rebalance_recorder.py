@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ottla.broker.coordinator.decisions.effects import Effects
-from ottla.broker.coordinator.decisions.groups.assignments import assigned_places
+from ottla.broker.coordinator.decisions.groups.assignments import assigned_partitions
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
-from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER, Partitions
 from ottla.broker.coordinator.decisions.groups.member import Member
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.decisions.groups.rebalance_history import RebalanceHistory
@@ -27,6 +27,8 @@ from ottla.broker.coordinator.decisions.groups.rebalance_record import (
 COMPARED_BYTES_MAX = 128 << 10
 COMPARED_MAX = 800
 """Of assignments, before and after: to take one apart costs some 8 us, and everybody's requests wait."""
+COMPARED_PARTITIONS_MAX = 5_000
+"""Before, or after: so many take 5 ms, and 128 kB have 32,000."""
 _ONLY_JOINING = (Kind.METADATA, Kind.HANDED_BACK)
 """While members are waited for, one that joins as it was is what is waited for."""
 
@@ -175,9 +177,25 @@ class RebalanceRecorder:
 def _compare(record: RebalanceRecord, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
     """What moved, of what can be read."""
     size = sum(map(len, before.values())) + sum(map(len, after.values()))
-    if size <= COMPARED_BYTES_MAX and len(before) + len(after) <= COMPARED_MAX:
-        record.compare(_owners(before), _owners(after))
+    if size > COMPARED_BYTES_MAX or len(before) + len(after) > COMPARED_MAX:
+        return
+    had, has = _partitions(before), _partitions(after)
+    if max(map(_count, (had, has))) <= COMPARED_PARTITIONS_MAX:
+        record.compare(_owners(had), _owners(has))
 
 
-def _owners(assignments: Mapping[str, bytes]) -> dict[Place, str]:
-    return {place: member for member, assignment in assignments.items() for place in assigned_places(assignment)}
+def _partitions(assignments: Mapping[str, bytes]) -> Mapping[str, Partitions]:
+    return {member: assigned_partitions(assignment) for member, assignment in assignments.items()}
+
+
+def _count(assigned: Mapping[str, Partitions]) -> int:
+    return sum(len(indexes) for partitions in assigned.values() for indexes in partitions.values())
+
+
+def _owners(assigned: Mapping[str, Partitions]) -> dict[Place, str]:
+    return {
+        Place(topic, index): member
+        for member, partitions in assigned.items()
+        for topic, indexes in partitions.items()
+        for index in indexes
+    }

@@ -12,7 +12,12 @@ from ottla.broker.coordinator.decisions.groups.committed_offset import Committed
 from ottla.broker.coordinator.decisions.groups.offset_store import Place
 from ottla.broker.coordinator.decisions.groups.rebalance_history import REBALANCES_MAX, RebalanceHistory
 from ottla.broker.coordinator.decisions.groups.rebalance_record import RECORD_BYTES_MAX, Cause, Kind, RebalanceRecord
-from ottla.broker.coordinator.decisions.groups.rebalance_recorder import COMPARED_BYTES_MAX, COMPARED_MAX, _compare
+from ottla.broker.coordinator.decisions.groups.rebalance_recorder import (
+    COMPARED_BYTES_MAX,
+    COMPARED_MAX,
+    COMPARED_PARTITIONS_MAX,
+    _compare,
+)
 from ottla.broker.wire.codec import encoder
 from ottla.broker.wire.messages import consumer_protocol_assignment as assignment
 from ottla.broker.wire.messages import consumer_protocol_subscription as subscription
@@ -238,6 +243,8 @@ def test_what_moved_in_a_crowd_is_not_looked_for() -> None:
     _compare(record, {}, {f"m{number}": has(number) for number in range(COMPARED_MAX + 1)})
     assert record.moved_count is None
     _compare(record, {}, {"m": has(*range(COMPARED_BYTES_MAX // 4 + 1))})
+    assert record.moved_count is None
+    _compare(record, {"m": has(*range(COMPARED_PARTITIONS_MAX + 1))}, {})
     assert record.moved_count is None
     _compare(record, {}, {f"m{number}": has(number) for number in range(COMPARED_MAX)})
     assert record.moved_count == COMPARED_MAX
