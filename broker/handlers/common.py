@@ -97,11 +97,13 @@ def ask_controller_first(
 
 
 def is_too_much(request: RequestContext, entries: int, refuse: Callable[[ErrorCode, str], msgspec.Struct]) -> bool:
-    """Answers a request that the controller would refuse for its many entries: to pass it on takes longer than to refuse it."""
+    """Answers a request that the controller would refuse for its many entries: to pass it on takes longer than to refuse it, and so
+    does to look at each of them. ``refuse`` may run on a thread."""
     try:
         check_entries(entries, ENTRIES_MAX)
     except KafkaError as error:
-        request.respond_message(refuse(error.code, error.message))
+        code, words = error.code, error.message
+        request.respond_with(lambda: refuse(code, words))
         return True
     return False
 

@@ -1,5 +1,7 @@
 """CreatePartitions (37): raises a topic's partition count; decided by the controller."""
 
+from functools import partial
+
 from ottla.broker.context import NodeContext
 from ottla.broker.handlers.cluster_view import duplicates
 from ottla.broker.handlers.common import NAMED_TWICE, Ask, Told, ask_controller, is_too_much, route, text_or_none
@@ -16,6 +18,8 @@ from ottla.runtime.errors import ErrorCode
 
 def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: CreatePartitionsRequest) -> None:
+        if is_too_much(request, _entries(body.topics), partial(_all_refused, body.topics)):
+            return
         twice = duplicates(topic.name for topic in body.topics)
         refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, NAMED_TWICE) for name in twice]
         wanted = [topic for topic in body.topics if topic.name not in twice]
@@ -31,17 +35,24 @@ def routes(node: NodeContext) -> list[Route]:
             return CreatePartitionsResponse(results=results + refused)
 
         def refuse(code: ErrorCode, message: str) -> CreatePartitionsResponse:
-            results = [CreatePartitionsTopicResult(each.name, code, message) for each in wanted]
-            return CreatePartitionsResponse(results=results + refused)
+            return CreatePartitionsResponse(results=_all_refused(wanted, code, message).results + refused)
 
-        if is_too_much(request, len(wanted), refuse):
-            return
         asked = controller_pb2.CreatePartitionsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )
         ask_controller(node, request, Ask(create_partitions=asked), body.timeout_ms, told, refuse)
 
     return [route("CreatePartitions", CreatePartitionsRequest, answer)]
+
+
+def _entries(topics: list[CreatePartitionsTopic]) -> int:
+    """Topics, and the partitions whose replicas are said: each would become a record."""
+    return len(topics) + sum(len(each.assignments or ()) for each in topics)
+
+
+def _all_refused(topics: list[CreatePartitionsTopic], code: ErrorCode, message: str) -> CreatePartitionsResponse:
+    names = dict.fromkeys(each.name for each in topics)
+    return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name, code, message) for name in names])
 
 
 def _asked(topic: CreatePartitionsTopic) -> controller_pb2.CreatePartitionsRequest.Topic:

@@ -1,5 +1,6 @@
 """CreateTopics (19): decided by the controller; the answer tells the settings that hold here, of some topics a turn of the loop."""
 
+from functools import partial
 from itertools import chain
 
 from ottla.broker.context import NodeContext
@@ -26,6 +27,8 @@ def routes(node: NodeContext) -> list[Route]:
     long_answers = LongAnswers()
 
     def answer(request: RequestContext, body: CreateTopicsRequest) -> None:
+        if is_too_much(request, _entries(body.topics), partial(_all_refused, body.topics)):
+            return
         twice = duplicates(topic.name for topic in body.topics)
         refused = [
             CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=NAMED_TWICE)
@@ -41,11 +44,8 @@ def routes(node: NodeContext) -> list[Route]:
             long_answers.give(request, list_in_pieces(request, _response, batches(results, PIECE, lambda _: 1)))
 
         def refuse(code: ErrorCode, message: str) -> CreateTopicsResponse:
-            results = [CreatableTopicResult(each.name, error_code=code, error_message=message) for each in wanted]
-            return CreateTopicsResponse(topics=results + refused)
+            return CreateTopicsResponse(topics=_all_refused(wanted, code, message).topics + refused)
 
-        if is_too_much(request, len(wanted), refuse):
-            return
         asked = controller_pb2.CreateTopicsRequest(
             topics=[_asked(topic) for topic in wanted], validate_only=body.validate_only
         )
@@ -56,6 +56,16 @@ def routes(node: NodeContext) -> list[Route]:
 
 def _response(results: list[CreatableTopicResult]) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=results)
+
+
+def _entries(topics: list[CreatableTopic]) -> int:
+    """What would become a record each."""
+    return len(topics) + sum(len(each.assignments) + len(each.configs) for each in topics)
+
+
+def _all_refused(topics: list[CreatableTopic], code: ErrorCode, message: str) -> CreateTopicsResponse:
+    names = dict.fromkeys(each.name for each in topics)
+    return _response([CreatableTopicResult(name, error_code=code, error_message=message) for name in names])
 
 
 def _asked(topic: CreatableTopic) -> controller_pb2.CreateTopicsRequest.Topic:

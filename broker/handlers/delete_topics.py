@@ -1,6 +1,8 @@
 """DeleteTopics (20): by name, and from version 6 by id; decided by the controller."""
 
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 
 from ottla.broker.context import NodeContext
 from ottla.broker.handlers.common import Ask, Told, ask_controller, is_too_much, route, text_or_none
@@ -12,19 +14,18 @@ from ottla.proto import controller_pb2
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.identifiers import ZERO_ID
 
-_STATES_FROM = 6
 _DISABLED_ERROR_FROM = 3
 
 
 def routes(node: NodeContext) -> list[Route]:
     def answer(request: RequestContext, body: DeleteTopicsRequest) -> None:
-        asked = (
-            body.topics if request.version >= _STATES_FROM else [DeleteTopicState(name) for name in body.topic_names]
-        )
+        if is_too_much(request, len(body.topics) + len(body.topic_names), partial(_all_refused, body)):
+            return
+        asked = _named(body)
         if not node.config.flag("delete.topic.enable"):
             known = request.version >= _DISABLED_ERROR_FROM
             code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
-            request.respond_message(_all_refused(asked, code, "delete.topic.enable=false"))
+            request.respond_message(_refused(asked, code, "delete.topic.enable=false"))
             return
         refused = _mistakes(asked)
         wanted = [each for each in asked if (each.name, each.topic_id) not in refused]
@@ -37,16 +38,17 @@ def routes(node: NodeContext) -> list[Route]:
             return DeleteTopicsResponse(responses=results + list(refused.values()))
 
         def refuse(code: ErrorCode, message: str) -> DeleteTopicsResponse:
-            return DeleteTopicsResponse(
-                responses=_all_refused(wanted, code, message).responses + list(refused.values())
-            )
+            return DeleteTopicsResponse(responses=_refused(wanted, code, message).responses + list(refused.values()))
 
-        if is_too_much(request, len(wanted), refuse):
-            return
         ask = Ask(delete_topics=controller_pb2.DeleteTopicsRequest(topics=[_asked(topic) for topic in wanted]))
         ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 
     return [route("DeleteTopics", DeleteTopicsRequest, answer)]
+
+
+def _named(body: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """Each version has one of the two lists."""
+    return body.topics or [DeleteTopicState(name) for name in body.topic_names]
 
 
 def _mistakes(asked: list[DeleteTopicState]) -> dict[tuple[str | None, bytes], DeletableTopicResult]:
@@ -80,7 +82,12 @@ def _result(topic: controller_pb2.DeleteTopicsResponse.Topic) -> DeletableTopicR
     )
 
 
-def _all_refused(asked: list[DeleteTopicState], code: ErrorCode, message: str) -> DeleteTopicsResponse:
+def _all_refused(body: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
+    """Each once: a few bytes name one, as often as a client likes."""
+    return _refused({(each.name, each.topic_id): each for each in _named(body)}.values(), code, message)
+
+
+def _refused(asked: Iterable[DeleteTopicState], code: ErrorCode, message: str) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[DeletableTopicResult(each.name, each.topic_id, code, message) for each in asked]
     )

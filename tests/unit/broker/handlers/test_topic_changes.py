@@ -217,3 +217,40 @@ def test_what_the_controller_would_refuse_for_its_size_is_not_passed_on(
     assert [each.error_code for each in told] == [ErrorCode.POLICY_VIOLATION] * 4
     site.send(request_of(["a", "b", "c"]), version)
     assert len(site.controller.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_of", "version", "results"),
+    [
+        (lambda names: CreateTopicsRequest([CreatableTopic(name, -1, -1) for name in names]), 7, "topics"),
+        (lambda names: DeleteTopicsRequest(topic_names=names), 5, "responses"),
+        (lambda names: DeleteTopicsRequest([DeleteTopicState(name) for name in names]), 6, "responses"),
+        (lambda names: CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None) for name in names]), 3, "results"),
+    ],
+)  # fmt: skip
+def test_topics_of_too_large_a_request_are_not_looked_at_and_told_once(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    request_of: Callable[[list[str]], msgspec.Struct],
+    version: int,
+    results: str,
+) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.common.ENTRIES_MAX", 3)
+    told = getattr(site.ask(request_of(["a", "a", "a", "b"]), version), results)
+    assert [(each.name, each.error_code) for each in told] == [(name, ErrorCode.POLICY_VIOLATION) for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "results"),
+    [
+        (CreateTopicsRequest([CreatableTopic("a", -1, -1, [CreatableReplicaAssignment(0, [1])] * 3)]), 7, "topics"),
+        (CreateTopicsRequest([CreatableTopic("a", 1, 1, configs=[CreatableTopicConfig("b", "c")] * 3)]), 7, "topics"),
+        (CreatePartitionsRequest([CreatePartitionsTopic("a", 5, [CreatePartitionsAssignment([1])] * 3)]), 3, "results"),
+    ],
+)  # fmt: skip
+def test_what_a_topic_brings_counts_as_the_topic_does(
+    site: Site, monkeypatch: pytest.MonkeyPatch, asked: msgspec.Struct, version: int, results: str
+) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.common.ENTRIES_MAX", 3)
+    (told,) = getattr(site.ask(asked, version), results)
+    assert told.error_code == ErrorCode.POLICY_VIOLATION
