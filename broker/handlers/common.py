@@ -21,6 +21,7 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 Message = TypeVar("Message", bound=msgspec.Struct)
+Prepared = TypeVar("Prepared")
 
 CONTROLLER_TIMEOUT_MS_MAX = 60_000
 
@@ -33,16 +34,30 @@ OPERATIONS_NOT_ASKED = -2147483648
 
 def route(api: str, message: type[Message], answer: Callable[[RequestContext, Message], None]) -> Route:
     """The route of all stable versions of an API whose answer works on the decoded request."""
+    return prepared_route(api, message, _as_it_came, answer)
+
+
+def prepared_route(
+    api: str,
+    message: type[Message],
+    prepare: Callable[[Message], Prepared],
+    answer: Callable[[RequestContext, Prepared], None],
+) -> Route:
+    """The same where the answer works on what ``prepare`` makes of the request: of a large one on the thread that reads it."""
 
     def handle(request: RequestContext, frame: memoryview, position: int) -> None:
         decode = decoder(message, request.version)
         if len(frame) <= LARGE_BYTES:
-            answer(request, decode(frame, position)[0])
+            answer(request, prepare(decode(frame, position)[0]))
             return
         copy = memoryview(bytes(frame))
-        request.read_beside(lambda: decode(copy, position)[0], partial(answer, request))
+        request.read_beside(lambda: prepare(decode(copy, position)[0]), partial(answer, request))
 
     return raw_route(api, handle)
+
+
+def _as_it_came(body: Message) -> Message:
+    return body
 
 
 def raw_route(api: str, handler: Handler) -> Route:
@@ -65,11 +80,11 @@ def ask_controller(
 ) -> None:
     """Sends a request on to the active controller and answers the client with what it says.
 
-    ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request.
+    ``answer`` makes the response of a success, ``refuse`` that of an error of the whole request; of a large one on a thread.
     """
 
     def tell(told: Told) -> None:
-        request.respond_message(answer(told))
+        request.respond_with(lambda: answer(told))
 
     ask_controller_first(node, request, ask, timeout_ms, tell, refuse)
 
@@ -87,11 +102,14 @@ def ask_controller_first(
 
     def on_done(told: Told | None) -> None:
         if told is None:
-            request.respond_message(refuse(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time"))
+            refused(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
         elif told.error_code:
-            request.respond_message(refuse(error_code(told.error_code), told.error_message))
+            refused(error_code(told.error_code), told.error_message)
         else:
             tell(told)
+
+    def refused(code: ErrorCode, message: str) -> None:
+        request.respond_with(lambda: refuse(code, message))
 
     node.controller.call_back(ask, on_done, max(1, min(timeout_ms, CONTROLLER_TIMEOUT_MS_MAX)))
 

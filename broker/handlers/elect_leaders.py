@@ -2,7 +2,7 @@
 the controller. Null instead of topics stands for all partitions that need it."""
 
 from ottla.broker.context import NodeContext
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import Ask, Told, ask_controller, prepared_route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -18,7 +18,8 @@ _TOP_LEVEL_ERROR_FROM = 1
 
 
 def routes(node: NodeContext) -> list[Route]:
-    def answer(request: RequestContext, body: ElectLeadersRequest) -> None:
+    def answer(request: RequestContext, prepared: tuple[ElectLeadersRequest, Ask]) -> None:
+        body, ask = prepared
         named = body.topic_partitions or []
 
         def told(response: Told) -> ElectLeadersResponse:
@@ -39,16 +40,21 @@ def routes(node: NodeContext) -> list[Route]:
             of_all = code if request.version >= _TOP_LEVEL_ERROR_FROM else ErrorCode.NONE
             return ElectLeadersResponse(error_code=of_all, replica_election_results=results)
 
-        asked = controller_pb2.ElectLeadersRequest(
-            election_type=body.election_type,
-            topics=[
-                controller_pb2.ElectLeadersRequest.Topic(name=each.topic, partitions=each.partitions) for each in named
-            ],
-            all_partitions=body.topic_partitions is None,
-        )
-        ask_controller(node, request, Ask(elect_leaders=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 
-    return [route("ElectLeaders", ElectLeadersRequest, answer)]
+    return [prepared_route("ElectLeaders", ElectLeadersRequest, _asked, answer)]
+
+
+def _asked(body: ElectLeadersRequest) -> tuple[ElectLeadersRequest, Ask]:
+    named = body.topic_partitions or ()
+    asked = controller_pb2.ElectLeadersRequest(
+        election_type=body.election_type,
+        topics=[
+            controller_pb2.ElectLeadersRequest.Topic(name=each.topic, partitions=each.partitions) for each in named
+        ],
+        all_partitions=body.topic_partitions is None,
+    )
+    return body, Ask(elect_leaders=asked)
 
 
 def _result(told: controller_pb2.ElectLeadersResponse.Partition) -> PartitionResult:

@@ -1,12 +1,11 @@
 """AlterPartitionReassignments (45) and ListPartitionReassignments (46): what kafka-reassign-partitions asks of the controller."""
 
 from ottla.broker.context import NodeContext
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import Ask, Told, ask_controller, prepared_route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
-    ReassignableTopic,
 )
 from ottla.broker.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
@@ -26,7 +25,8 @@ Listed = controller_pb2.ListPartitionReassignmentsRequest
 
 
 def routes(node: NodeContext) -> list[Route]:
-    def alter(request: RequestContext, body: AlterPartitionReassignmentsRequest) -> None:
+    def alter(request: RequestContext, prepared: tuple[AlterPartitionReassignmentsRequest, Ask]) -> None:
+        body, ask = prepared
         factor_may_change = body.allow_replication_factor_change
 
         def told(response: Told) -> AlterPartitionReassignmentsResponse:
@@ -39,12 +39,11 @@ def routes(node: NodeContext) -> list[Route]:
         def refuse(code: ErrorCode, message: str) -> AlterPartitionReassignmentsResponse:
             return AlterPartitionReassignmentsResponse(0, factor_may_change, code, text_or_none(message))
 
-        asked = controller_pb2.AlterPartitionReassignmentsRequest(
-            topics=[_asked(topic) for topic in body.topics], allow_replication_factor_change=factor_may_change
-        )
-        ask_controller(node, request, Ask(alter_partition_reassignments=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 
-    def list_ongoing(request: RequestContext, body: ListPartitionReassignmentsRequest) -> None:
+    def list_ongoing(request: RequestContext, prepared: tuple[ListPartitionReassignmentsRequest, Ask]) -> None:
+        body, ask = prepared
+
         def told(response: Told) -> ListPartitionReassignmentsResponse:
             topics = [_ongoing(topic) for topic in response.list_partition_reassignments.topics]
             return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
@@ -52,24 +51,30 @@ def routes(node: NodeContext) -> list[Route]:
         def refuse(code: ErrorCode, message: str) -> ListPartitionReassignmentsResponse:
             return ListPartitionReassignmentsResponse(error_code=code, error_message=text_or_none(message))
 
-        named = [Listed.Topic(name=each.name, partitions=each.partition_indexes) for each in body.topics or ()]
-        asked = Listed(topics=named, all_partitions=body.topics is None)
-        ask_controller(node, request, Ask(list_partition_reassignments=asked), body.timeout_ms, told, refuse)
+        ask_controller(node, request, ask, body.timeout_ms, told, refuse)
 
     return [
-        route("AlterPartitionReassignments", AlterPartitionReassignmentsRequest, alter),
-        route("ListPartitionReassignments", ListPartitionReassignmentsRequest, list_ongoing),
+        prepared_route("AlterPartitionReassignments", AlterPartitionReassignmentsRequest, _changes, alter),
+        prepared_route("ListPartitionReassignments", ListPartitionReassignmentsRequest, _question, list_ongoing),
     ]
 
 
-def _asked(topic: ReassignableTopic) -> controller_pb2.AlterPartitionReassignmentsRequest.Topic:
-    partitions = [
-        controller_pb2.AlterPartitionReassignmentsRequest.Partition(
-            partition_index=each.partition_index, replicas=each.replicas or (), cancel=each.replicas is None
-        )
-        for each in topic.partitions
-    ]
-    return controller_pb2.AlterPartitionReassignmentsRequest.Topic(name=topic.name, partitions=partitions)
+def _changes(body: AlterPartitionReassignmentsRequest) -> tuple[AlterPartitionReassignmentsRequest, Ask]:
+    """Made in its place: a message of hundreds of thousands that is put into another one is copied, in which nobody else runs."""
+    ask = Ask()
+    ask.alter_partition_reassignments.allow_replication_factor_change = body.allow_replication_factor_change
+    for topic in body.topics:
+        partitions = ask.alter_partition_reassignments.topics.add(name=topic.name).partitions
+        for each in topic.partitions:
+            partitions.add(
+                partition_index=each.partition_index, replicas=each.replicas or (), cancel=each.replicas is None
+            )
+    return body, ask
+
+
+def _question(body: ListPartitionReassignmentsRequest) -> tuple[ListPartitionReassignmentsRequest, Ask]:
+    named = [Listed.Topic(name=each.name, partitions=each.partition_indexes) for each in body.topics or ()]
+    return body, Ask(list_partition_reassignments=Listed(topics=named, all_partitions=body.topics is None))
 
 
 def _result(told: controller_pb2.AlterPartitionReassignmentsResponse.Partition) -> ReassignablePartitionResponse:

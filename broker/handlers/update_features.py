@@ -1,7 +1,7 @@
 """UpdateFeatures (57): raises and lowers finalized levels; decided by the controller, all of them or none (KIP-584, KIP-1022)."""
 
 from ottla.broker.context import NodeContext
-from ottla.broker.handlers.common import Ask, Told, ask_controller, route, text_or_none
+from ottla.broker.handlers.common import Ask, Told, ask_controller, is_too_much, route, text_or_none
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
@@ -28,6 +28,8 @@ def routes(node: NodeContext) -> list[Route]:
         def refuse(code: ErrorCode, message: str) -> UpdateFeaturesResponse:
             return response(code, text_or_none(message))
 
+        if is_too_much(request, len(body.feature_updates), refuse):
+            return
         updates = [_update(each, request.version) for each in body.feature_updates]
         asked = controller_pb2.UpdateFeaturesRequest(updates=updates, validate_only=body.validate_only)
         ask_controller(node, request, Ask(update_features=asked), body.timeout_ms, told, refuse)

@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from ottla.broker.handlers.routes import client_routes
+from ottla.broker.network.beside import Beside
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.receive import ReceivePool
@@ -27,7 +28,7 @@ from ottla.runtime.identifiers import random_id
 from ottla.runtime.settings.server import ServerConfig
 from ottla.testing.broker_context import broker_context
 from tests.unit.broker.fake_timers import FakeTimers
-from tests.unit.broker.network.conftest import FakeTransport, Turns
+from tests.unit.broker.network.conftest import FakeTransport, Held, Turns
 from tests.unit.fake_controller import FakeController
 
 RNG = Random(5)
@@ -129,9 +130,14 @@ class Site:
         return topic
 
     def connect(self, listener_name: str = "PLAINTEXT") -> None:
-        self.turns = Turns()
+        self.turns, self.beside = Turns(), Held()
         self.connection = Connection(
-            self.routes, ReceivePool(), ConnectionLimits(), listener_name, turn=self.turns.turn
+            self.routes,
+            ReceivePool(),
+            ConnectionLimits(),
+            listener_name,
+            turn=self.turns.turn,
+            beside=cast(Beside, self.beside),
         )
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)

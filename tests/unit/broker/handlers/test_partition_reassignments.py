@@ -1,12 +1,15 @@
 """Reassignments: begun, given up and listed by the controller."""
 
+import msgspec
 import pytest
 
+from ottla.broker.network.beside import LARGE_BYTES
 from ottla.broker.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.broker.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from ottla.broker.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -75,3 +78,40 @@ def test_null_asks_for_all_that_are_under_way_and_no_controller_is_no_empty_list
     assert site.controller.request.list_partition_reassignments.all_partitions
     site.controller.answer(None)
     assert site.received("ListPartitionReassignmentsResponse", 0).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+MANY = LARGE_BYTES // 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "asks"),
+    [
+        (
+            AlterPartitionReassignmentsRequest(
+                5000, True, [ReassignableTopic("t", [ReassignablePartition(index) for index in range(MANY)])]
+            ),
+            1,
+            "alter_partition_reassignments",
+        ),
+        (
+            ListPartitionReassignmentsRequest(5000, [ListPartitionReassignmentsTopics("t", list(range(MANY)))]),
+            0,
+            "list_partition_reassignments",
+        ),
+        (ElectLeadersRequest(0, [TopicPartitions("t", list(range(MANY)))], 5000), 2, "elect_leaders"),
+    ],
+)
+def test_what_a_large_request_asks_of_the_controller_and_its_answer_are_made_beside_the_loop(
+    site: Site, asked: msgspec.Struct, version: int, asks: str
+) -> None:
+    site.send(asked, version)
+    assert site.controller.asked == []
+    ((read, _),) = site.beside.waiting
+    _, ask = read()
+    assert len(getattr(ask, asks).topics[0].partitions) == MANY
+    site.beside.finish_one()
+    assert len(getattr(site.controller.request, asks).topics[0].partitions) == MANY
+    site.controller.answer(controller_pb2.ControllerResponse())
+    assert site.beside.waiting, "its answer is written there"
+    site.beside.finish_one()
+    assert site.received(type(asked).__name__.replace("Request", "Response"), version).error_code == ErrorCode.NONE

@@ -63,3 +63,10 @@ def test_a_refusal_comes_with_its_reason(site: Site, version: int) -> None:
 def test_a_controller_that_does_not_answer_is_told(site: Site) -> None:
     send(site, 2)
     assert heard(site, 2, None).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_more_features_than_can_be_are_not_passed_on(site: Site, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.common.ENTRIES_MAX", 1)
+    response = site.ask(UpdateFeaturesRequest(700, asked(version)), version)
+    assert (response.error_code, site.controller.asked) == (ErrorCode.POLICY_VIOLATION, [])
