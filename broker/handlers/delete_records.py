@@ -1,4 +1,5 @@
-"""DeleteRecords (key 21), versions 0 to 2: all below an offset goes, on every replica, before the client is told.
+"""DeleteRecords (key 21), versions 0 to 2: all below an offset goes, on every replica, before the client is told. Of many
+partitions some a turn of the loop.
 
 Source: ReplicaManager.deleteRecords, DelayedDeleteRecords and Partition.deleteRecordsOnLeader; kraft.md 4.6.
 """
@@ -6,7 +7,8 @@ Source: ReplicaManager.deleteRecords, DelayedDeleteRecords and Partition.deleteR
 from collections.abc import Mapping, Sequence
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import route
+from ottla.broker.handlers.common import prepared_route
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -25,27 +27,46 @@ from ottla.runtime.errors import ErrorCode, KafkaError
 NO_LOW_WATERMARK = -1
 
 
+PIECE = 1_000
+"""Partitions of a request that are deleted from in one turn of the loop: some milliseconds."""
+
+_Asked = tuple[int, dict[str, dict[int, int]]]
+"""How long to wait in ms, and the offset of each partition of each topic."""
+
+
 def routes(broker: BrokerContext) -> list[Route]:
-    replicas = broker.replicas
+    long_answers = LongAnswers()
 
-    def answer(request: RequestContext, body: DeleteRecordsRequest) -> None:
-        deletion = _Deletion(request)
-        for topic, offsets in _asked(body).items():
-            deletion.add(replicas, topic, offsets)
-        deletion.parked.park(broker.timers.call_later_ms, max(0, body.timeout_ms))
-        if not deletion.parked.done:
-            request.on_close(deletion.parked.drop)
+    def answer(request: RequestContext, asked: _Asked) -> None:
+        long_answers.give(request, _deleted(broker, request, *asked))
 
-    return [route("DeleteRecords", DeleteRecordsRequest, answer)]
+    return [prepared_route("DeleteRecords", DeleteRecordsRequest, _asked, answer)]
 
 
-def _asked(body: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
-    """The offset of each partition of each topic: the last one where it is named again, as in Kafka. So many waiters of one
-    partition would cost their square."""
+def _asked(body: DeleteRecordsRequest) -> _Asked:
+    """The last offset where a partition is named again, as in Kafka. So many waiters of one partition would cost their square."""
     found: dict[str, dict[int, int]] = {}
     for topic in body.topics:
         found.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
-    return found
+    return max(0, body.timeout_ms), found
+
+
+def _deleted(
+    broker: BrokerContext, request: RequestContext, timeout_ms: int, asked: Mapping[str, Mapping[int, int]]
+) -> Pieces:
+    """Some partitions a turn; it is waited for the replicas of all of them."""
+    deletion = _Deletion(request)
+    request.on_close(deletion.parked.drop)
+    count = 0
+    for topic, offsets in asked.items():
+        results = deletion.results_of(topic)
+        for index, offset in offsets.items():
+            results.append(deletion.delete(broker.replicas, topic, index, offset))
+            count += 1
+            if not count % PIECE:
+                yield
+    deletion.parked.park(broker.timers.call_later_ms, timeout_ms)
+    return None
 
 
 class _Deletion:
@@ -57,11 +78,13 @@ class _Deletion:
         self._topics: list[DeleteRecordsTopicResult] = []
         self._awaited: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
 
-    def add(self, replicas: ReplicaManager, topic: str, offsets: Mapping[int, int]) -> None:
-        results = [self._delete(replicas, topic, index, offset) for index, offset in offsets.items()]
+    def results_of(self, topic: str) -> list[DeleteRecordsPartitionResult]:
+        """The answer's list of partitions of one more topic."""
+        results: list[DeleteRecordsPartitionResult] = []
         self._topics.append(DeleteRecordsTopicResult(topic, results))
+        return results
 
-    def _delete(self, replicas: ReplicaManager, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    def delete(self, replicas: ReplicaManager, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
         result = DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK)
         try:
             partition = _partition(replicas, topic, index)

@@ -206,3 +206,41 @@ def test_a_partition_that_is_named_again_and_again_is_waited_for_once_and_the_la
     assert [offset for offset, _, _ in bench.partition.delete_waiters] == [4]
     bench.follower_begins_at(4)
     assert bench.answer() == (ErrorCode.NONE, 4)
+
+
+def test_of_many_partitions_some_are_deleted_from_in_a_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.delete_records.PIECE", 2)
+    asked = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, 5) for index in (3, 2, 1)]) for topic in "ab"]
+    ours = DeleteRecordsTopic("flights", [DeleteRecordsPartition(0, 5)])
+
+    async def send() -> None:
+        bench.site.send(DeleteRecordsRequest([*asked, ours], 1_500), VERSION)
+        assert bench.log.log_start_offset == 0
+        while not bench.log.log_start_offset:
+            assert not bench.answered
+            await asyncio.sleep(0)
+
+    asyncio.run(send())
+    assert bench.log.log_start_offset == 5
+    assert not bench.answered, "a follower has yet to delete"
+    bench.follower_begins_at(5)
+    topics = bench.site.received("DeleteRecordsResponse", VERSION).topics
+    assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in topics] == [
+        ("a", [3, 2, 1]),
+        ("b", [3, 2, 1]),
+        ("flights", [0]),
+    ]
+
+
+def test_who_goes_while_it_is_deleted_is_waited_for_no_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.delete_records.PIECE", 1)
+    there = DeleteRecordsTopic("flights", [DeleteRecordsPartition(index, 5) for index in (0, 1, 2)])
+
+    async def send_and_go() -> None:
+        bench.site.send(DeleteRecordsRequest([there], 1_500), VERSION)
+        assert [waiter.done for _, waiter, _ in bench.partition.delete_waiters] == [False]
+        bench.site.connection.connection_lost(None)
+        await asyncio.sleep(0)
+
+    asyncio.run(send_and_go())
+    assert [waiter.done for _, waiter, _ in bench.partition.delete_waiters] == [True]
