@@ -5,6 +5,7 @@ Source: ReplicaManager.lastOffsetForLeaderEpoch; kraft.md 3.5 and 4.9.
 
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -19,20 +20,32 @@ from ottla.broker.wire.messages.offset_for_leader_epoch_response import (
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
 
+PIECE = 1_000
+"""Partitions that are looked at in one turn of the loop: some two milliseconds."""
+
 
 def routes(broker: BrokerContext) -> list[Route]:
-    replicas = broker.replicas
+    long_answers = LongAnswers()
 
     def answer(request: RequestContext, body: OffsetForLeaderEpochRequest) -> None:
-        topics = [
-            OffsetForLeaderTopicResult(
-                topic.topic, [end_of_epoch(replicas, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in body.topics
-        ]
-        request.respond_message(OffsetForLeaderEpochResponse(0, topics))
+        long_answers.give(request, _found(broker.replicas, request, body))
 
     return [route("OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, answer)]
+
+
+def _found(replicas: ReplicaManager, request: RequestContext, body: OffsetForLeaderEpochRequest) -> Pieces:
+    topics: list[OffsetForLeaderTopicResult] = []
+    count = 0
+    for topic in body.topics:
+        ends: list[EpochEndOffset] = []
+        topics.append(OffsetForLeaderTopicResult(topic.topic, ends))
+        for asked in topic.partitions:
+            ends.append(end_of_epoch(replicas, topic.topic, asked))
+            count += 1
+            if not count % PIECE:
+                yield
+    request.respond_message(OffsetForLeaderEpochResponse(0, topics))
+    return None
 
 
 def end_of_epoch(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
