@@ -4,7 +4,8 @@ A directory that failed is named with its error. Source: KIP-113, KIP-827 and Re
 """
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import route
+from ottla.broker.handlers.common import prepared_route
+from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
 from ottla.broker.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
@@ -18,32 +19,50 @@ from ottla.log.directories.directory import DirectoryState
 from ottla.log.log import Log
 from ottla.runtime.errors import ErrorCode
 
+PIECE = 1_000
+"""Logs that are looked at in one turn of the loop: some two milliseconds."""
+
 _Wanted = dict[tuple[str, int], None]
+_Found = dict[DirectoryState, dict[str, list[DescribeLogDirsPartition]]]
 
 
 def routes(broker: BrokerContext) -> list[Route]:
-    def answer(request: RequestContext, body: DescribeLogDirsRequest) -> None:
-        wanted = None
-        if body.topics is not None:
-            wanted = {(topic.topic, index): None for topic in body.topics for index in topic.partitions}
-        request.respond_message(DescribeLogDirsResponse(results=_describe(broker, wanted)))
+    long_answers = LongAnswers()
 
-    return [route("DescribeLogDirs", DescribeLogDirsRequest, answer)]
+    def answer(request: RequestContext, wanted: _Wanted | None) -> None:
+        long_answers.give(request, _described(broker, request, wanted))
+
+    return [prepared_route("DescribeLogDirs", DescribeLogDirsRequest, _wanted, answer)]
 
 
-def _describe(broker: BrokerContext, wanted: _Wanted | None) -> list[DescribeLogDirsResult]:
-    """The answer by directory. One look at each log, whatever the number of directories; ``wanted`` None: all of them."""
-    manager = broker.logs
-    found: dict[DirectoryState, dict[str, list[DescribeLogDirsPartition]]] = {root: {} for root in manager.roots}
-    logs = manager.logs.values() if wanted is None else (manager.logs.get(name) for name in wanted)  # type: ignore[call-overload]  # a TopicPartition is such a tuple
-    for log in logs:
+def _wanted(body: DescribeLogDirsRequest) -> _Wanted | None:
+    """None: all of them."""
+    if body.topics is None:
+        return None
+    return {(topic.topic, index): None for topic in body.topics for index in topic.partitions}
+
+
+def _described(broker: BrokerContext, request: RequestContext, wanted: _Wanted | None) -> Pieces:
+    """The answer by directory. One look at each log, whatever the number of directories, of some a turn: of those that are there yet."""
+    logs = broker.logs.logs
+    found: _Found = {root: {} for root in broker.logs.roots}
+    for number, name in enumerate(list(logs) if wanted is None else wanted, 1):
+        log = logs.get(name)  # type: ignore[call-overload]  # a TopicPartition is such a tuple
         if log is not None:
             found[log.root].setdefault(log.partition.topic, []).append(_partition(log))
+        if not number % PIECE:
+            yield
+    _add_moves(broker, wanted, found)
+    results = [_result(broker, root, topics) for root, topics in found.items()]
+    request.respond_message(DescribeLogDirsResponse(results=results))
+    return None
+
+
+def _add_moves(broker: BrokerContext, wanted: _Wanted | None, found: _Found) -> None:
     for name, move in broker.moves.under_way.items():
         if wanted is None or (name.topic, name.partition) in wanted:
             future = DescribeLogDirsPartition(name.partition, move.copy.size_bytes, move.lag, is_future_key=True)
             found[move.copy.root].setdefault(name.topic, []).append(future)
-    return [_result(broker, root, topics) for root, topics in found.items()]
 
 
 def _partition(log: Log) -> DescribeLogDirsPartition:

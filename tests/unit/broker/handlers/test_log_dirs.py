@@ -1,5 +1,6 @@
 """DescribeLogDirs: what lies where."""
 
+import asyncio
 import errno
 from random import Random
 
@@ -88,3 +89,23 @@ def test_a_failed_directory_is_told_with_its_error(bench: Bench) -> None:
 def test_a_disk_that_cannot_be_asked_counts_as_failed(bench: Bench) -> None:
     bench.platter.fail("/a")
     assert bench.ask(everything=True)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_many_logs_are_looked_at_over_turns_and_what_goes_meanwhile_is_not_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, everything: bool
+) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.describe_log_dirs.PIECE", 1)
+    wanted = None if everything else [DescribableLogDirTopic("flights", [0, 1, 2, 3])]
+
+    async def ask() -> None:
+        bench.site.send(DescribeLogDirsRequest(wanted), 4)
+        assert not bench.site.written
+        del bench.manager.logs[TopicPartition("flights", 3)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    first, second = bench.site.received("DescribeLogDirsResponse", 4).results
+    assert sizes(first) == {("flights", 0): 0, ("flights", 2): 2 * len(BATCH)}
+    assert sizes(second) == {("flights", 1): len(BATCH)}
