@@ -41,6 +41,8 @@ _NULL_NAME_FROM = 12  # first version that may ask by topic id, and answer witho
 PIECE_WORK = 500
 """Of topics and their partitions a piece: describing and encoding one takes 2-5 us."""
 _TOPIC_WORK = 3  # as much as so many partitions
+_NAMES_AS_A_PARTITION = 10
+"""A topic that is named again takes no more than to see that: a few bytes name one, as often as a client likes."""
 _BEGINNINGS_MAX = 3
 
 
@@ -109,8 +111,8 @@ class MetadataHandler:
         if not body.topics or not body.allow_auto_topic_creation:
             return
         known = self._broker.image.topics_by_name
-        names = [topic.name for topic in body.topics if topic.name is not None and topic.topic_id == ZERO_ID]
-        self._creation.create([name for name in names if name not in known])
+        names = (topic.name for topic in body.topics if topic.name is not None and topic.topic_id == ZERO_ID)
+        self._creation.create(name for name in names if name not in known)
 
 
 class _Topics:
@@ -143,8 +145,12 @@ class _Topics:
                     self._work = 0
                     yield
             return
-        for each in {(each.topic_id, each.name): each for each in asked or ()}.values():
-            found.append(self._asked(each))
+        seen: dict[tuple[bytes, str | None], None] = {}
+        for number, each in enumerate(asked or (), 1):
+            seen[each.topic_id, each.name] = None
+            if len(seen) > len(found):
+                found.append(self._asked(each))
+            self._work += not number % _NAMES_AS_A_PARTITION
             if self._work > PIECE_WORK:
                 self._work = 0
                 yield

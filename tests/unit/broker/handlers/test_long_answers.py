@@ -13,7 +13,7 @@ from ottla.broker.handlers.metadata import PIECE_WORK
 from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.broker.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.broker.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.broker.wire.messages.metadata_request import MetadataRequest
+from ottla.broker.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.proto import controller_pb2
 from ottla.quorum.metadata.views import TOPIC_RESOURCE
 from ottla.runtime.errors import ErrorCode
@@ -50,6 +50,15 @@ def test_all_topics_are_told_over_turns(site: Site) -> None:
         assert [topic.name for topic in site.received("MetadataResponse", 12).topics] == [
             f"topic-{number}" for number in range(TOPICS)
         ]
+
+    run(site, scenario)
+
+
+def test_names_that_are_asked_for_again_and_again_are_looked_through_over_turns(site: Site) -> None:
+    async def scenario() -> None:
+        site.send(MetadataRequest([MetadataRequestTopic(name=f"topic-{number % 2}") for number in range(6_000)]), 4)
+        assert await answered(site) == 1
+        assert [topic.name for topic in site.received("MetadataResponse", 4).topics] == ["topic-0", "topic-1"]
 
     run(site, scenario)
 

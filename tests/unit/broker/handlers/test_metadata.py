@@ -196,6 +196,13 @@ class TestCreationOnDemand:
         (topic,) = site.controller.request.create_topics.topics
         assert (topic.name, topic.num_partitions, topic.replication_factor) == ("new", -1, -1)
 
+    def test_of_very_many_names_the_first_are_looked_at(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.broker.handlers.topic_creation.LOOKED_AT_MAX", 3)
+        site.add_topic("known", partition_view((1,), (1,), 1))
+        asked = [MetadataRequestTopic(name=name) for name in ("known", "a", "not/valid", "a", "b")]
+        site.ask(MetadataRequest(asked), 12)
+        assert [topic.name for topic in site.controller.request.create_topics.topics] == ["a"]
+
     def test_what_failed_is_tried_again(self, site: Site) -> None:
         for answer in (None, controller_pb2.ControllerResponse(error_code=41)):
             site.ask(named("new", create=True), 5)
