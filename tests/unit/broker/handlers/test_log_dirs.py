@@ -1,11 +1,17 @@
-"""DescribeLogDirs: what lies where."""
+"""DescribeLogDirs: what lies where. AlterReplicaLogDirs: many moves begin over turns."""
 
 import asyncio
 import errno
 from random import Random
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.broker.wire.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.broker.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
 from ottla.log.config import LogConfig
@@ -109,3 +115,29 @@ def test_many_logs_are_looked_at_over_turns_and_what_goes_meanwhile_is_not_told(
     first, second = bench.site.received("DescribeLogDirsResponse", 4).results
     assert sizes(first) == {("flights", 0): 0, ("flights", 2): 2 * len(BATCH)}
     assert sizes(second) == {("flights", 1): len(BATCH)}
+
+
+@pytest.mark.parametrize(("error", "in_a_turn"), [(ErrorCode.LOG_DIR_NOT_FOUND, 100), (ErrorCode.NONE, 2)])
+def test_many_moves_begin_over_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ErrorCode, in_a_turn: int
+) -> None:
+    monkeypatch.setattr("ottla.broker.handlers.alter_replica_log_dirs.WORK", 100)
+    begun: list[TopicPartition] = []
+
+    class Moves:
+        def request(self, partition: TopicPartition, path: str) -> ErrorCode:
+            begun.append(partition)
+            return error
+
+    bench.site.broker.moves = cast(Any, Moves())
+    indexes = list(range(in_a_turn + 1))
+
+    async def ask() -> None:
+        topics = [AlterReplicaLogDirTopic("flights", indexes)]
+        bench.site.send(AlterReplicaLogDirsRequest([AlterReplicaLogDir("/b", topics)]), 2)
+        assert (len(begun), len(bench.site.written)) == (in_a_turn, 0)
+        await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    (topic,) = bench.site.received("AlterReplicaLogDirsResponse", 2).results
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(each, error) for each in indexes]
