@@ -319,9 +319,9 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True  # its silence was our doing: its idle time begins now
         self.resume_soon()
 
-    def count_error(self, api_key: int, code: int) -> None:
-        """A client is told this error."""
-        self.counters.count_error(api_key, code)
+    def count_error(self, api_key: int, code: int, count: int = 1) -> None:
+        """A client is told this error, so many times."""
+        self.counters.count_error(api_key, code, count)
 
     def count_follower(self, request: RequestContext) -> None:
         """A fetch is not a consumer's."""

@@ -16,5 +16,5 @@ class ListenerCounters:
         self.accepted = self.closed = self.refused = 0
         self.errors: dict[tuple[int, int], int] = {}  # by API key and error code
 
-    def count_error(self, api_key: int, code: int) -> None:
-        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
+    def count_error(self, api_key: int, code: int, count: int = 1) -> None:
+        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + count

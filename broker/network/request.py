@@ -1,6 +1,7 @@
 """One request on its way to its response."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from struct import Struct
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Written = tuple[list[Buffer], list[int]]
-"""An answer as it goes to the wire, and the errors in it."""
+Written = tuple[list[Buffer], dict[int, int]]
+"""An answer as it goes to the wire, and how many there are of each error in it."""
 
 _HEADER = Struct(">ii").pack  # size, correlation id
 _TAGGED_HEADER = Struct(">iix").pack  # and an empty section of tagged fields
@@ -163,7 +164,8 @@ class RequestContext:
             self.fail_connection(f"its answer could not be written: {error}")
             error.__traceback__ = None  # it knows our callers, and they what knows the error
             return
-        self.count_errors(errors)
+        for code, count in errors.items():
+            self.connection.count_error(self.api_key, code, count)
         self.respond(buffers)
 
     def read_beside(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
@@ -209,7 +211,7 @@ class RequestContext:
 
 def _written(make: Callable[[], msgspec.Struct], version: int) -> Written:
     message = make()
-    return encoder(type(message), version)(message), errors_in(message)
+    return encoder(type(message), version)(message), Counter(errors_in(message))  # there may be half a million
 
 
 def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:

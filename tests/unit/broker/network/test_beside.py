@@ -77,6 +77,24 @@ def test_a_large_one_is_read_and_its_answer_written_beside_the_loop(asked: Asked
     assert asked.answered == [1]
 
 
+def test_the_errors_of_a_large_answer_are_added_up_beside_the_loop(peer: Peer) -> None:
+    unknown = DeleteTopicsResponse(responses=[DeletableTopicResult(name="topic", error_code=3)] * 500)
+    Asked(peer, lambda: unknown)
+    written = 0
+
+    class Counted(dict[tuple[int, int], int]):
+        def __setitem__(self, key: tuple[int, int], value: int) -> None:
+            nonlocal written
+            written += 1
+            super().__setitem__(key, value)
+
+    peer.connection.counters.errors = counted = Counted()
+    peer.receive(ask(LARGE, 1))
+    peer.beside.finish_one()
+    peer.beside.finish_one()
+    assert (counted, written) == ({(LIST, 3): 500}, 1)
+
+
 def test_none_behind_a_large_request_is_taken_before_it(asked: Asked) -> None:
     asked.peer.receive(ask(LARGE, 1) + ask(SMALL, 2) + ask(LARGE, 3) + ask(SMALL, 4))
     assert asked.bodies == []
