@@ -64,6 +64,7 @@ class ApiVersionsHandler:
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(API_VERSIONS, low, high)]
         )
+        request.count_errors((response.error_code,))
         request.respond(encoder(ApiVersionsResponse, 0)(response))
 
     def _response(self, version: int) -> ApiVersionsResponse:

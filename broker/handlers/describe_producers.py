@@ -39,12 +39,12 @@ def routes(broker: BrokerContext) -> list[Route]:
     long_answers = LongAnswers()
 
     def answer(request: RequestContext, body: DescribeProducersRequest) -> None:
-        long_answers.give(request, _described(broker, body))
+        long_answers.give(request, _described(broker, request, body))
 
     return [route("DescribeProducers", DescribeProducersRequest, answer)]
 
 
-def _described(broker: BrokerContext, asked: DescribeProducersRequest) -> Pieces:
+def _described(broker: BrokerContext, request: RequestContext, asked: DescribeProducersRequest) -> Pieces:
     indexes = each_once(asked.topics)
     parts: list[Buffer] = [_THROTTLE_MS, encode_varint(len(indexes) + 1)]
     count = 0
@@ -52,6 +52,8 @@ def _described(broker: BrokerContext, asked: DescribeProducersRequest) -> Pieces
         parts += (encode_compact_string(topic), encode_varint(len(of_topic) + 1))
         for index in of_topic:
             error, message, producers = _found(broker, topic, index)
+            if error:
+                request.count_errors((error,))
             rows = yield from _rows(producers)
             parts += (
                 _PARTITION.pack(index, error),

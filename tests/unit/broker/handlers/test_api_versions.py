@@ -41,6 +41,7 @@ def test_a_version_from_the_future_is_answered_in_version_zero(site: Site, versi
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(API_VERSIONS, 0, 4)]
     assert not site.transport.closing
+    assert site.connection.counters.errors == {(API_VERSIONS, ErrorCode.UNSUPPORTED_VERSION): 1}
 
 
 @pytest.mark.parametrize("name", ["", "-kafka", "kafka-", "kaf ka", "käfka"])

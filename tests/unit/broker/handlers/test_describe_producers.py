@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers.describe_producers import ROWS_A_TURN
+from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from ottla.broker.wire.messages.describe_producers_response import (
     DescribeProducersResponse,
@@ -69,6 +70,18 @@ def test_few_producers_are_told_at_once(site: Site) -> None:
             TopicResponse("u", []),
         ]
     )
+
+
+def test_errors_are_counted(site: Site) -> None:
+    add_partition(site, 0, 1)
+    add_partition(site, 1, 1, is_usable=False)
+    site.replicas.missing_error = lambda *_: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # type: ignore[attr-defined]
+    answered(site, TopicRequest("t", [0, 1, 2, 3]))
+    key = BY_NAME["DescribeProducers"].key
+    assert site.connection.counters.errors == {
+        (key, ErrorCode.KAFKA_STORAGE_ERROR): 1,
+        (key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): 2,
+    }
 
 
 def test_many_producers_are_told_over_turns(site: Site) -> None:
