@@ -1,6 +1,8 @@
 """DescribeTopicPartitions (75): topics page by page, for clusters whose metadata does not fit one answer."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import BrokerContext
@@ -9,7 +11,7 @@ from ottla.broker.handlers.cluster_view import (
     partition_state,
     reachable_brokers,
 )
-from ottla.broker.handlers.common import TOPIC_OPERATIONS, route
+from ottla.broker.handlers.common import TOPIC_OPERATIONS, prepared_route
 from ottla.broker.internal_topics import INTERNAL_TOPICS
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -26,19 +28,28 @@ if TYPE_CHECKING:
     from ottla.quorum.metadata.image import BrokerView, TopicView
 
 
+_Asked = tuple[DescribeTopicPartitionsRequest, dict[str, None]]
+"""With the names of its topics in order, which may be very many."""
+
+
 def routes(broker: BrokerContext) -> list[Route]:
-    def answer(request: RequestContext, body: DescribeTopicPartitionsRequest) -> None:
-        if _is_sound(body):
-            request.respond_message(_response(broker, body, request.connection.listener_name))
+    def answer(request: RequestContext, asked: _Asked) -> None:
+        body, named = asked
+        if _is_sound(body, named):
+            request.respond_message(_response(broker, body, named, request.connection.listener_name))
         else:
-            request.respond_message(_refusal(body))
+            request.respond_with(lambda: _refusal(body))
 
-    return [route("DescribeTopicPartitions", DescribeTopicPartitionsRequest, answer)]
+    return [prepared_route("DescribeTopicPartitions", DescribeTopicPartitionsRequest, _in_order, answer)]
 
 
-def _is_sound(body: DescribeTopicPartitionsRequest) -> bool:
+def _in_order(body: DescribeTopicPartitionsRequest) -> _Asked:
+    return body, dict.fromkeys(sorted(topic.name for topic in body.topics))
+
+
+def _is_sound(body: DescribeTopicPartitionsRequest, named: dict[str, None]) -> bool:
     """Whether the cursor, if there is one, is at a partition that may be, of a topic that is asked for."""
-    cursor, named = body.cursor, {topic.name for topic in body.topics}
+    cursor = body.cursor
     return cursor is None or (cursor.partition_index >= 0 and (not named or cursor.topic_name in named))
 
 
@@ -50,14 +61,14 @@ def _refusal(body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsRes
 
 
 def _response(
-    broker: BrokerContext, body: DescribeTopicPartitionsRequest, listener_name: str
+    broker: BrokerContext, body: DescribeTopicPartitionsRequest, named: dict[str, None], listener_name: str
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name from the cursor on, until the limit of partitions is reached; then where to go on. One that there is not
     counts as a partition, for it costs as much."""
     limit = max(1, min(body.response_partition_limit, broker.config.integer("max.request.partition.size.limit")))
     describer = _Describer(broker, reachable_brokers(broker.image, listener_name))
     response = DescribeTopicPartitionsResponse(topics=[])
-    for name, first in _asked(broker, body):
+    for name, first in _ahead(broker, body, named):
         if limit == 0:
             response.next_cursor = Cursor(name, first)
             break
@@ -70,13 +81,14 @@ def _response(
     return response
 
 
-def _asked(broker: BrokerContext, body: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+def _ahead(
+    broker: BrokerContext, body: DescribeTopicPartitionsRequest, named: dict[str, None]
+) -> Iterator[tuple[str, int]]:
     """Names in order, each with the partition index to begin with."""
-    named = {topic.name: None for topic in body.topics}
+    names = list(named) or sorted(broker.image.topics_by_name)
     after, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
-    for name in sorted(named or broker.image.topics_by_name):
-        if name >= after:
-            yield name, first if name == after else 0
+    for name in islice(names, bisect_left(names, after), None):
+        yield name, first if name == after else 0
 
 
 class _Describer:

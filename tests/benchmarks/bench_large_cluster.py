@@ -219,7 +219,7 @@ async def asking(image: MetadataImage, partitions: int) -> None:
             handler.encoded(everything, 12, "PLAINTEXT")
     page = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2000)
     async with Row("a page", partitions):
-        describe_topic_partitions._response(context, page, "PLAINTEXT")
+        describe_topic_partitions._response(context, page, {}, "PLAINTEXT")
     configs = LogConfigs(context.config)
     async with Row("settings", 1000):
         for number in range(1000):

@@ -161,3 +161,22 @@ def test_topics_that_there_are_not_fill_a_page_too(paged: Site) -> None:
     response = paged.ask(DescribeTopicPartitionsRequest(asked, response_partition_limit=3, cursor=cursor), 0)
     assert [(each.name, each.error_code) for each in response.topics] == [("noone", 3), ("nothing", 3)]
     assert response.next_cursor is None
+
+
+@pytest.mark.parametrize("index", [0, -1])
+def test_names_of_a_large_request_are_put_in_order_beside_the_loop(site: Site, index: int) -> None:
+    site.add_topic("topic-3", partition_view((1,), (1,), 1))
+    names = [f"topic-{number}" for number in range(9_999, -1, -1)]
+    asked = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], 2, Cursor("topic-3", index))
+    site.send(asked, 0)
+    ((read, _),) = site.beside.waiting
+    _, named = read()
+    assert list(named) == sorted(names)
+    site.beside.finish_one()
+    site.beside.finish_one()
+    response = site.received("DescribeTopicPartitionsResponse", 0)
+    if index < 0:
+        assert [topic.name for topic in response.topics] == names
+        return
+    assert [topic.name for topic in response.topics] == ["topic-3", "topic-30"]
+    assert response.next_cursor.topic_name == "topic-300"
