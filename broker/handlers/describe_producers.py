@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TypeVar
 
 from ottla.broker.context import BrokerContext
-from ottla.broker.handlers.common import each_once, route
+from ottla.broker.handlers.common import each_once, prepared_route
 from ottla.broker.handlers.long_answers import LongAnswers, Pieces
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route
@@ -35,22 +35,30 @@ Told = TypeVar("Told")
 Piecewise = Generator[None, None, Told]
 
 
+_Asked = dict[str, dict[int, None]]
+"""Partitions by topic."""
+
+
 def routes(broker: BrokerContext) -> list[Route]:
     long_answers = LongAnswers()
 
-    def answer(request: RequestContext, body: DescribeProducersRequest) -> None:
-        long_answers.give(request, _described(broker, request, body))
+    def answer(request: RequestContext, asked: _Asked) -> None:
+        long_answers.give(request, _described(broker, request, asked))
 
-    return [route("DescribeProducers", DescribeProducersRequest, answer)]
+    return [prepared_route("DescribeProducers", DescribeProducersRequest, _asked, answer)]
 
 
-def _described(broker: BrokerContext, request: RequestContext, asked: DescribeProducersRequest) -> Pieces:
-    indexes = each_once(asked.topics)
-    parts: list[Buffer] = [_THROTTLE_MS, encode_varint(len(indexes) + 1)]
+def _asked(body: DescribeProducersRequest) -> _Asked:
+    return each_once(body.topics)
+
+
+def _described(broker: BrokerContext, request: RequestContext, asked: _Asked) -> Pieces:
+    written: list[Buffer] = []
+    parts: list[Buffer] = [_THROTTLE_MS, encode_varint(len(asked) + 1)]
     count = 0
-    for topic, of_topic in indexes.items():
-        parts += (encode_compact_string(topic), encode_varint(len(of_topic) + 1))
-        for index in of_topic:
+    for topic, indexes in asked.items():
+        parts += (encode_compact_string(topic), encode_varint(len(indexes) + 1))
+        for index in indexes:
             error, message, producers = _found(broker, topic, index)
             if error:
                 request.count_errors((error,))
@@ -65,9 +73,11 @@ def _described(broker: BrokerContext, request: RequestContext, asked: DescribePr
             count += 1 + len(rows) // _PRODUCER.size
             if count >= ROWS_A_TURN:
                 count = 0
+                written.append(b"".join(parts))  # in the end there would be millions
+                parts.clear()
                 yield
         parts.append(_NO_TAGS)
-    return [b"".join([*parts, _NO_TAGS])]
+    return [*written, b"".join([*parts, _NO_TAGS])]
 
 
 def _found(broker: BrokerContext, topic: str, index: int) -> tuple[ErrorCode, str | None, ProducerStateManager]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers.describe_producers import ROWS_A_TURN
+from ottla.broker.network.beside import LARGE_BYTES
 from ottla.broker.wire.apis import BY_NAME
 from ottla.broker.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from ottla.broker.wire.messages.describe_producers_response import (
@@ -70,6 +71,23 @@ def test_few_producers_are_told_at_once(site: Site) -> None:
             TopicResponse("u", []),
         ]
     )
+
+
+def test_partitions_of_a_large_request_are_told_apart_beside_the_loop(site: Site) -> None:
+    site.replicas.missing_error = lambda *_: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # type: ignore[attr-defined]
+    indexes = list(range(LARGE_BYTES // 4))
+
+    async def scenario() -> None:
+        site.send(DescribeProducersRequest([TopicRequest("t", indexes), TopicRequest("t", indexes[:9])]), 0)
+        ((read, _),) = site.beside.waiting
+        assert {topic: list(of_topic) for topic, of_topic in read().items()} == {"t": indexes}
+        site.beside.finish_one()
+        for _ in range(1 + len(indexes) // ROWS_A_TURN):
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    (topic,) = site.received("DescribeProducersResponse", 0).topics
+    assert [each.partition_index for each in topic.partitions] == indexes
 
 
 def test_errors_are_counted(site: Site) -> None:
