@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 KIND = "ottla-snapshot"
@@ -24,7 +24,7 @@ class Manifest:
     topic_id: str
     ends: Mapping[str, int]
     taken_ms: int
-    """When the topic was looked at: tombstones that were there then are in it."""
+    """When the topic was looked at: tombstones that were there then are in it. 0 where some may lie behind its ends."""
 
     def text(self) -> str:
         return json.dumps({"kind": KIND, **asdict(self)}, sort_keys=True)
@@ -41,6 +41,8 @@ class Now:
     now_ms: int
     tombstones_kept_ms: int
     """How long the log is sure to keep one."""
+    is_whole: bool = True
+    """Whether the ends are where the topic ended, and no earlier ones."""
 
 
 def manifest_of(text: str) -> Manifest:
@@ -54,6 +56,12 @@ def manifest_of(text: str) -> Manifest:
     raise SnapshotError("its last commit is no snapshot's: leave --since out, or name a table that a snapshot wrote")
 
 
+def taken(now: Now) -> Manifest:
+    """Of a snapshot of that. A tombstone that lies behind its ends may be as old as can be, and gone at any moment."""
+    ends = {str(partition): end for partition, end in now.ends.items()}
+    return Manifest(now.topic, now.topic_id, ends, now.now_ms if now.is_whole else 0)
+
+
 def require_goes_on(since: Manifest, now: Now) -> None:
     """Raises SnapshotError where what is between the two cannot be read in full any more."""
     if since.topic != now.topic:
@@ -62,8 +70,9 @@ def require_goes_on(since: Manifest, now: Now) -> None:
         raise SnapshotError(f"topic {now.topic} was deleted and made again since: leave --since out")
     age_ms = now.now_ms - since.taken_ms
     if age_ms > now.tombstones_kept_ms * TOMBSTONE_MARGIN:
+        what = f"it is {age_ms / 3_600_000:.1f} h old" if since.taken_ms else "it ends before the topic did"
         raise SnapshotError(
-            f"it is {age_ms / 3_600_000:.1f} h old, and the topic keeps tombstones for {now.tombstones_kept_ms / 3_600_000:.1f} h"
+            f"{what}, and tombstones are kept for {now.tombstones_kept_ms / 3_600_000:.1f} h"
             " (delete.retention.ms): some may be gone, and their keys would stay. Leave --since out"
         )
     for partition, end in sorted(now.ends.items()):
@@ -81,6 +90,12 @@ def starting(since: Manifest | None, now: Now) -> dict[int, int]:
         partition: max(start, min(before.get(str(partition), start), now.ends[partition]))
         for partition, start in now.starts.items()
     }
+
+
+def ended_at(wanted: Offsets, now: Now) -> Now:
+    """The topic up to these ends. Raises SnapshotError."""
+    ends = clipped(wanted, now)
+    return replace(now, ends=ends, is_whole=ends == now.ends)
 
 
 def clipped(wanted: Offsets, now: Now) -> dict[int, int]:

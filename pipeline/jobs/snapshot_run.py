@@ -16,6 +16,7 @@ from ottla.pipeline.jobs.snapshot_plan import (
     manifest_of,
     require_goes_on,
     starting,
+    taken,
 )
 from ottla.pipeline.jobs.snapshot_rows import later_rows, latest
 from ottla.pipeline.jobs.topic_state import topic_now
@@ -52,9 +53,8 @@ def run(spark: "SparkSession", options: SnapshotOptions) -> int:
         assert options.since is not None
         earlier = _SINKS[format_of(options.since, "auto")].read(spark, options.since)
         rows = later_rows(earlier, dict(now.starts)).unionByName(rows)
-    manifest = Manifest(now.topic, now.topic_id, {str(each): end for each, end in now.ends.items()}, now.now_ms)
     writer = latest(rows).write.format(f"ottla-{options.format}").mode("overwrite")
-    writer.option("commitInfo", manifest.text()).save(options.table)
+    writer.option("commitInfo", taken(now).text()).save(options.table)
     _report(options, now, observed.get, time.monotonic() - began)
     return 0
 

@@ -1,10 +1,8 @@
 """A topic as it is at one moment: where its partitions begin and end, and how long it keeps tombstones."""
 
-from dataclasses import replace
-
 from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs.places import LATEST, Place
-from ottla.pipeline.jobs.snapshot_plan import Now, SnapshotError, clipped
+from ottla.pipeline.jobs.snapshot_plan import Now, SnapshotError, ended_at
 from ottla.pipeline.wire.cluster import Cluster
 from ottla.pipeline.wire.metadata import Topic
 from ottla.pipeline.wire.offsets import EARLIEST, list_offsets
@@ -31,7 +29,7 @@ def topic_now(bootstrap: str, name: str, until: Place, now_ms: int) -> Now:
             _tombstones_kept_ms(cluster, name),
         )
         try:
-            return replace(now, ends=clipped(_wanted(cluster, topic, until, now), now))
+            return ended_at(_wanted(cluster, topic, until, now), now)
         except SnapshotError as error:
             raise CommandError(f"--until: {error}") from None
 

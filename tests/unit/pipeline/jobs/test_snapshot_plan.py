@@ -10,9 +10,11 @@ from ottla.pipeline.jobs.snapshot_plan import (
     Now,
     SnapshotError,
     clipped,
+    ended_at,
     manifest_of,
     require_goes_on,
     starting,
+    taken,
 )
 
 HOUR = 3_600_000
@@ -45,7 +47,7 @@ def test_a_snapshot_of_the_same_topic_goes_on() -> None:
     [
         (replace(SINCE, topic="u"), "it is of topic u"),
         (replace(SINCE, topic_id="id-0"), "deleted and made again"),
-        (replace(SINCE, taken_ms=70 * HOUR), "it is 30.0 h old, and the topic keeps tombstones for 24.0 h"),
+        (replace(SINCE, taken_ms=70 * HOUR), "it is 30.0 h old, and tombstones are kept for 24.0 h"),
         (replace(SINCE, taken_ms=78 * HOUR), "some may be gone"),
         (replace(SINCE, ends={"0": 101}), "it reaches to 101 of t-0, and this one ends at 100"),
     ],
@@ -70,3 +72,16 @@ def test_ends_that_are_not_named_are_those_of_the_log() -> None:
 def test_ends_that_cannot_be_are_refused(wanted: dict[int, int], said: str) -> None:
     with pytest.raises(SnapshotError, match=said):
         clipped(wanted, NOW)
+
+
+def test_a_snapshot_of_all_that_there_is_holds_the_tombstones_of_when_it_was_taken() -> None:
+    assert taken(ended_at({}, NOW)) == Manifest("t", "id-1", {"0": 100, "1": 50, "2": 7}, 100 * HOUR)
+
+
+def test_one_that_ends_earlier_is_gone_on_from_only_where_tombstones_stay_for_ever() -> None:
+    """Those between its ends and the topic's were there when it was taken, and may be gone long before it is as old as they are kept."""
+    early = taken(ended_at({0: 70}, NOW))
+    assert early.ends["0"] == 70
+    with pytest.raises(SnapshotError, match="it ends before the topic did, and tombstones"):
+        require_goes_on(early, NOW)
+    require_goes_on(early, replace(NOW, tombstones_kept_ms=1 << 62))
