@@ -40,7 +40,7 @@ class Now:
     ends: Offsets
     now_ms: int
     tombstones_kept_ms: int
-    """How long the log is sure to keep one."""
+    """How long the log is sure to keep one; 0: nobody says."""
     is_whole: bool = True
     """Whether the ends are where the topic ended, and no earlier ones."""
 
@@ -71,9 +71,10 @@ def require_goes_on(since: Manifest, now: Now) -> None:
     age_ms = now.now_ms - since.taken_ms
     if age_ms > now.tombstones_kept_ms * TOMBSTONE_MARGIN:
         what = f"it is {age_ms / 3_600_000:.1f} h old" if since.taken_ms else "it ends before the topic did"
+        kept_h = now.tombstones_kept_ms / 3_600_000
+        how = f"are kept for {kept_h:.1f} h" if kept_h else "are kept for nobody says how long"
         raise SnapshotError(
-            f"{what}, and tombstones are kept for {now.tombstones_kept_ms / 3_600_000:.1f} h"
-            " (delete.retention.ms): some may be gone, and their keys would stay. Leave --since out"
+            f"{what}, and tombstones {how} (delete.retention.ms): some may be gone, and their keys would stay. Leave --since out"
         )
     for partition, end in sorted(now.ends.items()):
         before = since.ends.get(str(partition), 0)

@@ -55,8 +55,11 @@ def _places(cluster: Cluster, topic: Topic, time_ms: int) -> dict[int, int]:
 
 
 def _tombstones_kept_ms(cluster: Cluster, topic: str) -> int:
+    """0 where the cluster does not tell: it may be any topic, one that is compacted among them."""
     settings = {"cleanup.policy": "delete", "delete.retention.ms": "86400000"}
     resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": list(settings)}
     for result in cluster.ask_any("DescribeConfigs", {"resources": [resource]}).results:
+        if result.error_code:
+            return 0
         settings |= {each.name: each.value for each in result.configs}
     return int(settings["delete.retention.ms"]) if "compact" in settings["cleanup.policy"] else FOR_EVER_MS

@@ -85,3 +85,8 @@ def test_one_that_ends_earlier_is_gone_on_from_only_where_tombstones_stay_for_ev
     with pytest.raises(SnapshotError, match="it ends before the topic did, and tombstones"):
         require_goes_on(early, NOW)
     require_goes_on(early, replace(NOW, tombstones_kept_ms=1 << 62))
+
+
+def test_nothing_is_gone_on_from_where_nobody_says_how_long_tombstones_are_kept() -> None:
+    with pytest.raises(SnapshotError, match="tombstones are kept for nobody says how long"):
+        require_goes_on(SINCE, replace(NOW, tombstones_kept_ms=0))
