@@ -41,7 +41,7 @@ def run(spark: "SparkSession", options: SnapshotOptions) -> int:
     register(spark)
     began = time.monotonic()
     _require_snapshots(options)
-    now = topic_now(options.bootstrap, options.topic, options.until, int(time.time() * 1000))
+    now = topic_now(options.bootstrap, options.topic, options.until, int(time.time() * 1000), options.more)
     since = _since(options, now)
     starts = starting(since, now)
     observed = Observation()

@@ -1,5 +1,7 @@
 """A topic as it is at one moment: where its partitions begin and end, and how long it keeps tombstones."""
 
+from collections.abc import Mapping
+
 from ottla.cli.failures import CommandError
 from ottla.pipeline.jobs.places import LATEST, Place
 from ottla.pipeline.jobs.snapshot_plan import Now, SnapshotError, ended_at
@@ -14,9 +16,9 @@ FOR_EVER_MS = 1 << 62
 _TOPIC_RESOURCE = 2
 
 
-def topic_now(bootstrap: str, name: str, until: Place, now_ms: int) -> Now:
-    """With ``until`` for its ends. Raises CommandError."""
-    with Cluster(client_settings({"bootstrap.servers": bootstrap})) as cluster:
+def topic_now(bootstrap: str, name: str, until: Place, now_ms: int, options: Mapping[str, str]) -> Now:
+    """With ``until`` for its ends. ``options``: of the source, which say how a cluster is reached. Raises CommandError, ClientError."""
+    with Cluster(client_settings({"bootstrap.servers": bootstrap, **_of_kafka(options)})) as cluster:
         topic = cluster.topics([name]).get(name)
         if topic is None:
             raise CommandError(f"there is no topic {name}")
@@ -32,6 +34,12 @@ def topic_now(bootstrap: str, name: str, until: Place, now_ms: int) -> Now:
             return ended_at(_wanted(cluster, topic, until, now), now)
         except SnapshotError as error:
             raise CommandError(f"--until: {error}") from None
+
+
+def _of_kafka(options: Mapping[str, str]) -> dict[str, str]:
+    """Names in any case, as the source takes them."""
+    lower = {name.lower(): text for name, text in options.items()}
+    return {name.removeprefix("kafka."): text for name, text in lower.items() if name.startswith("kafka.")}
 
 
 def _wanted(cluster: Cluster, topic: Topic, until: Place, now: Now) -> dict[int, int]:

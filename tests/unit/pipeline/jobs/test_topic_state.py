@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.jobs.topic_state import _tombstones_kept_ms
+from ottla.pipeline.jobs import topic_state
+from ottla.pipeline.jobs.places import LATEST, Place
+from ottla.pipeline.jobs.topic_state import _tombstones_kept_ms, topic_now
+from ottla.pipeline.wire.settings import ClientSettings
 from ottla.runtime.errors import ErrorCode
 
 HOUR = 3_600_000
@@ -38,3 +41,17 @@ def test_tombstones_are_kept_as_long_as_the_topic_says_and_no_time_where_it_does
     cluster: Any, kept_ms: int
 ) -> None:
     assert _tombstones_kept_ms(cluster, "t") == kept_ms
+
+
+def test_the_topic_is_looked_at_in_the_way_in_which_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ClientSettings] = []
+
+    def connect(settings: ClientSettings) -> None:
+        asked.append(settings)
+        raise ConnectionError
+
+    monkeypatch.setattr(topic_state, "Cluster", connect)
+    more = {"Kafka.Security.Protocol": "SSL", "kafka.ssl.ca.location": "/ca.pem", "minPartitions": "4"}
+    with pytest.raises(ConnectionError):
+        topic_now("a:9093", "t", Place(word=LATEST), 0, more)
+    assert asked == [ClientSettings((("a", 9093),), security_protocol="SSL", ssl_ca_location="/ca.pem")]
