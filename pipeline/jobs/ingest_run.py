@@ -38,7 +38,7 @@ def landed(spark: "SparkSession", options: IngestOptions) -> "DataFrame":
     from pyspark.sql import functions
 
     rows = parsed(spark, options.input, options.stream, options.value)
-    if DATE_COLUMN in rows.columns:
+    if DATE_COLUMN in (each.lower() for each in rows.columns):  # Spark would put the day in the place of a Date, too
         return rows
     return rows.withColumn(DATE_COLUMN, functions.to_date("timestamp"))
 
