@@ -1,6 +1,6 @@
 """Windows of event time: what the query is. Late records are taken out, and counted, before Spark would drop them uncounted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.cli.failures import CommandError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OBSERVED, LATE, CORRUPTED, UNTIMED = "records", "late", "corrupt", "untimed"
 BOOTSTRAP, REACHED_BY = "kafka.bootstrap.servers", ("kafka.security.", "kafka.ssl.")
 COLUMNS = "columns"
-WINDOW, TIME = "_window", "_time"
+WINDOW, TIME, IS_LATE = "_window", "_time", "_is_late"
 
 
 def run(spark: "SparkSession", options: AggregateOptions) -> int:
@@ -30,8 +30,10 @@ def run(spark: "SparkSession", options: AggregateOptions) -> int:
         require_topic(options.to_topic, cluster_of(options))
     rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False)
     windows = windowed(spark, rows, options, checkpoint)
+    named = used(rows, options)
+    require_free(named, options)
     if options.input.source == "ottla" and COLUMNS not in options.input.options:
-        more = {COLUMNS: ",".join(used(rows, options))}
+        more = {COLUMNS: ",".join(named)}
         rows = parsed(spark, options.input, options.stream, options.value, is_raw_wanted=False, **more)
         windows = windowed(spark, rows, options, checkpoint)
     record = JobRecord(
@@ -60,6 +62,16 @@ def require_topic(topic: str, cluster_options: Mapping[str, str]) -> None:
     if not is_there:
         raise CommandError(
             f"there is no topic {topic} to write to: ottla topics create {topic} -b {cluster_options[BOOTSTRAP]}"
+        )
+
+
+def require_free(columns: Iterable[str], options: AggregateOptions) -> None:
+    """What the query puts beside the records' columns takes the place of none that its words name. Raises CommandError."""
+    own = {WINDOW, IS_LATE} | ({TIME} - {options.time_column.lower()})
+    taken = next((each for each in columns if each.lower() in own), None)
+    if taken is not None:
+        raise CommandError(
+            f"the values have a column {taken}, as the query has one of its own: give theirs a --value-prefix"
         )
 
 
@@ -141,8 +153,8 @@ def in_time(spark: "SparkSession", rows: "DataFrame", options: AggregateOptions,
     watermark = spark.read.format(watermarks.NAME).option("checkpoint", checkpoint).load()
     windows = rows.withColumn(WINDOW, F.window(TIME, options.window, options.slide))
     is_late = F.col(f"{WINDOW}.end") <= watermark.scalar()
-    marked = windows.withColumn("_is_late", is_late).observe(LATE, F.count_if("_is_late").alias(LATE))
-    return marked.where(~F.col("_is_late"))
+    marked = windows.withColumn(IS_LATE, is_late).observe(LATE, F.count_if(IS_LATE).alias(LATE))
+    return marked.where(~F.col(IS_LATE))
 
 
 def _to_table(windows: "DataFrame", options: AggregateOptions) -> "DataStreamWriter":
