@@ -1,5 +1,6 @@
 """Small files beside a query or a table, wherever these are."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.cli.failures import CommandError
@@ -12,14 +13,13 @@ class Local:
         self._directory = directory
 
     def numbers(self, folder: str) -> dict[int, float]:
-        try:
-            return {
-                int(each.name): each.stat().st_mtime
-                for each in (self._directory / folder).iterdir()
-                if each.name.isdecimal()
-            }
-        except FileNotFoundError:
-            return {}
+        found: dict[int, float] = {}
+        with suppress(FileNotFoundError):
+            for each in (self._directory / folder).iterdir():
+                if each.name.isdecimal():
+                    with suppress(FileNotFoundError):  # Spark removed it behind the listing
+                        found[int(each.name)] = each.stat().st_mtime
+        return found
 
     def text(self, name: str) -> str:
         try:

@@ -67,3 +67,11 @@ def test_the_query_has_its_id_from_its_first_start(tmp_path: Path) -> None:
 def test_offsets_are_the_connectors_json() -> None:
     assert offsets_of('{"t":{"1":5,"0":7}}') == offsets_of({"t": {"1": 5, "0": 7}}) == {("t", 1): 5, ("t", 0): 7}
     assert offsets_of(None) == {}
+
+
+def test_a_file_that_spark_takes_away_meanwhile_hides_no_other(tmp_path: Path) -> None:
+    """It keeps a hundred batches, and removes an old one's files with each new one."""
+    for batch in (0, 1):
+        write(tmp_path, batch, '{"t":{"0":5}}')
+    (tmp_path / "offsets" / "2").symlink_to("gone")  # listed, and not there to be looked at
+    assert Checkpoint(str(tmp_path)).planned_batches().keys() == {0, 1}
