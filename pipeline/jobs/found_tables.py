@@ -41,7 +41,8 @@ def files_in(path: str) -> list[str]:
 def open_table(spark: "SparkSession", path: str, kind: str) -> tuple["DataFrame", list[str]]:
     """Its rows as of now, and the files that hold them."""
     if kind in _OURS:
-        return _OURS[kind].read(spark, path), sorted(_OURS[kind].committed_files(path))
+        files = sorted(_OURS[kind].committed_files(path))  # one look: somebody may commit behind it
+        return of_files(spark, path, kind, files), files
     rows = spark.read.format(kind).load(path)
     return rows, sorted(rows.inputFiles())
 
