@@ -56,7 +56,7 @@ def _offsets(text: str, option: str) -> dict[str, dict[str, int]]:
 
 def _offset(offset: object) -> int:
     if isinstance(offset, str):
-        return _NUMBERS[offset] if offset in _NUMBERS else int(offset)
+        return _NUMBERS[offset] if offset in _NUMBERS else _offset(int(offset))
     if isinstance(offset, int) and not isinstance(offset, bool) and offset >= min(_NUMBERS.values()):
         return offset
     raise ValueError(offset)

@@ -54,7 +54,8 @@ def test_a_place_is_a_word_offsets_or_a_time(text: str, place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["yesterday", "", '{"flights": 5}', '{"flights": {"0": true}}', '{"f": {"0": -3}}', "{"]
+    "text",
+    ["yesterday", "", '{"flights": 5}', '{"flights": {"0": true}}', '{"f": {"0": -3}}', '{"f": {"0": "-3"}}', "{"],
 )
 def test_any_other_place_is_refused_with_what_may_stand_there(text: str) -> None:
     with pytest.raises(click.UsageError, match=r"--from .*: write "):
