@@ -131,7 +131,7 @@ def _places(values: pa.Array) -> pa.Array:
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    """What Arrow's reader reads in the place of types that it has none for: bytes as text."""
+    """What Arrow's reader reads in the place of types that it has none for: of days it takes numbers, and texts of times only."""
     return pa.schema([(field.name, _readable_type(field.name, field.type)) for field in schema])
 
 
@@ -144,7 +144,7 @@ def _readable_type(name: str, kind: pa.DataType) -> pa.DataType:
         raise OptionError(
             f"option value.schema: {name} is {kind}, which is not read from JSON: take string, or a struct"
         )
-    return kind
+    return pa.timestamp("s") if pa.types.is_date(kind) else kind
 
 
 def _fitting(array: pa.Array, kind: pa.DataType) -> pa.Array:

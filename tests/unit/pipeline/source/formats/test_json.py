@@ -1,6 +1,7 @@
 """JSON values, in chunks and where a chunk does not parse."""
 
 import json
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -114,3 +115,12 @@ def test_a_schema_is_ddl_or_the_json_of_sparks() -> None:
 
     assert ddl == JsonValues(json.dumps(spark).encode()).schema
     assert ddl.field("d").type == pa.decimal128(10, 2)
+
+
+def test_days_are_iso_texts_as_times_are() -> None:
+    decoder = JsonValues(b"day date, days array<date>, trip struct<ended: date>")
+    texts = [b'{"day":"2013-01-01","days":["0001-01-01",null],"trip":{"ended":"9999-12-31"}}', b'{"day":"1.1.2013"}']
+    rows, faults = decoded([*texts, b'{"day":15706}'], decoder)
+    ended = {"ended": date(9999, 12, 31)}
+    assert rows[0] == {"day": date(2013, 1, 1), "days": [date(1, 1, 1), None], "trip": ended}
+    assert [fault is None for fault in faults] == [True, False, False]
