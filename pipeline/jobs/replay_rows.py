@@ -113,15 +113,30 @@ def extents_of(rows: Rows) -> list[Extent]:
         return [Extent("", -1, 0, count - 1, count)] if count else []
     topic = F.col("topic") if "topic" in table.columns else F.lit("")
     grouped = table.groupBy(topic.alias("topic"), "partition").agg(
-        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count(F.lit(1)).alias("rows")
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.count(F.lit(1)).alias("rows"),
+        F.count("offset").alias("placed"),
     )
-    found = [Extent(*row) for row in grouped.orderBy("topic", "partition").collect()]
+    found = [extent_of(*row) for row in grouped.orderBy("topic", "partition").collect()]
     topics = sorted({each.topic for each in found})
     if len(topics) > 1:
         raise CommandError(
             f'the table has rows of {", ".join(topics)}: choose with --where "topic = {quoted(topics[0])}"'
         )
     return found
+
+
+def extent_of(
+    topic: str | None, partition: int | None, first: int | None, last: int | None, rows: int, placed: int
+) -> Extent:
+    """``placed``: how many of the rows have an offset. Those without are in no chunk. Raises CommandError."""
+    if topic is None or partition is None or first is None or last is None or placed < rows:
+        raise CommandError(
+            "the table has rows without a topic, partition or offset: leave them out with --where"
+            " 'partition IS NOT NULL AND offset IS NOT NULL', or send all in the order of a column (--order-by)"
+        )
+    return Extent(topic, partition, first, last, rows)
 
 
 def chunks_of(rows: Rows, extents: list[Extent], chunk: int) -> list[str]:
