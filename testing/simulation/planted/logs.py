@@ -137,7 +137,7 @@ LOGS = (
     PlantedBug(
         "take a cleaning's gaps for a lost end",
         "recovery: below the cleaner's checkpoint gaps are compaction's",
-        ((DirectoryState, "saved_cleaned_offset", lambda directory, key: -1),),
+        ((DirectoryState, "saved_gaps_offset", lambda directory, key: -1),),
         1,
         (
             *(Fault(1500, "kill", (name,), 3000) for name in ("node-1", "node-2")),

@@ -117,7 +117,7 @@ TRANSACTION_BUGS = (
         KILLED,
         HEALS,
         ENDED,
-        seed=35,
+        seed=14,
     ),
     _bug(
         "tell how a transaction ends before that is committed",
