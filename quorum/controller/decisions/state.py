@@ -105,7 +105,7 @@ class ControllerState:
         self.failing: dict[int, tuple[bytes, ...]] = {}
         """Directories that a broker lost, which its registration still names: their last piece is yet to come."""
         self.reconsiders_leaderless = False
-        self.under_way: dict[tuple[bytes, str, bytes], Any] = {}  # `pieces.Progress` by request
+        self.under_way: dict[tuple[str, bytes], Any] = {}  # `pieces.Progress` by request
 
     def replay(self, record: pb.MetadataRecord) -> None:
         """The only way in which the state changes. Raises UnreadableRecordError: then the decider was wrong."""

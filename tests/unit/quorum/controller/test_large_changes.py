@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +23,7 @@ from ottla.quorum.controller.decisions.cluster import (
 from ottla.quorum.controller.decisions.decision import Decision
 from ottla.quorum.controller.decisions.elections import elect_leaders, rebalance_leaders
 from ottla.quorum.controller.decisions.elr import ELR_VERSION
+from ottla.quorum.controller.decisions.pieces import LOOKS_MAX, Progress, next_piece
 from ottla.quorum.controller.decisions.state import ControllerState
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
@@ -439,3 +441,26 @@ def test_a_topic_that_goes_while_leaders_are_elected_everywhere_is_left_out() ->
     world.replay([pb.MetadataRecord(remove_topic=pb.RemoveTopic(topic_id=topic_id))])
     do_all(world, lambda: elect_leaders(world.state, request))
     assert not world.state.under_way
+
+
+class NumberedOnly:
+    """A request that nobody may write down: of 2 MiB that takes longer than a piece."""
+
+    DESCRIPTOR = SimpleNamespace(name="ElectLeadersRequest")
+
+
+def test_a_request_that_has_a_number_is_known_by_that_in_each_of_its_pieces(world: World) -> None:
+    state, request = world.state, cast(Any, NumberedOnly())
+
+    def begin() -> Progress[int, rpc.ElectLeadersResponse]:
+        return Progress(iter(range(LOOKS_MAX + 3)), rpc.ElectLeadersResponse())
+
+    looked_at: list[int] = []
+    state.request_id = b"one"
+    assert not next_piece(state, request, begin, lambda _, number: looked_at.append(number)).is_last
+    state.request_id = b"two"
+    assert not next_piece(state, request, begin, lambda *_: None).is_last
+    state.request_id = b"one"
+    assert next_piece(state, request, begin, lambda _, number: looked_at.append(number)).is_last
+    assert looked_at == [*range(LOOKS_MAX + 3)]
+    assert len(state.under_way) == 1, "that of the other is where it was"
