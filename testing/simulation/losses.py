@@ -35,6 +35,12 @@ class Losses:
         """Everybody in sync lost power; ``stable``: up to where each of them had its log on stable storage."""
         self._stable[key] = stable
 
+    def is_alone_since(self, key: PartitionKey, view: PartitionView) -> bool:
+        """Whether an unclean election made its leader the only one in sync, and nobody came since. Nobody waited for that one to have
+        stable what others acknowledged."""
+        epoch = view.leader_epoch - (view.leader == NO_LEADER)
+        return len(view.isr) == 1 and self._latest.get(key) == epoch
+
     def has_lost_power(self, key: PartitionKey, node: int) -> bool:
         """Whether a member may have less than it had: nobody has led since the power of all was cut."""
         return node in self._stable.get(key, ())

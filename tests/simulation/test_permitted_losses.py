@@ -100,3 +100,15 @@ def test_a_power_cut_of_all_permits_what_was_not_on_stable_storage() -> None:
         assert losses.permits(KEY, 1, 5, end) is permitted
     losses.power_was_cut(KEY, {1: 4})
     assert not losses.permits(KEY, 2, 5, 9)
+
+
+def test_who_was_elected_uncleanly_is_alone_until_somebody_comes_or_another_is_elected() -> None:
+    losses = Losses()
+    losses.may_elect = lambda topic: True
+    view = unclean()
+    assert not losses.is_alone_since(KEY, view), "nobody decided it"
+    losses.elected("wagers", KEY, LED, view)
+    assert losses.is_alone_since(KEY, view)
+    assert losses.is_alone_since(KEY, structs.replace(view, leader=NO_LEADER, leader_epoch=5)), "it died"
+    assert not losses.is_alone_since(KEY, structs.replace(view, isr=(2, 1)))
+    assert not losses.is_alone_since(KEY, structs.replace(view, leader_epoch=5))

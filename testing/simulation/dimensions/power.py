@@ -58,6 +58,7 @@ class Power(Dimension):
         return {BLACKOUT: FaultKind(self._cut, stops=True)}
 
     def _cut(self, loop: SimulationLoop, *names: str) -> Callable[[], None]:
+        self._note_chosen(names)
         ends = [KINDS["crash"](loop, name) for name in names]
         self.cuts += 1
 
@@ -66,6 +67,16 @@ class Power(Dimension):
                 each()
 
         return end
+
+    def _note_chosen(self, names: Sequence[str]) -> None:
+        """What was never stable goes for good with an unclean election, also where it goes a moment later."""
+        losses = self.run.invariants.partitions.losses
+        for topic in self.run.invariants.metadata.topics_by_id.values():
+            for index, view in topic.partitions.items():
+                if losses.is_alone_since((topic.id, index), view) and f"node-{view.isr[0]}" in names:
+                    held = self.run.partition(view.isr[0], topic.name, index)
+                    if held is not None:
+                        losses.power_was_cut((topic.id, index), {view.isr[0]: held.log.recovery_point})
 
     # --- without the setting
 
