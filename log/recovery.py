@@ -264,6 +264,8 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
     """
     segments = log.segments
     gaps_to = log.root.saved_gaps_offset(log.key)
+    if recovery_point:  # nothing above it was cleaned: what says so is of a log that an older node cut since
+        gaps_to = min(gaps_to, recovery_point)
     first = segments.index(log.segment_of(recovery_point))
     end = scanned_from = segments[first].base_offset
     epoch = -1

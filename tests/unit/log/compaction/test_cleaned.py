@@ -1,7 +1,6 @@
 """Compaction of real logs on a simulated disk: through `Log`, power cuts and recovery included."""
 
 import errno
-from functools import partial
 from typing import Literal
 
 import pytest
@@ -14,7 +13,7 @@ from ottla.log.compaction.manager import CleanerSettings, CleaningTask, LogClean
 from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
-from ottla.log.directories.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, PartitionMetadata
+from ottla.log.directories.checkpoints import CLEANER_OFFSETS, PartitionMetadata
 from ottla.log.directories.directory import DirectoryState
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
@@ -167,12 +166,12 @@ def test_a_restarted_log_is_as_it_was_cleaned() -> None:
     machine.check()
 
 
-def restarted_without_a_recovery_point(machine: Machine, cleaned_to: int) -> Log:
-    """Its checkpoint could not be read, or says more than the disk has; the cleaner's can be."""
-    machine.log.flush()
+def restarted(machine: Machine, gaps_to: int, recovery_point: int = 0) -> Log:
+    """0: its checkpoint could not be read, or says more than the disk has."""
     root = DirectoryState("/data")
-    root.gaps_to = lambda _: cleaned_to
-    return Log.open(SimulatedDisk(machine.platter), DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root)
+    root.gaps_to = lambda _: gaps_to
+    disk = SimulatedDisk(machine.platter)
+    return Log.open(disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root, recovery_point=recovery_point)
 
 
 def cleaned_to_the_end(seed: int) -> Machine:
@@ -189,7 +188,8 @@ def cleaned_to_the_end(seed: int) -> Machine:
 def test_a_scan_from_the_start_does_not_take_what_was_compacted_for_a_lost_end(seed: int) -> None:
     machine = cleaned_to_the_end(seed)
     end, segments = machine.log.log_end_offset, [segment.base_offset for segment in machine.log.segments]
-    machine.log = restarted_without_a_recovery_point(machine, machine.cleaned_to)
+    machine.log.flush()
+    machine.log = restarted(machine, machine.cleaned_to)
     assert machine.log.log_end_offset == end
     assert [segment.base_offset for segment in machine.log.segments] == segments
     machine.check()
@@ -205,60 +205,73 @@ def test_a_scan_from_the_start_finds_a_lost_end_behind_what_was_compacted() -> N
     assert lost is not segments[-1]
     *_, last = lost.walk_from(0)
     lost.truncate(last[0])
-    machine.log = restarted_without_a_recovery_point(machine, machine.cleaned_to)
+    machine.log.flush()
+    machine.log = restarted(machine, machine.cleaned_to)
     assert machine.log.log_end_offset == last[1].base_offset
+
+
+def test_what_an_older_node_left_of_a_longer_log_hides_no_lost_end() -> None:
+    """It cut the log, and knows nothing of the file: that speaks of offsets above the recovery point, where nothing was ever cleaned."""
+    machine = cleaned_to_the_end(4)
+    stable = machine.log.log_end_offset
+    for number in range(16):
+        machine.append([(f"k{number}", "new"), ("often", "new")], 0)
+    machine.log.flush()
+    lost = next(each for each in machine.log.segments if each.base_offset > stable)
+    assert lost is not machine.log.segments[-1]
+    *_, last = lost.walk_from(0)
+    lost.truncate(last[0])
+    machine.log = restarted(machine, gaps_to=10_000, recovery_point=stable)
+    assert machine.log.log_end_offset == last[1].base_offset
+
+
+def is_cut_at(machine: Machine, operation: int) -> bool:
+    """A cleaning during whose operation of that number the power goes; False: it was over before."""
+    task = machine.cleaner.next_task([machine.log], NOW)
+    assert task is not None
+    machine.platter.crash_at_operation(operation)
+    try:
+        machine.finish(task)
+    except SimulatedCrash:
+        return True
+    machine.platter.cancel_crash()
+    return False
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_cut_at_any_operation_of_a_cleaning_loses_nothing(seed: int) -> None:
     for operation in range(1, 400):
         machine = filled(seed * 1000 + operation)
-        task = machine.cleaner.next_task([machine.log], NOW)
-        assert task is not None
-        machine.platter.crash_at_operation(operation)
-        try:
-            machine.finish(task)
-        except SimulatedCrash:
-            machine.recover()
-            found = machine.found()
-            # Group by group the new takes the old's place, so what is there lies between the two.
-            assert {*machine.expected(10**9)} <= {*found} <= {*machine.records}
-            assert found == sorted(found, key=lambda record: record.offset)
-            assert {record for record in machine.records if record.offset >= task.job.segments[-1].next_offset} <= {
-                *found
-            }
-            machine.log.close()
-            assert damage(machine.disk) == []
-        else:
-            machine.platter.crash_at_operation(10**9)
+        cleanable = machine.log.active_base_offset
+        if not is_cut_at(machine, operation):
             machine.check()
             return
+        machine.recover()
+        found = machine.found()
+        # Group by group the new takes the old's place, so what is there lies between the two.
+        assert {*machine.expected(10**9)} <= {*found} <= {*machine.records}
+        assert found == sorted(found, key=lambda record: record.offset)
+        assert {record for record in machine.records if record.offset >= cleanable} <= {*found}
+        machine.log.close()
+        assert damage(machine.disk) == []
     raise AssertionError("the cleaning never ended")
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("lost", [RECOVERY_POINTS, CLEANER_OFFSETS])
-def test_a_cut_at_any_operation_of_a_cleaning_and_lost_checkpoints_lose_nothing(seed: int, lost: str) -> None:
+@pytest.mark.parametrize("are_cleaned_lost", [False, True])
+def test_a_cut_at_any_operation_of_a_cleaning_and_lost_checkpoints_lose_nothing(
+    seed: int, are_cleaned_lost: bool
+) -> None:
+    """The recovery points, and the cleaner's offsets perhaps."""
     for operation in range(1, 400):
         machine = filled(seed * 1000 + operation)
-        task = machine.cleaner.next_task([machine.log], NOW)
-        assert task is not None
-        machine.platter.crash_at_operation(operation)
-        try:
-            machine.finish(task)
-        except SimulatedCrash:
-            pass
-        else:
+        if not is_cut_at(machine, operation):
             assert operation > 30
             return
         disk = machine.disk = SimulatedDisk(machine.platter)
-        if lost == CLEANER_OFFSETS and disk.exists(f"/data/{lost}"):
-            disk.unlink(f"/data/{lost}")
-        root = DirectoryState("/data")
-        root.gaps_to = partial(CleanedOffsets(disk).gaps_to, "/data")
-        machine.log = Log.open(
-            disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW, root=root
-        )  # of which nobody knows the recovery point
+        if are_cleaned_lost and disk.exists(f"/data/{CLEANER_OFFSETS}"):
+            disk.unlink(f"/data/{CLEANER_OFFSETS}")
+        machine.log = restarted(machine, CleanedOffsets(disk).gaps_to("/data", machine.log.key))
         assert {*machine.expected(10**9)} <= {*machine.found()}, operation
         machine.log.close()
     raise AssertionError("the cleaning never ended")

@@ -280,13 +280,19 @@ def test_one_that_cannot_be_written_keeps_no_other_out() -> None:
     assert group_of(bench).epoch == epoch
 
 
-def test_what_a_round_finds_is_written_over_turns_where_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred expressions that match thousands of topics would hold everybody: with each the whole group's topics are gone through."""
+def with_many_expressions(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Four, in the middle of the turns in which what they match is written."""
     monkeypatch.setattr(patterns, "NAMES_A_TURN", 1)
     bench = Bench()
     for regex in ("t", "t|u", "u", "v|t"):
         join(bench, f"reads {regex}", None, subscribed_topic_regex=regex)
     bench.wait(0)
+    return bench
+
+
+def test_what_a_round_finds_is_written_over_turns_where_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred expressions that match thousands of topics would hold everybody: with each the whole group's topics are gone through."""
+    bench = with_many_expressions(monkeypatch)
     group = group_of(bench)
     assert set(group.resolved) == {"t", "t|u", "u"}, "the first alone, then one, and with the bench's next turn another"
     bench.wait(10)
@@ -297,11 +303,7 @@ def test_what_a_round_finds_is_written_over_turns_where_it_is_much(monkeypatch: 
 
 
 def test_what_is_left_to_be_written_is_not_where_nobody_needs_it_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "NAMES_A_TURN", 1)
-    bench = Bench()
-    for regex in ("t", "t|u", "u", "v|t"):
-        join(bench, f"reads {regex}", None, subscribed_topic_regex=regex)
-    bench.wait(0)
+    bench = with_many_expressions(monkeypatch)
     beat(bench, "reads v|t", -1)
     bench.wait(10)
     assert set(group_of(bench).resolved) == {"t", "t|u", "u"}
