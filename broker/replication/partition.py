@@ -106,6 +106,7 @@ class Partition:
         if partition_epoch < self.partition_epoch:
             return False
         self.log.make_whole()
+        nobody_else_led = self.leader is not None and leader_epoch == self.leader_epoch + 1
         leader = self.leader or PartitionLeader(node_id, brokers, lag_time_max_ms)
         log = self.log
         log.finish_cut()
@@ -124,7 +125,8 @@ class Partition:
         if new_epoch:
             # Noted even before anything is written: followers must find where our epoch began.
             log.epochs.assign(leader_epoch, log.log_end_offset)
-            self._forget_verifications()
+            if not nobody_else_led:
+                self._forget_verifications()
         self.leader, self.follower = leader, None
         self._adopt(node_id, leader_epoch, partition_epoch, replicas)
         if new_epoch:

@@ -67,7 +67,7 @@ class VerificationGuards:
         self._last_guard = self._void_up_to = NOT_NEEDED
 
     def clear(self) -> None:
-        """Another epoch of the leader: what was proved before, another leader may have ended. No guard is given again."""
+        """Another may have led since: what was proved before, it may have ended. No guard is given again."""
         self._verifications.clear()
         self._void_up_to = self._last_guard
 
@@ -92,7 +92,7 @@ class VerificationGuards:
     def verify(self, header: OfProducer, guard: int) -> None:
         """Raises KafkaError unless the batch may be appended with what was learned under ``guard``.
 
-        NOT_LEADER_OR_FOLLOWER: it was made in another epoch of the leader, so whoever sent the batch may send it again.
+        NOT_LEADER_OR_FOLLOWER: another may have led since it was made, so whoever sent the batch may send it again.
         INVALID_TXN_STATE: the guard no longer stands; INVALID_PRODUCER_EPOCH: because its producer was fenced. OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before this one is still being
         verified, or a transaction of version 2 does not begin at 0 in a partition that does not know its producer.
         """
