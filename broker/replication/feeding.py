@@ -42,14 +42,14 @@ def follower_fetched(
     consider_expand(partition, broker_id)
 
 
-def doubts(partition: "Partition", broker_id: int, offset: int) -> bool:
-    """Whether a follower asks again for what it was given: it may have refused it (`ReplicaState.asks_again`)."""
+def doubted_bytes(partition: "Partition", broker_id: int, offset: int) -> int:
+    """How much a follower asks for again of what it was given: it may have refused it (`ReplicaState.asks_again`)."""
     replica = partition.leader.replicas.get(broker_id) if partition.leader is not None else None
-    return replica is not None and replica.asks_again(offset)
+    return replica.asks_again(offset) if replica is not None else 0
 
 
-def served(partition: "Partition", broker_id: int, offset: int) -> None:
+def served(partition: "Partition", broker_id: int, offset: int, size_bytes: int) -> None:
     """A follower is given records from ``offset`` on."""
     replica = partition.leader.replicas.get(broker_id) if partition.leader is not None else None
     if replica is not None:
-        replica.served_offset = offset
+        replica.served(offset, size_bytes)

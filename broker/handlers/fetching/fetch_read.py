@@ -9,7 +9,7 @@ from ottla.broker.fetch_tuples import FetchedPartition, FetchPartition
 from ottla.broker.replication.decisions.fetch_session import CONSUMER_ID
 from ottla.broker.replication.decisions.replica import FollowerContact
 from ottla.broker.replication.decisions.truncation import Diverging, divergence, divergence_from_deleted
-from ottla.broker.replication.feeding import doubts, follower_fetched, served
+from ottla.broker.replication.feeding import doubted_bytes, follower_fetched, served
 from ottla.broker.replication.partition import Partition
 from ottla.log.batch import holds_records
 from ottla.log.results import LogRead
@@ -122,7 +122,7 @@ def read(
         # Nothing, though one batch was to be given: what lies below the limit was compacted away.
         return (index, 0, watermark, stable, start, aborted, -1, NO_RECORDS, None, None, None), not minimum_one
     if reader.is_follower:
-        served(partition, reader.replica_id, offset)
+        served(partition, reader.replica_id, offset, len(data))
     if aborted is not None:
         # Of these records only: with all up to the limit each answer of a consumer that is far behind would repeat the whole index.
         overlapping = log.aborted_transactions(offset, found.next_offset)
@@ -157,10 +157,11 @@ def note_follower(
     """
     if locate(partition, wanted, reader) is not None:
         return False
-    _, _, offset, _, log_start_offset, max_bytes, _, _ = wanted
+    _, _, offset, _, log_start_offset, _, _, _ = wanted
     follower_fetched(partition, reader.replica_id, reader.replica_epoch, offset, contact, now_ms, log_start_offset)
-    if doubts(partition, reader.replica_id, offset):
-        partition.log.recheck(offset, max_bytes)
+    doubted = doubted_bytes(partition, reader.replica_id, offset)
+    if doubted:  # no more than that: it is in memory still, and a crowd of partitions may come again in one request
+        partition.log.recheck(offset, doubted)
     return True
 
 

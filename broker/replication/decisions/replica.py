@@ -40,6 +40,7 @@ class ReplicaState:
         "log_start_offset",
         "mark_ms",
         "mark_offset",
+        "served_bytes",
         "served_offset",
     )
 
@@ -52,14 +53,19 @@ class ReplicaState:
         self.mark_ms = NEVER_MS
         self.broker_epoch = -1
         self.contact: FollowerContact | None = None
-        self.served_offset = UNKNOWN_OFFSET  # from where it was last given records
+        self.served_offset, self.served_bytes = UNKNOWN_OFFSET, 0  # from where it was last given records, and how much
 
-    def asks_again(self, offset: int) -> bool:
-        """Whether it asks for what it was given last time: the answer got lost, or what was in it is not what its CRCs say.
+    def served(self, offset: int, size_bytes: int) -> None:
+        """It is given so much from ``offset`` on."""
+        self.served_offset, self.served_bytes = offset, size_bytes
 
-        Once for each time it was given: the one who answers then looks for himself.
+    def asks_again(self, offset: int) -> int:
+        """How many bytes it was given last time that it asks for again, 0 if it does not: the answer got lost, or what was in it is not
+        what its CRCs say.
+
+        Once for each time they were given: the one who answers then looks for himself.
         """
-        again = offset == self.served_offset
+        again = self.served_bytes if offset == self.served_offset else 0
         self.served_offset = UNKNOWN_OFFSET
         return again
 

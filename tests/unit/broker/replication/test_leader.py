@@ -393,10 +393,10 @@ def test_a_follower_asks_again_once_for_what_it_was_given() -> None:
     leader = make_leader()
     replica = leader.replicas[2]
     assert not replica.asks_again(40)
-    replica.served_offset = 40
+    replica.served(40, 500)
     assert not replica.asks_again(60), "it took them"
-    replica.served_offset = 40
-    assert replica.asks_again(40)
+    replica.served(40, 500)
+    assert replica.asks_again(40) == 500
     assert not replica.asks_again(40)
 
 
