@@ -26,16 +26,18 @@ class Preparers:
 
     def __init__(self) -> None:
         self._threads = Threads(PREPARATIONS)
+        self._closed = False
 
     def prepare(
         self, batch: bytearray, config: LogConfig, wall_ms: int, on_done: Callable[[Prepared | KafkaError], None]
     ) -> None:
         """Calls ``on_done`` on the running loop, later."""
         work = self._threads.run(_attempt, batch, config, wall_ms)
-        work.add_done_callback(lambda done: None if done.cancelled() else on_done(done.result()))
+        work.add_done_callback(lambda done: None if self._closed or done.cancelled() else on_done(done.result()))
 
     def close(self) -> None:
-        """Ends the threads once what they do is done."""
+        """Ends the threads once what they do is done, of which nobody is told any more."""
+        self._closed = True
         self._threads.close()
 
 

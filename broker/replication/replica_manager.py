@@ -105,7 +105,7 @@ class ReplicaManager:
         self._hosting = HostingQueue(timers, self._host_waiting)
         self._listeners = TopicListeners()
         self.offline = OfflineReplicas(self._hosting.add, self._assignments.submit)
-        self._started = False
+        self._started = self._stopped = False
         self._repeated = Repeated(timers)
         self._lag_checked_ms = 0
         self._fenced_lately = Lately(FENCED_LATELY_MS)
@@ -121,7 +121,9 @@ class ReplicaManager:
         self._repeated.every(self.settings.checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
 
     def stop(self) -> None:
-        """Stops fetching and asking. Requests still parked are answered or dropped by their connections."""
+        """Stops fetching and asking. Requests still parked are answered or dropped by their connections. Whoever closes the logs, on a
+        thread, is alone with them: no metadata that come meanwhile are followed, and nothing that was under way is written or cut."""
+        self._stopped = True
         self._repeated.cancel()
         self._hosting.clear()
         self._listeners.close()
@@ -180,6 +182,8 @@ class ReplicaManager:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Applies a stretch of the metadata log."""
+        if self._stopped:
+            return
         self._image = image
         self._apply_brokers(delta, image)
         for topic in delta.deleted_topics.values():

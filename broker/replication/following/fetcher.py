@@ -124,7 +124,9 @@ class LeaderFetcher:
             self._lost.note(self.leader_id, self._timers.now_ms())
 
     def close(self) -> None:
+        """What is under way for those that it followed, a cut that waits its turn, is wanted no more."""
         self._closed = True
+        self._followed.clear()
         self._leader.close()
 
     # Connection.
