@@ -87,6 +87,7 @@ class _Slow(NamedTuple):
 
     entry: ListOffsetsPartitionResponse
     partition: Partition
+    leader_epoch: int
     search: Search
     step: Look | ColdReadError
 
@@ -134,10 +135,11 @@ class ListOffsets:
 
     async def finish(self) -> None:
         """Goes on with what is slow, one after another."""
-        for entry, partition, search, step in self.slow:
+        for entry, partition, leader_epoch, search, step in self.slow:
             try:
                 found = await self._searches.finish(search, step)
-                if partition.leader is None:  # it changed hands meanwhile, and the log with it
+                # It changed hands meanwhile, and the log with it; also where it came back.
+                if partition.leader is None or partition.leader_epoch != leader_epoch:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {partition.leader_id}")
                 self._tell(entry, partition, _found(found))
             except KafkaError as error:
@@ -173,7 +175,7 @@ class ListOffsets:
                 return
         search = log.search(timestamp)
         try:
-            self.slow.append(_Slow(entry, partition, search, next(search)))
+            self.slow.append(_Slow(entry, partition, partition.leader_epoch, search, next(search)))
         except StopIteration as end:
             self._tell(entry, partition, _found(end.value))
 
