@@ -62,6 +62,7 @@ LEAST_A_SEED = {
     "of them replaced": 0.02,
     "moves between directories": 0.1,
     "machines replaced": 0.05,
+    "starts of older nodes": 0.15,
 }
 
 

@@ -18,6 +18,7 @@ from ottla.testing.simulation.planted.membership import MEMBERSHIP
 from ottla.testing.simulation.planted.moves import MOVES
 from ottla.testing.simulation.planted.names import NAMES
 from ottla.testing.simulation.planted.near import NEAR
+from ottla.testing.simulation.planted.older import OLDER
 from ottla.testing.simulation.planted.own import OWNS
 from ottla.testing.simulation.planted.power import POWER
 from ottla.testing.simulation.planted.transactions import TRANSACTION_BUGS
@@ -25,6 +26,6 @@ from ottla.testing.simulation.planted.views import VIEWS
 
 __all__ = ["BUGS", "PlantedBug", "planted"]
 
-REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL, *LARGE)
+REPLICATION = (*NEAR, *POWER, *ELECTIONS, *JBOD, *CONTROL, *LARGE, *OLDER)
 COORDINATORS = (*GROUP_BUGS, *TRANSACTION_BUGS, *MEMBER_BUGS)
 BUGS = (*FIRST, *MEMBERSHIP, *LOGS, *NAMES, *VIEWS, *DISKS, *OWNS, *MOVES, *REPLICATION, *COORDINATORS)
