@@ -28,6 +28,7 @@ from ottla.log.compaction.worker import CleanerProcess
 from ottla.log.directories.roots import lock
 from ottla.log.log import Log
 from ottla.quorum.begun_mark import BegunMark
+from ottla.quorum.controller.attempts import COMMITTED_MAX
 from ottla.quorum.controller.channel import CONTROLLER_SERVICE, ControllerChannel
 from ottla.quorum.controller.config_rules import SettingRules
 from ottla.quorum.controller.controller import Controller
@@ -173,6 +174,7 @@ class Server:
     ) -> None:
         self._knocker = Knocker(self.config.detours)
         self.controller = Controller(quorum, loader, self._host, timers, settings, self._knocker)
+        self.controller.recall(quorum.applied_lately(loader.applied, COMMITTED_MAX))
         quorum.voter_changes.who_cannot_read = self.controller.who_cannot_read
 
     async def _come_up(self, quorum: QuorumNode, channel: ControllerChannel, loader: MetadataLoader) -> None:

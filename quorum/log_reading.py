@@ -1,10 +1,14 @@
-"""Committed records for tools (`ottla metadata`), read from whichever voter is asked.
+"""Committed records for tools (`ottla metadata`), read from whichever voter is asked; and for this node, of before its start.
 
 It is no fetch: the core is not told of it, it acknowledges nothing, and nobody's progress is noted. It gives nothing away
 that a fetch on the same listener would not.
 """
 
+from collections.abc import Iterator
+
 from ottla.proto import quorum_pb2 as pb
+from ottla.quorum.batches import committed_batches
+from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.log_port import MetadataLog
 from ottla.quorum.messages_proto import place_from_proto, place_to_proto, response_to_proto
 from ottla.quorum.raft.messages import FetchSnapshotResponse
@@ -33,3 +37,15 @@ def answer_read(
     if start <= request.offset < end:
         body.records = bytes(log.read(request.offset, max_bytes, end, minimum_one=True).data)
     return pb.QuorumResponse(read_log=body)
+
+
+def last_batches(log: MetadataLog, end: int, records_max: int) -> Iterator[CommittedBatch]:
+    """The batches with the last ``records_max`` records below ``end``, as far as the log has them. All below it has to be committed."""
+    offset = max(log.log_start_offset, end - records_max)
+    while offset < end:
+        before = offset
+        for batch in committed_batches(bytes(log.read(offset, READ_BYTES_MAX, end, minimum_one=True).data), 0):
+            offset = batch.last_offset + 1
+            yield batch
+        if offset == before:
+            return

@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from ottla.proto import quorum_pb2 as pb
@@ -16,6 +16,7 @@ from ottla.quorum.describe import describe_quorum, description_to_proto, quorum_
 from ottla.quorum.election_store import ElectionStore
 from ottla.quorum.group_commit import GroupCommit
 from ottla.quorum.listener import (
+    CommittedBatch,
     LeaderAndEpoch,
     QuorumDescription,
     QuorumFailure,
@@ -23,7 +24,7 @@ from ottla.quorum.listener import (
     QuorumMembers,
 )
 from ottla.quorum.log_port import MetadataLog
-from ottla.quorum.log_reading import answer_read
+from ottla.quorum.log_reading import answer_read, last_batches
 from ottla.quorum.log_start import align_log, log_summary, voter_history
 from ottla.quorum.metrics import QuorumObservation
 from ottla.quorum.peers import Peers
@@ -45,7 +46,7 @@ from ottla.quorum.rpc.transport import BadRequest, Reply, RpcTransport
 from ottla.quorum.settings import QuorumSettings
 from ottla.quorum.snapshots.exchange import SnapshotExchange
 from ottla.quorum.snapshots.files import SnapshotFiles
-from ottla.quorum.snapshots.image_fit import BEGINNING
+from ottla.quorum.snapshots.image_fit import BEGINNING, Fit, fit
 from ottla.quorum.snapshots.taking import SnapshotSource, SnapshotTaker
 from ottla.quorum.synced_mark import SyncedMark
 from ottla.quorum.voter_changes import OnChanged, VoterChanges
@@ -128,6 +129,11 @@ class QuorumNode:
         """From now on snapshots are taken of it."""
         if self._taker is not None:
             self._taker.source = source
+
+    def applied_lately(self, applied: OffsetAndEpoch, records_max: int) -> Iterator[CommittedBatch]:
+        """What a listener that stands at ``applied`` is not told again: the last of it, unless it begins anew. To be read before `start`."""
+        goes_on = fit(applied, self._state.log) is Fit.GO_ON
+        return last_batches(self._log, applied.offset, records_max) if goes_on else iter(())
 
     async def start(self) -> None:
         """Takes part from here on. A listener that stands before the log's start, or has what the log does not say, is given the

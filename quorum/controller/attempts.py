@@ -1,12 +1,16 @@
 """Recognises the attempts of one call: a caller whose connection broke asks again, and must not be served twice."""
 
+from collections.abc import Iterable
+
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.causes import request_id_of
+from ottla.quorum.listener import CommittedBatch
+from ottla.quorum.metadata.records import decode
 
 _ANSWERS_MAX = 500
 ANSWERS_BYTES_MAX = 16 << 20
 """As they are sent; in memory they take two or three times as much. One that names half a million partitions has 15 MB."""
-_COMMITTED_MAX = 5000
+COMMITTED_MAX = 5000
 
 
 class Attempts:
@@ -51,10 +55,31 @@ class Attempts:
         request_id = request_id_of(cause)
         if request_id:
             self._committed[request_id] = None
-            if len(self._committed) > _COMMITTED_MAX:
+            if len(self._committed) > COMMITTED_MAX:
                 del self._committed[next(iter(self._committed))]
+
+    def recall(self, batches: Iterable[CommittedBatch]) -> None:
+        """These were committed in an earlier life of this process, whose end may have kept an answer from whoever asks again."""
+        for cause in _in_effect(batches):
+            self.committed(cause)
 
     def forget_answers(self) -> None:
         """The leadership is over, and what was not committed with it."""
         self._answers.clear()
         self._bytes = 0
+
+
+def _in_effect(batches: Iterable[CommittedBatch]) -> list[str]:
+    """The causes of what was not taken back. The first batches may be of a transaction that began before them; the last ones are of none
+    that is open."""
+    causes: list[str] = []
+    begun = 0
+    for batch in batches:
+        kind = decode(batch.records[0]).WhichOneof("body") if batch.records else None
+        if kind == "begin_transaction":
+            begun = len(causes)
+        if kind == "abort_transaction":
+            del causes[begun:]
+        else:
+            causes.append(batch.cause)
+    return causes

@@ -6,7 +6,7 @@ told NOT_CONTROLLER. ``liveness`` watches the brokers, ``upkeep`` is what is don
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -83,6 +83,10 @@ class Controller:
     def responses_waiting(self) -> int:
         """How many answers wait for the commit of what was decided."""
         return len(self._waiting)
+
+    def recall(self, batches: Iterable[CommittedBatch]) -> None:
+        """The last that was committed before this process began: it is not told of these, and may be asked for them again."""
+        self._attempts.recall(batches)
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 from crc32c import crc32c
 
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.batches import encode_values
-from ottla.quorum.log_reading import READ_BYTES_MAX, answer_read
+from ottla.quorum.log_reading import READ_BYTES_MAX, answer_read, last_batches
 from ottla.quorum.snapshots.files import SnapshotDescription, SnapshotFiles
 from ottla.runtime.errors import ErrorCode
 from ottla.runtime.real_disk import RealDisk
@@ -71,3 +72,17 @@ def test_a_snapshot_is_given_in_pieces(tmp_path: Path) -> None:
     gone = ask(log_of(1), 1, files, snapshot=pb.OffsetAndEpoch(offset=9, epoch=1), max_bytes=3)
     assert gone.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
     assert ask(log_of(1), 1, None, snapshot=place, max_bytes=3).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("end", "records_max", "offsets"),
+    [(5, 2, [3, 4]), (3, 2, [1, 2]), (5, 9, [0, 1, 2, 3, 4]), (9, 3, []), (0, 2, [])],
+)
+def test_the_last_batches_are_those_below_an_end(end: int, records_max: int, offsets: list[int]) -> None:
+    assert [batch.base_offset for batch in last_batches(log_of(5), end, records_max)] == offsets
+
+
+def test_the_last_batches_begin_where_the_log_does_and_come_however_large_they_are() -> None:
+    log = log_of(30, bytes(READ_BYTES_MAX // 4))
+    log.advance_log_start(10)
+    assert [batch.base_offset for batch in last_batches(log, 30, 25)] == list(range(10, 30))

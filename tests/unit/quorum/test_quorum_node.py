@@ -35,6 +35,22 @@ def test_what_is_appended_reaches_every_listener_in_order() -> None:
     run(scenario)
 
 
+def test_a_listener_that_goes_on_can_be_told_of_what_it_has_already() -> None:
+    async def scenario(world: World) -> None:
+        leader = await world.start()
+        last = leader.node.append([b"x"], leader.node.leader.epoch, cause="a request")
+        await world.until(lambda: leader.node.high_watermark > last)
+        await leader.stop()
+        told = leader.listener.batches[-1]
+        applied = OffsetAndEpoch(told.last_offset + 1, told.epoch)
+        await leader.start(applied=applied)
+        assert list(leader.node.applied_lately(applied, 1)) == [told]
+        other = OffsetAndEpoch(applied.offset, applied.epoch + 1)
+        assert list(leader.node.applied_lately(other, 100)) == [], "its image is made anew, and then it is told"
+
+    run(scenario)
+
+
 def test_offsets_are_given_at_once() -> None:
     async def scenario(world: World) -> None:
         leader = await world.start()

@@ -99,19 +99,30 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.loop = ManualLoop()
         self.quorum = FakeQuorum()
-        self.loader = MetadataLoader(DictStore())
+        self.knocked: list[tuple[int, Callable[[], None]]] = []
+        self.answers: list[rpc.ControllerResponse] = []
+        self._settings = {"cluster_id": "c", **settings}
+        self._store = DictStore()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.loader = MetadataLoader(self._store)
         host = Host(SystemClock(), Random(3), RealDisk(), lambda path: DictStore(), SyncLater())
-        settings.setdefault("cluster_id", "c")
         self.controller = Controller(
             self.quorum,
             self.loader,
             host,
             LoopTimers(cast(asyncio.AbstractEventLoop, self.loop)),
-            ControllerSettings(**settings),
+            ControllerSettings(**self._settings),
             lambda host, port, on_refused: self.knocked.append((port, on_refused)),
         )
-        self.knocked: list[tuple[int, Callable[[], None]]] = []
-        self.answers: list[rpc.ControllerResponse] = []
+
+    def restart(self, epoch: int) -> "Bench":
+        """The process ended without a word, another took its place and leads."""
+        self.quorum.log = self.quorum.log[: self.quorum.delivered]
+        self._begin()
+        self.controller.recall(self.quorum.log)
+        return self.lead(epoch)
 
     def lead(self, epoch: int = 1) -> "Bench":
         self.quorum.leader = LeaderAndEpoch(SELF, epoch)

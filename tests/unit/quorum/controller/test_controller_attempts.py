@@ -212,6 +212,48 @@ def test_who_gave_a_move_up_is_told_so_by_the_next_controller() -> None:
     assert codes == [ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
+@pytest.mark.parametrize("body", [create("b", 2), grown("a", 5), deleted("a")], ids=["create", "grow", "delete"])
+def test_an_attempt_that_reaches_a_controller_that_was_started_again_finds_its_work_done(body: dict[str, Any]) -> None:
+    """It was killed between the commit and the answer, and nobody tells it of a commit that its image has already."""
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.ask(**create("a"))
+    bench.ask(b"1", **body)
+    bench.commit().restart(3)
+    before = len(bench.quorum.log)
+    again, by_another = bench.ask(b"1", **body), bench.ask(b"2", **body)
+    name = str(again[0].WhichOneof("body"))
+    assert (getattr(again[0], name).topics[0].error_code, len(bench.quorum.log)) == (ErrorCode.NONE, before)
+    assert getattr(by_another[0], name).topics[0].error_code != ErrorCode.NONE
+
+
+def test_a_controller_that_was_started_again_spares_the_topic_that_has_the_name_by_then() -> None:
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.ask(**create("a"))
+    bench.ask(b"1", **deleted("a"))
+    bench.ask(b"2", **create("a"))
+    bench.commit().restart(3)
+    again = bench.ask(b"1", **deleted("a"))
+    bench.commit()
+    assert again[0].delete_topics.topics[0].error_code == ErrorCode.NONE
+    assert list(bench.loader.image.topics_by_name) == ["a"]
+
+
+@pytest.mark.parametrize("remembered", [0, 4], ids=["from the beginning", "from the middle of the transaction"])
+def test_what_was_taken_back_before_a_start_was_not_done(remembered: int) -> None:
+    bench = Bench(records_per_batch_max=100).lead().commit()
+    bench.broker(1)
+    bench.ask(b"1", **create("large", 1000))
+    bench.turns(11).commit(5)
+    bench.follow()
+    bench.lead(3).commit()
+    bench.ask(b"2", **create("small"))
+    attempts = Attempts()
+    attempts.recall(bench.commit().quorum.log[remembered:])
+    assert (attempts.was_committed(b"1"), attempts.was_committed(b"2")) == (False, True)
+
+
 def large_answer(size: int) -> rpc.ControllerResponse:
     return rpc.ControllerResponse(error_message="x" * size)
 
