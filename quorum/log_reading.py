@@ -4,8 +4,10 @@ It is no fetch: the core is not told of it, it acknowledges nothing, and nobody'
 that a fetch on the same listener would not.
 """
 
+import logging
 from collections.abc import Iterator
 
+from ottla.log.errors import DamagedLogError
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.batches import committed_batches
 from ottla.quorum.listener import CommittedBatch
@@ -17,6 +19,8 @@ from ottla.quorum.snapshots.taking import read_piece
 
 READ_BYTES_MAX = 1 << 20
 """Read in one go on the node's event loop."""
+
+logger = logging.getLogger(__name__)
 
 
 def answer_read(
@@ -40,11 +44,17 @@ def answer_read(
 
 
 def last_batches(log: MetadataLog, end: int, records_max: int) -> Iterator[CommittedBatch]:
-    """The batches with the last ``records_max`` records below ``end``, as far as the log has them. All below it has to be committed."""
+    """The batches with the last ``records_max`` records below ``end``, as far as the log has them, and up to where it is damaged: nobody
+    needs them so much that a node should not start. All below ``end`` has to be committed."""
     offset = max(log.log_start_offset, end - records_max)
     while offset < end:
         before = offset
-        for batch in committed_batches(bytes(log.read(offset, READ_BYTES_MAX, end, minimum_one=True).data), 0):
+        try:
+            data = bytes(log.read(offset, READ_BYTES_MAX, end, minimum_one=True).data)
+        except DamagedLogError as error:
+            logger.warning("of what was committed before this start not all can be read: %s", error)
+            return
+        for batch in committed_batches(data, 0):
             offset = batch.last_offset + 1
             yield batch
         if offset == before:

@@ -6,6 +6,9 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.names import TopicPartition
 from ottla.proto import quorum_pb2 as pb
 from ottla.quorum.batches import encode_values
 from ottla.quorum.log_reading import READ_BYTES_MAX, answer_read, last_batches
@@ -86,3 +89,20 @@ def test_the_last_batches_begin_where_the_log_does_and_come_however_large_they_a
     log = log_of(30, bytes(READ_BYTES_MAX // 4))
     log.advance_log_start(10)
     assert [batch.base_offset for batch in last_batches(log, 30, 25)] == list(range(10, 30))
+
+
+def test_a_damaged_log_tells_the_batches_before_the_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    value = bytes(READ_BYTES_MAX // 2)
+    name = TopicPartition("__cluster_metadata", 0)
+    log = Log.open(RealDisk(), str(tmp_path / str(name)), name, LogConfig(segment_bytes=1), now_ms=0)
+    for offset in range(4):
+        log.append_as_follower(bytes(encode_values([value], offset, 1, 0, "")), 1)
+    third = tmp_path / str(name) / f"{2:020d}.log"
+    damaged = bytearray(third.read_bytes())
+    damaged[-1] ^= 1
+    log.close()
+    third.write_bytes(damaged)
+    log = Log.open(RealDisk(), str(tmp_path / str(name)), name, LogConfig(segment_bytes=1), now_ms=0, recovery_point=4)
+    assert [batch.base_offset for batch in last_batches(log, 4, 4)] == [0, 1]
+    assert "not all can be read" in caplog.text
+    log.close()
