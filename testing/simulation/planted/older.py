@@ -2,7 +2,7 @@
 
 from ottla.broker.links import broker_link
 from ottla.broker.links.broker_link import BrokerLink
-from ottla.broker.links.versions import Versions
+from ottla.broker.links.versions import Versions, read_versions
 from ottla.testing.simulation.planted.bug import PlantedBug
 
 HEALS = "when faults end, the cluster heals"
@@ -14,7 +14,7 @@ def _the_newest(_versions: Versions, _key: int, _least: int, greatest: int) -> i
 
 
 def _asked_once(link: BrokerLink, version: int, frame: memoryview, position: int) -> None:
-    if not isinstance(broker_link.read_versions(frame, position, version), int):
+    if not isinstance(read_versions(frame, position, version), int):
         _TOLD(link, version, frame, position)
 
 
