@@ -18,6 +18,8 @@ _logger = logging.getLogger(__name__)
 _SESSION_CHECKS_PER_TIMEOUT = 8
 _SUSPICION_MS = 500
 """A broken stream says that the process may be dead; a live broker is heard from again within this time."""
+_LATE_MS = 250
+"""By so much a timer is late when this process stood still."""
 _DOOR_PAUSE_MS = 50
 """Between knocks at a suspect's door: a dying process may close its connections before it closes its door."""
 _KNOCK_PAUSE_MS = 2000
@@ -138,8 +140,19 @@ class BrokerLiveness:
         if sessions.is_alive(broker_id, epoch, self._timers.now_ms()) and not is_known:
             # One of before was heard from since: what is left of that comes to nothing.
             self._suspects[broker_id] = suspect
-            leadership.plan(suspect.plan, _SUSPICION_MS, partial(self._conclude, suspect))
+            self._wait_for(suspect)
             self._knock_at(suspect)
+
+    def _wait_for(self, suspect: Suspect) -> None:
+        due_ms = self._timers.now_ms() + _SUSPICION_MS
+        suspect.leadership.plan(suspect.plan, _SUSPICION_MS, partial(self._waited, suspect, due_ms))
+
+    def _waited(self, suspect: Suspect, due_ms: int) -> None:
+        """A process that stood still has not read yet what came meanwhile: the grace begins anew."""
+        if self._timers.now_ms() - due_ms > _LATE_MS and self._is_open(suspect):
+            self._wait_for(suspect)
+        else:
+            self._conclude(suspect)
 
     def _knock_at(self, suspect: Suspect) -> None:
         """Knocks at a suspect's door now and then, until it is heard from or not suspected any more. Not where it is

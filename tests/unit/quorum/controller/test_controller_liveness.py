@@ -39,6 +39,31 @@ def test_a_controller_that_stood_still_does_not_blame_the_brokers() -> None:
     assert not bench.commit().is_fenced(1)
 
 
+def test_a_controller_that_stood_still_after_a_stream_broke_hears_first_what_came_meanwhile() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    epoch = bench.broker(1, visit.handle)
+    visit.ended()
+    bench.loop.now += 2
+    bench.loop.advance(0)
+    assert not bench.commit().is_fenced(1)
+    bench.heartbeat(1, epoch, bench.controller.open().handle)
+    bench.loop.advance(1000)
+    assert not bench.commit().is_fenced(1)
+
+
+def test_who_is_not_heard_from_after_a_controller_stood_still_either_is_dead() -> None:
+    bench = Bench().lead().commit()
+    visit = bench.controller.open()
+    bench.broker(1, visit.handle)
+    visit.ended()
+    bench.loop.now += 2
+    bench.loop.advance(490)
+    assert not bench.commit().is_fenced(1)
+    bench.loop.advance(20)
+    assert bench.commit().is_fenced(1)
+
+
 def test_a_broken_stream_is_a_sign_of_death() -> None:
     bench = Bench().lead().commit()
     visit = bench.controller.open()
