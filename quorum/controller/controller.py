@@ -6,6 +6,7 @@ told NOT_CONTROLLER. ``liveness`` watches the brokers, ``upkeep`` is what is don
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -34,11 +35,15 @@ from ottla.quorum.raft.voters import KRAFT_VERSION
 from ottla.quorum.rpc.transport import Conversation, Reply
 from ottla.runtime.errors import ErrorCode, KafkaError
 from ottla.runtime.host import Host
-from ottla.runtime.timers import LoopTimers
+from ottla.runtime.timers import LoopTimers, Timer
 
 _logger = logging.getLogger(__name__)
 
 _EARLY_REQUESTS_MAX = 10_000
+_TURN_BYTES = 16 << 10
+"""Of requests that waited, in one turn of the loop: AlterPartitions of so much take some 30 ms."""
+_REQUEST_BYTES = 1 << 10
+"""What the smallest counts for."""
 _ABOUT_MEMBERS = ("register_broker", "register_controller", "unregister_broker", "update_features")
 
 
@@ -63,7 +68,8 @@ class Controller:
         self.liveness = BrokerLiveness(timers, settings, knock)
         self._leadership: Leadership | None = None
         # What came, or goes on (False), when it could not be decided on yet.
-        self._early: list[tuple[rpc.ControllerRequest, Reply, bool]] = []
+        self._early: deque[tuple[rpc.ControllerRequest, Reply, bool]] = deque()
+        self._next_turn: Timer | None = None
         self._series: Series | None = None
         self._stopped = False
         self._waiting = WaitingAnswers()
@@ -187,10 +193,15 @@ class Controller:
 
     def _decide_on(self, request: rpc.ControllerRequest, reply: Reply, *, is_first: bool) -> None:
         """``is_first``: it came just now; else a piece of it was carried out already."""
-        leadership = self._leadership
-        if (leadership is None or self._series is not None) and self._may_wait:
+        if not (self._early or self._is_occupied) or not self._may_wait:
+            self._decide_now(request, reply, is_first=is_first)
+        elif len(self._early) < _EARLY_REQUESTS_MAX:
             self._early.append((request, reply, is_first))
-            return
+        else:
+            reply(self._not_controller())
+
+    def _decide_now(self, request: rpc.ControllerRequest, reply: Reply, *, is_first: bool) -> None:
+        leadership = self._leadership
         if leadership is None or self._series is not None or self._stopped or not self._quorum.is_leader:
             reply(self._not_controller())
             return
@@ -211,15 +222,30 @@ class Controller:
             reply(rpc.ControllerResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
     @property
+    def _is_occupied(self) -> bool:
+        return self._leadership is None or self._series is not None
+
+    @property
     def _may_wait(self) -> bool:
         """This node is elected and waits for the first commit of its epoch, or a transaction is being appended, which lets
         nothing come between its records: a moment, which is shorter than the callers' pause."""
-        return self._quorum.is_leader and not self._stopped and len(self._early) < _EARLY_REQUESTS_MAX
+        return self._quorum.is_leader and not self._stopped
 
     def _take_up_early(self) -> None:
-        early, self._early = self._early, []
-        for request, reply, is_first in early:
-            self._decide_on(request, reply, is_first=is_first)
+        """What waited, in its order, as much as fits a turn of the loop; what came since waits behind it. Who waited in vain is
+        told at once."""
+        taken = 0
+        while self._early and not (self._is_occupied and self._may_wait):
+            if taken >= _TURN_BYTES and self._may_wait:
+                self._plan_next_turn()
+                return
+            request, reply, is_first = self._early.popleft()
+            taken += max(_REQUEST_BYTES, request.ByteSize())
+            self._decide_now(request, reply, is_first=is_first)
+
+    def _plan_next_turn(self) -> None:
+        if self._next_turn is None or not self._next_turn.active:
+            self._next_turn = self._timers.call_later_ms(0, self._take_up_early)
 
     def _not_controller(self) -> rpc.ControllerResponse:
         response = rpc.ControllerResponse(error_code=ErrorCode.NOT_CONTROLLER)

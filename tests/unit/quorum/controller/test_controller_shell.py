@@ -76,6 +76,40 @@ def test_a_request_that_comes_between_election_and_activation_waits_for_it() -> 
     assert [each.create_topics.topics[0].error_code for each in early] == [ErrorCode.NONE]
 
 
+def elected_with(count: int) -> tuple[Bench, list[list[rpc.ControllerResponse]]]:
+    """A controller that has just become active, and what was asked before."""
+    bench = Bench().lead().commit()
+    bench.broker(1)
+    bench.follow()
+    bench.quorum.leader = LeaderAndEpoch(SELF, 3)
+    early = [bench.ask(**create(f"t{number}")) for number in range(count)]
+    bench.controller.on_leader_change(bench.quorum.leader)
+    return bench, early
+
+
+def test_what_waited_for_an_activation_is_taken_up_over_turns_and_in_its_order() -> None:
+    """A hundred brokers ask a new controller at once, each for a thousand partitions: it has to vote and be fetched from in between."""
+    bench, early = elected_with(100)
+    begun = bench.controller.requests_waiting
+    assert 50 < begun < 100, "a few are decided at once"
+    late = bench.ask(**create("late"))
+    assert bench.controller.requests_waiting == begun + 1
+    for _ in range(10):
+        bench.loop.advance(1)
+    assert bench.controller.requests_waiting == 0
+    bench.commit()
+    assert list(bench.loader.image.topics_by_name) == [*(f"t{number}" for number in range(100)), "late"]
+    assert all(each[0].create_topics.topics[0].error_code == ErrorCode.NONE for each in [*early, late])
+
+
+def test_who_waits_for_a_turn_that_does_not_come_is_told_at_once() -> None:
+    bench, early = elected_with(100)
+    bench.follow(4)
+    assert [each[0].error_code for each in early] == [ErrorCode.NOT_CONTROLLER] * 100
+    bench.lead(5).loop.advance(10)
+    assert len(bench.commit().loader.image.topics_by_name) == 0
+
+
 def test_who_waits_for_an_activation_that_does_not_come_is_told() -> None:
     bench = Bench()
     bench.quorum.leader = LeaderAndEpoch(SELF, 1)
