@@ -46,6 +46,11 @@ class QuorumInvariants:
         """Who leads the quorum in its latest epoch; -1 before there was one."""
         return self._leaders[max(self._leaders)] if self._leaders else -1
 
+    @property
+    def epoch(self) -> int:
+        """The latest in which somebody led; -1 before there was one."""
+        return max(self._leaders, default=-1)
+
     def vote_saved(self, node: int, state: ElectionState) -> None:
         self._votes[node] = state
 

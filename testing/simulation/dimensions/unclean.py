@@ -28,7 +28,8 @@ WAGERS = "wagers"
 UNCLEAN = 1
 COMES = "an unclean election comes where it is allowed"
 GOING_NS = 500_000_000
-"""A broker whose place its next process takes is there until all its partitions have been looked at, and is not elected."""
+"""A broker whose place its next process takes is there until all its partitions have been looked at, and is not elected: by a controller,
+while there is one."""
 
 
 class Unclean(Dimension):
@@ -43,6 +44,7 @@ class Unclean(Dimension):
         self._able: frozenset[tuple[int, int]] = frozenset()
         """Brokers, with their epochs, that could have led since nobody does."""
         self._gone = self._leaderless_ns = 0
+        self._controller_epoch = -1
 
     def faults(self, nodes: Sequence[str], until_ms: int) -> Iterable[Fault]:
         """One leaves the ISR, cut off for longer than a session; when it is back the others go."""
@@ -94,6 +96,8 @@ class Unclean(Dimension):
         if before.leader != NO_LEADER:
             self._gone, self._able = before.leader, frozenset(each for each in able if each[0] != before.leader)
             self._leaderless_ns = self.run.loop.now_ns
+        if self._controller_epoch != self.run.invariants.quorum.epoch:  # perhaps there was none since
+            self._controller_epoch, self._leaderless_ns = self.run.invariants.quorum.epoch, self.run.loop.now_ns
         self._able &= able
         if self._able and self.run.loop.now_ns - self._leaderless_ns > GOING_NS:
             told = f"{self._gone} went, {sorted(self._able)} are there: {view}"
