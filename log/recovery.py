@@ -14,7 +14,7 @@ from ottla.log.compaction.swap import recover_swaps
 from ottla.log.directories import roots
 from ottla.log.directories.checkpoints import CheckpointError, read_epochs
 from ottla.log.durable_log import DurableLog
-from ottla.log.errors import DamagedLogError
+from ottla.log.errors import NO_ROOM, DamagedLogError
 from ottla.log.producers import snapshot as producer_snapshot
 from ottla.log.segments.files import segment_size
 from ottla.log.segments.index import IndexCorruptError
@@ -30,11 +30,13 @@ from ottla.log.segments.layout import (
 )
 from ottla.log.segments.segment import Segment
 from ottla.log.segments.soundness import Expectation, sound_prefix
-from ottla.runtime.disk import Disk
+from ottla.runtime.disk import Disk, File
 
 _logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 4 << 20
+_YOUNG_BYTES_MAX = 64 << 20
+"""A larger log without a recovery point has lost it: most of what it has was synced long ago."""
 _IDLE_INDEX_ENTRIES = 256  # a log that was only opened keeps no larger index in memory
 
 
@@ -269,6 +271,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
     first = segments.index(log.segment_of(recovery_point))
     end = scanned_from = segments[first].base_offset
     epoch = -1
+    anew = recovery_point > 0 or sum(each.size for each in segments) <= _YOUNG_BYTES_MAX
     if first and end >= recovery_point:
         _complete_index(segments[first - 1])
     for number in range(first, len(segments)):
@@ -286,7 +289,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
             log.aborts_changed(segment)
         if number == first:
             scanned_from = start[1]
-        end, position, epoch = _scan_segment(log, segment, start, epoch)
+        end, position, epoch = _scan_segment(log, segment, start, epoch, anew=anew)
         if position < segment.size:
             _check_stable(segment.path, position, end, stable_offset)
             _drop_from(log, number + 1)
@@ -321,10 +324,12 @@ def _drop_from(log: DurableLog, number: int) -> None:
     log.set_segments(log.segments[:number])
 
 
-def _scan_segment(log: DurableLog, segment: Segment, start: tuple[int, int], epoch: int) -> tuple[int, int, int]:
+def _scan_segment(
+    log: DurableLog, segment: Segment, start: tuple[int, int], epoch: int, *, anew: bool
+) -> tuple[int, int, int]:
     """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before ``start``.
 
-    Builds the indexes anew from there on.
+    Builds the indexes anew from there on; ``anew``: also writes what it found where it is.
     """
     position, end = start
     segment.trust_from(position)
@@ -333,15 +338,28 @@ def _scan_segment(log: DurableLog, segment: Segment, start: tuple[int, int], epo
     log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
     want = _PIECE_BYTES
     while position < segment.size:
-        piece = memoryview(segment.handle.open().read_at(min(want, segment.size - position), position))
+        file = segment.handle.open()
+        piece = memoryview(file.read_at(min(want, segment.size - position), position))
         note = partial(_note_at, segment, position)
         size, end, epoch = sound_prefix(piece, end, epoch, expected, note, log.note_epoch)
+        if size and anew:
+            _write_again(file, piece[:size], position)
         position += size
         want = _PIECE_BYTES if size else _size_of_first(piece)
         if not size and want <= len(piece):
             break  # not cut off by the piece's end: bad
     segment.end_times()
     return end, position, epoch
+
+
+def _write_again(file: File, data: memoryview, position: int) -> None:
+    """What was read may be in the system's cache alone: where a sync failed in an earlier life (and the directory with it), the system takes
+    its pages for clean, and no sync that comes brings them to the disk, unless they are written again. Without room nothing is lost by that."""
+    try:
+        file.write_at([data], position)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
 
 
 def _note_at(segment: Segment, start: int, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
