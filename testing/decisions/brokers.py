@@ -35,14 +35,13 @@ class Process:
 
 
 class Broker:
-    """``clean_epoch``: what a process that stopped in order wrote down for the next one. ``suspect``: replicas whose process died. The
-    controller takes such a one for lost until it is in sync again, so nobody may rely on it, though it may have lost nothing."""
+    """``suspect``: replicas whose process died, or could not say of all its directories that it had stopped in order. The controller
+    takes such a one for lost until it is in sync again, so nobody may rely on it, though it may have lost nothing."""
 
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
         self.disks = Disks(broker_id)
         self.process: Process | None = None
-        self.clean_epoch = NONE
         self.suspect: set[PartitionKey] = set()
         self._starts = 0
 
@@ -58,22 +57,23 @@ class Broker:
         if not disks.there:
             return None
         self._starts += 1
-        missing = [each for each in disks.directories if each in disks.gone]
-        clean_epoch = NONE if missing else self.clean_epoch
-        self.process = Process(self._starts, disks.there, missing, clean_epoch)
-        self.clean_epoch = NONE
+        missing = [each for each in disks.directories if each in disks.gone and each not in disks.left_out]
+        clean_epoch = disks.take_clean_epoch()
+        if clean_epoch is None:
+            self.suspect |= disks.keys
+        self.process = Process(self._starts, disks.there, missing, NONE if clean_epoch is None else clean_epoch)
         return self.process
 
     def stop(self) -> None:
-        """In order: all that it has is synced, and written down in each directory, if all are there."""
+        """In order: all that it has is synced, and so it says in each directory that it can write to."""
         process = self.process
         assert process is not None
         epoch = process.epoch if process.epoch != NONE else process.previous_epoch
-        self.clean_epoch = NONE if process.offline or process.missing else epoch
+        self.disks.clean.update(dict.fromkeys(process.working, epoch))
         self.process = None
 
     def die(self) -> None:
-        self.process, self.clean_epoch = None, NONE
+        self.process = None
         self.suspect |= self.disks.keys
 
     def hosted(self, key: PartitionKey) -> Log | None:

@@ -19,7 +19,9 @@ TOPIC = "t"
 
 class Cluster:
     """``told``: by partition and follower the broker epoch and the end of the log in its last fetch of this leader epoch.
-    ``proposals``: AlterPartition requests on the way, with the partition of each."""
+    ``proposals``: AlterPartition requests on the way, with the partition of each. ``asked_for``: the replicas that a
+    partition was created with, and those that somebody asked for, of those that were ever to move; ``stuck``:
+    those of which that says nothing (`users.reassign`)."""
 
     def __init__(self, rng: Random, write: Callable[[str], object] | None = None) -> None:
         self.rng = rng
@@ -30,6 +32,8 @@ class Cluster:
         self.promises = Promises(self.brokers, self.controller, self.say)
         self.told: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
         self.proposals: list[tuple[rpc.ControllerRequest, PartitionKey]] = []
+        self.asked_for: dict[PartitionKey, list[tuple[int, ...]]] = {}
+        self.stuck: set[PartitionKey] = set()
         self._records = 0
 
     def partitions(self) -> dict[PartitionKey, PartitionView]:

@@ -25,13 +25,14 @@ from ottla.quorum.metadata.delta import MetadataDelta, PartitionKey
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import PartitionView
 from ottla.runtime.errors import ErrorCode, KafkaError
-from ottla.testing.decisions.rules import check_image, check_index
+from ottla.testing.decisions.rules import check_broker, check_image, check_index
 from ottla.testing.decisions.words import Say, describe_request
 
 CLUSTER_ID = "c"
 START_MS = 1_000_000
 SETTINGS = ControllerSettings(cluster_id=CLUSTER_ID, topic_defaults={"min.insync.replicas": "2"})
 ASKED_AGAIN = 0.7  # of those who wait when the controller goes
+_OF_BROKERS = ("register_broker", "broker_registration_change", "unregister_broker")
 
 Reply = Callable[[Any, int], None]
 """The response, or None and the error."""
@@ -90,6 +91,8 @@ class Controller:
                 new = self.image.partition(*key)
                 if new is not None and new is not old:
                     self._on_change(key, old, new, why)
+            if record.WhichOneof("body") in _OF_BROKERS:
+                check_broker(self.image, getattr(record, str(record.WhichOneof("body"))).broker_id)
 
     def _concerned(self, record: Record) -> dict[PartitionKey, PartitionView]:
         """The partitions that a record may change, as they are."""

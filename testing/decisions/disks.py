@@ -26,16 +26,23 @@ def age(log: Log) -> tuple[int, int]:
 
 
 class Disks:
-    """The log directories of one broker. What is in a directory that is ``gone`` is back with it, unless it was emptied."""
+    """The log directories of one broker. What is in a directory that is ``gone``, or ``left_out`` of the configuration, is back with
+    it, unless it was emptied. ``clean``: the broker epoch that a process which stopped in order wrote into a directory."""
 
     def __init__(self, broker_id: int) -> None:
         self.directories = [bytes([0xD0, broker_id, number]) + bytes([7]) * 13 for number in range(DIRECTORIES)]
         self.gone: set[bytes] = set()
+        self.left_out: set[bytes] = set()
+        self.clean: dict[bytes, int] = {}
         self.logs: dict[tuple[bytes, PartitionKey], Log] = {}
 
     @property
     def there(self) -> list[bytes]:
-        return [each for each in self.directories if each not in self.gone]
+        return [each for each in self.directories if each not in self.gone and each not in self.left_out]
+
+    @property
+    def are_whole(self) -> bool:
+        return not self.gone and not self.left_out
 
     @property
     def keys(self) -> set[PartitionKey]:
@@ -49,6 +56,14 @@ class Disks:
     def hold(self, key: PartitionKey, committed: Log) -> bool:
         """Whether what is there now has all that is committed."""
         return not committed or any(has(self.logs.get((each, key), []), committed) for each in self.there)
+
+    def take_clean_epoch(self) -> int | None:
+        """For a process that starts: the epoch on which all directories of its configuration agree, if they do. Later ones find none."""
+        configured = [each for each in self.directories if each not in self.left_out]
+        epochs = {None if each in self.gone else self.clean.get(each) for each in configured}
+        for each in self.there:
+            self.clean.pop(each, None)
+        return epochs.pop() if len(epochs) == 1 else None
 
     def lose_tails(self, rng: Random) -> None:
         """The power is cut: of each log any part that was not synced is lost."""

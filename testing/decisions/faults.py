@@ -40,10 +40,21 @@ def fail_disk(cluster: Cluster, broker: Broker) -> None:
     cluster.promises.note_losses()
 
 
+def leave_directory_out(cluster: Cluster, broker: Broker) -> None:
+    """The next start has one directory less in its configuration, and is not told that anything is missing."""
+    disks = broker.disks
+    if broker.process is None and len(disks.there) > 1:
+        directory = cluster.rng.choice(disks.there)
+        disks.left_out.add(directory)
+        cluster.say("a directory is left out:", broker.id, directory[:3].hex())
+        cluster.promises.note_losses()
+
+
 def repair_disks(cluster: Cluster, broker: Broker) -> None:
-    """Before the next start."""
-    if broker.process is None and broker.disks.gone:
+    """Before the next start, which has all directories in its configuration."""
+    if broker.process is None and not broker.disks.are_whole:
         broker.disks.gone.clear()
+        broker.disks.left_out.clear()
         cluster.say("disks are back:", broker.id)
 
 

@@ -98,7 +98,7 @@ def settle(cluster: Cluster) -> None:
         if number >= ROUNDS_MIN and is_whole(cluster.controller.state):
             break
     cluster.are_faults_on = True
-    check_settled(cluster.controller.state)
+    check_settled(cluster.controller.state, {k: v for k, v in cluster.asked_for.items() if k not in cluster.stuck})
     cluster.controller.check()
 
 

@@ -18,6 +18,7 @@ def start(cluster: Cluster, broker: Broker) -> None:
         return
     process = broker.start()
     if process is not None:
+        cluster.promises.note_losses()
         cluster.say(
             "starts", broker.id, "after", process.previous_epoch, "without", len(process.missing), "directories"
         )
@@ -80,7 +81,7 @@ def _waits_with_heartbeat(cluster: Cluster, broker_id: int) -> bool:
 def stop(cluster: Cluster, broker: Broker) -> None:
     """In order, whether the controller let it go or not."""
     broker.stop()
-    cluster.say("stopped in order:", broker.id, "which leaves", broker.clean_epoch)
+    cluster.say("stopped in order:", broker.id, "which leaves", list(broker.disks.clean.values()))
 
 
 def everybody_beats(cluster: Cluster) -> None:

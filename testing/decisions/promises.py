@@ -27,9 +27,13 @@ class Promises:
     def of(self, key: PartitionKey) -> Log:
         return self.committed.get(key, [])
 
-    def commit(self, key: PartitionKey, log: Log, end: int) -> None:
-        if end > len(self.of(key)):
-            self.committed[key] = log[:end]
+    def commit(self, key: PartitionKey, partition: PartitionView, log: Log, end: int) -> None:
+        """Raises Violation when somebody is eligible meanwhile and lacks it."""
+        if end <= len(self.of(key)):
+            return
+        self.committed[key] = log[:end]
+        if not all(self._brokers[each].disks.hold(key, log[:end]) for each in partition.elr):
+            self._violated("who is eligible lacks what was just committed", key, partition, partition, log)
 
     # --- who leads ----------------------------------------------------------------------------------------------------
 
@@ -57,6 +61,7 @@ class Promises:
         self._check_joining(key, before, after)
         log = self._log_of(after.leader, key) if after.leader != before.leader else None
         if log is None:
+            self.note_loss(key, after)
             return
         is_kept = has(log, self.of(key))
         is_clean = after.leader in trusted or not self._may_be_unclean(key, trusted)

@@ -3,8 +3,11 @@
 What must hold of the logs is in `promises.py`.
 """
 
+from collections.abc import Mapping
+
 from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
 from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.metadata.delta import PartitionKey
 from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.testing.decisions.words import describe_partition
@@ -45,12 +48,32 @@ def _are_among(some: tuple[int, ...], all_of_them: tuple[int, ...]) -> bool:
 
 def _wrong_between(before: PartitionView, after: PartitionView) -> list[str]:
     is_elected = after.leader != before.leader
+    # Whether a move is over is judged before who leads: an unclean election then leaves its leader alone, as in Kafka.
+    is_alone = is_elected and after.isr == (after.leader,)
+    arrived = [
+        each for each in before.adding if each in after.replicas and each not in (*after.adding, *after.removing)
+    ]
     rules = (
         (after.leader_epoch >= before.leader_epoch, "the leader epoch went back"),
         (after.partition_epoch == before.partition_epoch + 1, "the partition epoch is not the next one"),
         (not is_elected or after.leader_epoch == before.leader_epoch + 1, "a new leader has no new epoch"),
+        (is_alone or _are_among(tuple(arrived), after.isr), "a move is over and its new replicas are not in sync"),
     )
     return [sentence for is_kept, sentence in rules if not is_kept]
+
+
+def check_broker(image: MetadataImage, broker_id: int) -> None:
+    """Raises Violation when a broker that was just fenced, forgotten or registered anew, or said which directories it lost, leads where it
+    is not in service, or is in sync where others are."""
+    broker = image.brokers.get(broker_id)
+    for topic in image.topics_by_id.values():
+        for index, partition in topic.partitions.items():
+            if partition.leader == NO_LEADER or broker_id not in (*partition.isr, partition.leader):
+                continue
+            if broker is None or broker.fenced or not broker.has_directory(partition.directory_of(broker_id)):
+                raise Violation(
+                    f"{broker_id} is out of service, and in the way: P{index} {describe_partition(partition)}"
+                )
 
 
 def check_index(state: ControllerState) -> None:
@@ -89,13 +112,17 @@ def is_whole(state: ControllerState) -> bool:
     )
 
 
-def check_settled(state: ControllerState) -> None:
-    """Raises Violation when something stays undone though all brokers and disks are there and all was asked."""
+def check_settled(state: ControllerState, asked_for: Mapping[PartitionKey, list[tuple[int, ...]]]) -> None:
+    """Raises Violation when something stays undone though all brokers and disks are there and all was asked. ``asked_for``: the replicas
+    that the partitions which were ever to move may have."""
     for topic in state.image.topics_by_id.values():
         for index, partition in topic.partitions.items():
             if not is_settled(partition):
                 what = "nobody leads" if partition.leader == NO_LEADER else "not all are in sync, or a move has no end"
                 raise Violation(f"{what} though all is whole again: P{index} {describe_partition(partition)}")
+            targets = asked_for.get((topic.id, index), [partition.replicas])
+            if sorted(partition.replicas) not in map(sorted, targets):
+                raise Violation(f"nobody asked for these replicas: P{index} {describe_partition(partition)}")
     left = (state.half_out, state.going, state.failing, state.leaving, state.returning)
     if any(left):
         raise Violation(f"the controller is not done with brokers though all is whole again: {left}")

@@ -57,12 +57,11 @@ def advance(cluster: Cluster, key: PartitionKey) -> None:
         return
     partition, log = found
     waited_for = [*partition.isr]
-    for request, of in cluster.proposals:
-        if of == key:
-            waited_for += [member.broker_id for member in _proposed(request).new_isr]
+    for proposed in _pending(cluster, key, partition):
+        waited_for += [member.broker_id for member in proposed.new_isr]
     told = cluster.told.get(key, {})
     ends = [told.get(each, (0, -1))[1] for each in waited_for if each != partition.leader]
-    cluster.promises.commit(key, log, min([len(log), *ends]))
+    cluster.promises.commit(key, partition, log, min([len(log), *ends]))
 
 
 def _min_in_sync(cluster: Cluster, partition: PartitionView) -> int:
@@ -70,14 +69,18 @@ def _min_in_sync(cluster: Cluster, partition: PartitionView) -> int:
     return min(minimum, len(partition.replicas))
 
 
-def _proposed(request: rpc.ControllerRequest) -> rpc.AlterPartitionRequest.Partition:
-    return request.alter_partition.topics[0].partitions[0]
+def _pending(
+    cluster: Cluster, key: PartitionKey, partition: PartitionView
+) -> list[rpc.AlterPartitionRequest.Partition]:
+    """What the leader asked and may still be granted. Once the partition is another it knows that nothing will come of it."""
+    asked = [request.alter_partition.topics[0].partitions[0] for request, of in cluster.proposals if of == key]
+    return [each for each in asked if each.partition_epoch == partition.partition_epoch]
 
 
 def propose(cluster: Cluster, key: PartitionKey) -> None:
     """A leader that waits for no answer asks for another ISR, if there is reason for one."""
     found = cluster.leading(key)
-    if found is None or any(of == key for _, of in cluster.proposals):
+    if found is None or _pending(cluster, key, found[0]):
         return
     partition, log = found
     isr = _better_isr(cluster, key, partition, log)
@@ -121,10 +124,11 @@ def _alter_partition(
 
 
 def deliver(cluster: Cluster) -> None:
-    """One of the leaders' requests comes to the controller."""
+    """One of the leaders' requests comes to the controller, and some of them again later."""
     if not cluster.proposals:
         return
-    request, _ = cluster.proposals.pop(cluster.rng.randrange(len(cluster.proposals)))
+    index = cluster.rng.randrange(len(cluster.proposals))
+    request, _ = cluster.proposals[index]
+    if not cluster.are_faults_on or cluster.rng.random() >= TWICE:
+        del cluster.proposals[index]
     cluster.controller.ask(request)
-    if cluster.rng.random() < TWICE:
-        cluster.controller.ask(request)

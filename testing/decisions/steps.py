@@ -82,6 +82,7 @@ def some(act: Callable[[Cluster, Broker], object]) -> Step:
 
 crash, start, beat = some(faults.crash), some(lives.start), some(lives.beat)
 fail_disk, repair_disks = some(faults.fail_disk), some(faults.repair_disks)
+leave_directory_out = some(faults.leave_directory_out)
 
 USUAL: tuple[tuple[int, Step], ...] = (
     # What brokers do
@@ -102,6 +103,7 @@ USUAL: tuple[tuple[int, Step], ...] = (
     (15, crash),
     (15, leave),
     (5, fail_disk),
+    (3, leave_directory_out),
     (8, repair_disks),
     (4, faults.damage),
     (4, fail_over),
@@ -128,7 +130,7 @@ PROFILES: dict[str, Profile] = {
     "minimums": Profile(0.05, (users.set_min_in_sync,)),
     "levels": Profile(0.02, (users.raise_or_lower,)),
     "brokers": Profile(0.05, (users.unregister, crash, start)),
-    "disks": Profile(0.05, (fail_disk, repair_disks, start, crash)),
+    "disks": Profile(0.05, (fail_disk, leave_directory_out, repair_disks, start, leave, crash)),
 }
 
 _WEIGHTS = list(accumulate(often for often, _ in USUAL))
@@ -149,7 +151,7 @@ def help_up(cluster: Cluster, broker: Broker, *, may_wait: bool) -> None:
     """A broker without one of its disks is started again with all of them, and one that is leaving, once it has left or nobody
     has to wait for that any more."""
     process = broker.process
-    if process is not None and broker.disks.gone:
+    if process is not None and not broker.disks.are_whole:
         broker.die()
         cluster.say("is killed:", broker.id)
         cluster.promises.note_losses()

@@ -47,13 +47,21 @@ def _configure(cluster: Cluster, name: str, value: str) -> None:
 
 
 def reassign(cluster: Cluster) -> None:
-    """A move of one partition, to any brokers, also while another is under way; or it is given up."""
+    """A move of one partition, to any brokers, also while another is under way; or it is given up. Where nobody but who was coming is in sync
+    (or nobody at all) those who were coming stay, and are among the replicas to which a move that is given up goes back."""
+    key = cluster.any_partition()
+    partition = cluster.partitions()[key]
+    asked_for = cluster.asked_for.setdefault(key, [partition.replicas])
+    if all(each in partition.adding for each in partition.isr):
+        cluster.stuck.add(key)
     body = rpc.AlterPartitionReassignmentsRequest(allow_replication_factor_change=True)
-    asked = body.topics.add(name=TOPIC).partitions.add(partition_index=cluster.any_partition()[1])
+    asked = body.topics.add(name=TOPIC).partitions.add(partition_index=key[1])
     if cluster.rng.random() < GIVES_UP:
         asked.cancel = True
     else:
-        asked.replicas.extend(cluster.rng.sample(list(cluster.brokers), cluster.rng.choice(TARGETS)))
+        target = cluster.rng.sample(list(cluster.brokers), cluster.rng.choice(TARGETS))
+        asked_for.append(tuple(target))
+        asked.replicas.extend(target)
     cluster.controller.ask(rpc.ControllerRequest(alter_partition_reassignments=body))
 
 
