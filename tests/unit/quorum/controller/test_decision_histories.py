@@ -3,13 +3,33 @@
 Eighty histories take about 4 s of CPU; `python -m ottla.testing.decisions.run --seeds 10000` has more.
 """
 
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
-from ottla.testing.decisions.history import STEPS, run_history
+from ottla.quorum.controller.decisions import cluster, configs, partition_change
+from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
+from ottla.quorum.controller.decisions.state import ControllerState
+from ottla.quorum.controller.decisions.sweep import Step, Sweep
+from ottla.testing.decisions.history import STEPS, HistoryFailure, run_history
 from ottla.testing.decisions.run import main, run_many
 from ottla.testing.decisions.steps import PROFILES
 
 SEEDS = 80
+BUGS: tuple[tuple[str, Any, str, Callable[..., Any], int], ...] = (
+    ("min.insync.replicas leaves who is eligible", configs, "_check_min_in_sync", lambda *_: [], 7),
+    ("who is eligible stays though enough are in sync", partition_change, "eligible", lambda those, *_: those, 0),
+    ("who led last is forgotten", partition_change, "last_known", lambda *_: (), 0),
+    ("a directory that fails leaves its replicas in sync", cluster, "lose_directories", lambda *_: Step([], True), 0),
+    ("who comes back uncleanly stays in sync", cluster, "write_off", lambda *_: Step([], True), 0),
+    ("who is spared leads nothing any more", ControllerState, "spare", lambda *_: None, 1),
+    ("who is unfenced gets nothing back", ControllerState, "_returns", lambda *_: None, 1),
+    ("a sweep forgets what changes under it", Sweep, "changed", lambda *_: True, 2),
+    ("the index of replicas stands still", ReplicaIndex, "update", lambda *_: None, 0),
+)
+"""A rule that is taken away, and the first history that noticed: others may when what is drawn has changed."""
 
 
 def test_no_history_loses_what_is_committed_or_leaves_a_partition_behind() -> None:
@@ -35,3 +55,11 @@ def test_one_history_is_told_step_by_step(capsys: pytest.CaptureFixture[str]) ->
     lines = capsys.readouterr().out.splitlines()
     assert "everybody comes back" in lines
     assert run_history(1).digest in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mutant", "seed"), [each[1:] for each in BUGS], ids=[each[0] for each in BUGS]
+)
+def test_a_planted_bug_is_caught(owner: Any, name: str, mutant: Callable[..., Any], seed: int) -> None:
+    with patch.object(owner, name, mutant), pytest.raises(HistoryFailure):
+        run_history(seed)
