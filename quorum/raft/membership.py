@@ -7,7 +7,7 @@ one shares a voter with any majority of the other, and no two leaders can be ele
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.quorum.raft import commitment, parking, rules, serving, voter_tracking
+from ottla.quorum.raft import parking, rules, serving, voter_tracking
 from ottla.quorum.raft.events import Event, RequestReceived, ResponseReceived, UpgradeRequested
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion, Sync, Voters
 from ottla.quorum.raft.messages import (
@@ -220,15 +220,15 @@ def append_voters(state: RaftState, role: Leader, voters: VoterSet, token: Any) 
     role.change = VoterChange(offset, token)
     voter_tracking.voters_changed(state)
     parking.complete_parked(state)
+    # A smaller set may have committed more with that. The sync will tell: whoever hears of a commit may append, and this batch is not written yet.
     state.emit(Sync(state.log.end))
-    commitment.update_leader_high_watermark(state)
 
 
 def update_timeout(state: RaftState) -> None:
-    """Now and then a follower compares what the log says of it with what it is."""
+    """Now and then a follower compares what the log says of it with what it is. One that has to fetch a snapshot first knows neither."""
     state.arm(Timer.UPDATE_VOTER, state.settings.fetch_timeout_ms)
     role = state.role
-    if not isinstance(role, Follower) or not state.settings.can_vote:
+    if not isinstance(role, Follower) or not state.settings.can_vote or role.download is not None:
         return
     request = _wanted_change(state)
     if request is not None and state.may_send(role.leader_id, type(request)):

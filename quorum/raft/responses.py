@@ -15,6 +15,7 @@ from ottla.quorum.raft.messages import (
     Request,
     Response,
     UpdateVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
 )
 from ottla.quorum.raft.roles.follower import Follower
@@ -68,7 +69,8 @@ def _note_refusal(state: RaftState, peer: int, request: Request, response: Respo
 
 
 def _learn(state: RaftState, peer: int, request: Request, response: Response) -> None:
-    if response.error is ErrorCode.INVALID_REQUEST:
+    # Of a voter change it is a reason like any other: what is said of it now may be told otherwise in a moment.
+    if response.error is ErrorCode.INVALID_REQUEST and not isinstance(response, VoterChangeResponse):
         state.emit(Fault(FaultKind.REJECTED_REQUEST, f"{type(request).__name__} to {peer}"))
         return
     if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH or rules.is_fenced(response.epoch, state.epoch):

@@ -7,6 +7,7 @@ from ottla.quorum.raft.roles.follower import Follower
 from ottla.quorum.raft.roles.leader import Leader, Progress
 from ottla.quorum.raft.state import RaftState
 from ottla.quorum.raft.timers import Timer
+from ottla.quorum.raft.transitions import Cause
 from ottla.quorum.raft.voters import ReplicaKey
 from ottla.runtime.errors import ErrorCode
 
@@ -18,7 +19,9 @@ def handle_fetch(state: RaftState, event: RequestReceived) -> None:
     request = event.request
     assert isinstance(request, FetchRequest)
     error = _refusal(state, request)
+    _note_kind(state, request)
     if error is not ErrorCode.NONE:
+        give_way(state, error, request.epoch)
         state.respond(event.token, FetchResponse(**state.response_fields(error)))
     elif not parking.may_judge(state, request):
         parking.park(state, request, event.token)
@@ -50,6 +53,21 @@ def leadership_refusal(state: RaftState, epoch: int, sender: ReplicaKey) -> Erro
     if isinstance(state.role, Leader):
         return ErrorCode.DUPLICATE_VOTER if is_twin(state, state.role, sender) else ErrorCode.NONE
     return ErrorCode.NONE if _serves_observer(state, sender) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def give_way(state: RaftState, refusal: ErrorCode, epoch: int) -> None:
+    """A leader that is asked in a higher epoch leads no more (dissertation 3.3): in its own nobody who heard of that one can be served, and an
+    observer, which never campaigns, would be refused for ever. A candidate that is lost for good may have left it there, or all the voters
+    that were lost before a recovery. (Kafka's leader goes on.)"""
+    if refusal is ErrorCode.UNKNOWN_LEADER_EPOCH and isinstance(state.role, Leader):
+        becoming.become_unattached(state, epoch, Cause.HIGHER_EPOCH)
+
+
+def _note_kind(state: RaftState, request: FetchRequest) -> None:
+    """Whether it may vote, an observer says also where it is refused, or sent to a snapshot: it was another kind of node before."""
+    role = state.role
+    if isinstance(role, Leader) and request.sender in role.observers:
+        role.observers[request.sender].can_vote = request.can_vote
 
 
 def is_twin(state: RaftState, role: Leader, sender: ReplicaKey) -> bool:

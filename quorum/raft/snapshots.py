@@ -17,6 +17,7 @@ def handle_fetch_snapshot(state: RaftState, event: RequestReceived) -> None:
     assert isinstance(request, FetchSnapshotRequest)
     error = serving.leadership_refusal(state, request.epoch, request.sender)
     if error is not ErrorCode.NONE:
+        serving.give_way(state, error, request.epoch)
         state.respond(event.token, FetchSnapshotResponse(**state.response_fields(error)))
         return
     role = state.role

@@ -85,6 +85,7 @@ class RaftCluster:
         self.observer_settings = msgspec.structs.replace(self.settings, can_vote=False, fetch_from_any_voter=True)
         self.now_us = 0
         self.is_fair = False  # the faults are over
+        self.lost: int | None = None  # a node that does not come back when they are
         self.events = 0
         self.invariants = Invariants()
         self.promises = Promises()
@@ -381,11 +382,15 @@ class RaftCluster:
         """Good weather from here on; clocks go on as they usually do."""
         self.is_fair, self.network.weather = True, FAIR
         self.network.heal()
-        for node in self.nodes.values():
+        for node in self.left():
             node.slow_disk, node.dies_after = False, None
             self.resume(node, node.life)
             self.turn_clock(node, rate=node.clock.usual_rate)
             self.start(node)
+
+    def left(self) -> list[Node]:
+        """The nodes that are not lost for good."""
+        return [node for node in self.nodes.values() if node.id != self.lost]
 
 
 def key_of(node: int, wipes: int = 0) -> ReplicaKey:

@@ -21,14 +21,14 @@ class Recovery(NamedTuple):
 def check_liveness(cluster: RaftCluster) -> Recovery:
     """Call it when nothing fails any more. Raises InvariantViolation unless
 
-    - within three election timeouts somebody leads who has committed a record of its own epoch; where a disk was lost, a
-      check-quorum interval later: nobody may be there to spare, and one message that was lost before costs the leader its office;
+    - within three election timeouts somebody leads who has committed a record of its own epoch; where a disk was lost, or a node for good,
+      a check-quorum interval later: nobody may be there to spare, and one message that was lost before costs the leader its office;
     - within a check-quorum interval more, every command that was given before the faults ended has ended;
     - within a fetch timeout more, every node follows that leader and has applied all that is committed.
     """
     settings, healed_us = cluster.settings, cluster.now_us
     leader_ms = 3 * settings.election_timeout_ms
-    if cluster.wiped_at_us >= 0:
+    if cluster.wiped_at_us >= 0 or cluster.lost is not None:
         leader_ms += settings.fetch_timeout_ms * 3 // 2
     promises_ms = leader_ms + settings.fetch_timeout_ms * 3 // 2
     everyone_ms = promises_ms + settings.fetch_timeout_ms
@@ -69,5 +69,5 @@ def _all_follow(cluster: RaftCluster) -> bool:
         and node.replica.core.state.high_watermark == total
         and node.replica.core.state.epoch == epoch
         and node.replica.core.state.known_leader_id == leader.id
-        for node in cluster.nodes.values()
+        for node in cluster.left()
     )

@@ -10,6 +10,7 @@ from ottla.runtime.errors import ErrorCode
 from ottla.testing.raft.cluster import CLUSTER_ID, RaftCluster, endpoint_of
 from ottla.testing.raft.faults import FaultEvent, draw_changes, draw_faults, draw_wipes
 from ottla.testing.raft.liveness import Recovery, check_liveness
+from ottla.testing.raft.losing import lose_candidate
 from ottla.testing.raft.network import Weather
 
 FAULTY_MS = 7_000
@@ -48,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True):
     append_every_us: int
     weather: Weather
     severity: Severity
+    loses_one: bool  # a voter, for good, when the faults end
     faults: tuple[FaultEvent, ...]
 
 
@@ -78,18 +80,20 @@ class RunFailure(AssertionError):
 
 def plan_of(seed: int, severity: Severity = USUAL) -> Plan:
     """Odd seeds have the voters of the configuration; in even ones voters come and go, and snapshots are taken; every other of
-    those was formatted with its voters. In one of three, disks are lost."""
+    those was formatted with its voters. In one of three, disks are lost; in a third of the others with the voters of the configuration a voter
+    is, for good."""
     rng, disks = Random(seed), Random(f"the disks of {seed}")
     changing = seed % 2 == 0
     voters = rng.choice((1, 2, 3, 3, 3, 4, 5)) if changing else rng.choice((3, 3, 3, 5))
-    observers, spares = rng.choice((0, 0, 1, 3)), rng.choice((0, 1, 2, 3)) if changing else 0
+    formatted, loses_disks = changing and disks.random() < 0.5, disks.random() < 0.34
+    loses_one = not changing and not loses_disks and disks.random() < 0.34
+    observers, spares = max(loses_one, rng.choice((0, 0, 1, 3))), rng.choice((0, 1, 2, 3)) if changing else 0
     total = voters + observers + spares
     controllers = [*range(1, voters + 1), *range(voters + observers + 1, total + 1)]
     faults = draw_faults(rng, range(1, total + 1), FAULTY_MS, rng.choice(severity.faults_ms))
     if changing:
         faults += draw_changes(rng, controllers, FAULTY_MS, rng.choice(severity.changes_ms))
-    formatted = changing and disks.random() < 0.5
-    if disks.random() < 0.34:
+    if loses_disks:
         faults += draw_wipes(disks, controllers, FAULTY_MS, disks.choice(severity.wipes_ms))
     return Plan(
         seed,
@@ -102,6 +106,7 @@ def plan_of(seed: int, severity: Severity = USUAL) -> Plan:
         rng.choice((10_000, 25_000, 50_000)),
         _draw_weather(rng, severity),
         severity,
+        loses_one,
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
 
@@ -139,6 +144,8 @@ def run_plan(plan: Plan, cluster: RaftCluster) -> Outcome:
     cluster.start_all()
     cluster.keep_appending(plan.append_every_us, FAULTY_MS)
     cluster.run(FAULTY_MS)
+    if plan.loses_one:
+        lose_candidate(cluster)
     cluster.heal_everything()
     recovery = check_liveness(cluster)
     appends, changes = cluster.promises.appends, cluster.promises.changes

@@ -8,14 +8,17 @@ import sys
 
 import pytest
 
+from ottla.quorum.raft import serving
 from ottla.testing.raft.cluster import RaftCluster
 from ottla.testing.raft.faults import FaultEvent, FaultKind
 from ottla.testing.raft.liveness import check_liveness
 from ottla.testing.raft.network import FAIR
-from ottla.testing.raft.seeds import cluster_of, plan_of, run_plan
+from ottla.testing.raft.seeds import RunFailure, cluster_of, plan_of, run_plan, run_seed
 
 # About 12 s of CPU.
 SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "250"))
+
+LOST_CANDIDATE = 79  # others are found by a look at what fails in a thousand odd seeds
 
 
 def test_hundreds_of_seeds_keep_the_invariants_and_heal() -> None:
@@ -46,6 +49,14 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert run_plan(plan_of(7), first) == run_plan(plan_of(7), second)
     assert first.history.lines() == second.history.lines()
     assert first.events > 1000
+
+
+def test_an_observer_that_nobody_serves_any_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a leader that is asked in a higher epoch goes on in its own."""
+    monkeypatch.setattr(serving, "give_way", lambda *_: None)
+    assert plan_of(LOST_CANDIDATE).loses_one
+    with pytest.raises(RunFailure, match="everyone up to date"):
+        run_seed(LOST_CANDIDATE)
 
 
 def led_cluster(seed: int, voters: int = 3) -> RaftCluster:

@@ -2,16 +2,22 @@
 
 from ottla.quorum.raft.events import (
     ResponseReceived,
+    SnapshotTaken,
 )
+from ottla.quorum.raft.instructions import Fault
+from ottla.quorum.raft.log_summary import OffsetAndEpoch
 from ottla.quorum.raft.messages import (
     AddVoterRequest,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     RemoveVoterRequest,
+    VoterChangeResponse,
 )
+from ottla.quorum.raft.timers import Timer
 from ottla.quorum.raft.voters import Endpoint, Voter, VoterSet
 from ottla.runtime.errors import ErrorCode
-from tests.unit.quorum.membership_bench import Replica, follower
+from tests.unit.quorum.membership_bench import FETCH_TIMEOUT_MS, Replica, follower, logged
 from tests.unit.quorum.raft_core import endpoint, formatted, key
 
 
@@ -28,6 +34,36 @@ def test_a_controller_first_removes_its_former_disk() -> None:  # kraft.md 1.11
 
     assert [type(each) for each in asked] == [RemoveVoterRequest]
     assert asked[0].voter == key(3, disk=1)  # type: ignore[attr-defined]
+
+
+def test_a_change_that_is_refused_for_what_the_node_is_does_not_end_it() -> None:
+    """Its leader may remember a plain broker of the same directory."""
+    core = follower(formatted(1, 2, 3), 4, auto_join=True)
+    core.answer(AddVoterRequest, 2, VoterChangeResponse(error=ErrorCode.INVALID_REQUEST, epoch=core.state.epoch))
+
+    assert not core.found(Fault)
+
+
+def test_a_controller_that_downloads_a_snapshot_does_not_ask_to_join() -> None:
+    core = follower(formatted(1, 2, 3), 4, auto_join=True)
+    core.answer(AddVoterRequest, 2, None)
+    core.answer(FetchRequest, 2, FetchResponse(epoch=core.state.epoch, leader_id=2, snapshot=OffsetAndEpoch(9, 1)))
+    core.wait(FETCH_TIMEOUT_MS)
+    core.expire(Timer.RETRY)
+    core.expire(Timer.UPDATE_VOTER)
+
+    assert core.waiting(FetchSnapshotRequest) == [2]
+    assert core.waiting(AddVoterRequest) == []
+
+
+def test_a_broker_that_became_a_controller_is_known_as_one_though_it_is_sent_to_a_snapshot() -> None:
+    leader = logged(1, 2)
+    leader.fetches(key(4), can_vote=False)
+    high_watermark = leader.state.high_watermark
+    leader.tell(SnapshotTaken(OffsetAndEpoch(high_watermark, leader.state.epoch), high_watermark))
+    leader.fetches(key(4), offset=0, last_epoch=0)
+
+    assert leader.state.role.observers[key(4)].can_vote
 
 
 # --- finding the quorum -----------------------------------------------------------------------------------------------

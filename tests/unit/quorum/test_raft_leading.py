@@ -205,6 +205,27 @@ def test_a_leader_takes_fetches_of_its_own_epoch_only(epoch: int, error: ErrorCo
     assert (ErrorCode.NONE if told is None else told.error) is error
 
 
+@pytest.mark.parametrize("node", [2, 9], ids=["a voter", "an observer"])
+def test_a_leader_that_is_asked_in_a_higher_epoch_gives_way(node: int) -> None:  # D 3.3
+    """Nobody else may be left who was in it."""
+    for asks_for_snapshot in (False, True):
+        core = leader(1)
+        if asks_for_snapshot:
+            core.ask(snapshot_request(node, 7))
+        else:
+            core.fetch(node, epoch=7)
+
+        assert (core.role, core.state.epoch) == ("Unattached", 7)
+        assert [told.response.error for told in core.found(Respond)] == [ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+def test_a_leader_that_is_asked_what_nobody_asks_goes_on() -> None:
+    core = leader(1)
+    core.fetch(9, epoch=7, last_epoch=8)
+
+    assert core.role == "Leader"
+
+
 def test_a_leader_that_no_majority_fetches_from_makes_way() -> None:  # D 6.2
     core = leader()
     core.now_ms = core.state.timers[Timer.CHECK_QUORUM]

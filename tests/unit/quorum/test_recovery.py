@@ -61,6 +61,22 @@ def test_a_recovered_node_leads_alone_and_has_what_it_had() -> None:
     after_a_life(then)
 
 
+def test_a_recovered_node_leads_whoever_followed_the_lost_ones_to_later_epochs() -> None:
+    async def then(world: World, member: Member) -> None:
+        ahead = Member(world, 9)
+        elections(ahead).save(ElectionState(survey(member).promised_epoch + 5, 2))
+        recover(member)
+        await member.start(directory_id=b"d" * 16)
+        await ahead.start(is_voter=False, bootstrap=(Endpoint("host", 1),))
+        await world.until(lambda: b"kept" in ahead.listener.records)
+        assert ahead.node.leader.leader_id == 1
+        assert ahead.failures == []
+        await ahead.stop()
+        await member.stop()
+
+    after_a_life(then)
+
+
 def test_without_recovery_it_waits_for_the_others() -> None:
     async def then(world: World, member: Member) -> None:
         await member.start()

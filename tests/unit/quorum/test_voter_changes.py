@@ -8,6 +8,7 @@ import pytest
 
 from ottla.quorum.control_records import UnreadableLevelError, control_batch
 from ottla.quorum.initial_voters import read_initial_voters, write_initial_voters
+from ottla.quorum.listener import CommittedBatch
 from ottla.quorum.peers import QUORUM_SERVICE
 from ottla.quorum.raft.instructions import AppendControl, KRaftVersion
 from ottla.quorum.raft.messages import VoterChangeResponse
@@ -178,6 +179,33 @@ def test_a_change_nobody_answers_ends_in_time() -> None:
         assert response.error is ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario, voters=0)
+
+
+def test_who_hears_of_a_commit_that_a_removal_brought_may_append_after_the_voters() -> None:
+    """Of the smaller set the leader alone is a majority."""
+
+    async def scenario(world: World) -> None:
+        leader = await start_dynamic(world, 1, 2)
+        other = next(each for each in world.members.values() if each is not leader)
+        heard, told = list[int](), leader.listener.on_commit
+
+        def append_more(batch: CommittedBatch) -> None:
+            told(batch)
+            if b"first" in batch.records:
+                heard.append(leader.node.append([b"second"], leader.node.leader.epoch))
+
+        leader.listener.on_commit = append_more  # type: ignore[method-assign]  # the application
+        await other.stop()  # a moment ago it was there
+        first = leader.node.append([b"first"], leader.node.leader.epoch)
+        await world.until(lambda: leader.log.log_end_offset > first)
+        await asyncio.sleep(0.01)  # of simulated time: it is synced
+        assert (await remove(leader, other.id)).error is ErrorCode.NONE
+        await world.until(lambda: leader.node.high_watermark > heard[0])
+        assert leader.listener.records == [b"first", b"second"]
+        assert leader.failures == []
+        await leader.stop()
+
+    run(scenario, voters=2)
 
 
 def test_a_node_that_has_stopped_asks_nobody_any_more() -> None:
