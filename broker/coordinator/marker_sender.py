@@ -97,6 +97,8 @@ class MarkerSender:
 
     def _flush(self) -> None:
         self._is_planned = False
+        for task in self._queue.unsure():
+            self._retry_later(task)
         for broker_id in self._queue.brokers():
             self._send_to(broker_id)
         done, self._done = self._done, []

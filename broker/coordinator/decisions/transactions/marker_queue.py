@@ -10,6 +10,9 @@ from ottla.runtime.errors import ErrorCode
 
 NOWHERE = -1
 FIRST_BACKOFF_MS, BACKOFF_MS_MAX = 20, 1_000
+LOOKS_MAX = 7
+"""A partition that the metadata do not name so many retries long, two seconds or more, is gone. A node that lags learns of a topic that was deleted
+and made anew in two steps, and the producer may have written to the new one already."""
 REQUEST_BYTES_MAX = 64 << 10
 """What waited for a broker may be more than that takes at once (`ottla.plain.request.max.bytes`), or anybody should wait for."""
 PLACE_BYTES = 40
@@ -31,13 +34,15 @@ LeaderOf = Callable[[str, int], int | None]
 class Task:
     """One transaction's marker, until all partitions have it. Nothing more is done for one that is cancelled."""
 
-    __slots__ = ("backoff_ms", "done", "is_retrying", "marker", "places")
+    __slots__ = ("backoff_ms", "done", "is_retrying", "marker", "missing", "places")
 
     def __init__(self, marker: Marker, partitions: Iterable[Place], done: Callable[[], None]) -> None:
         self.marker = marker
         self.done = done
         self.places = dict.fromkeys(partitions, NOWHERE)
         """Through which broker each partition that is left is told."""
+        self.missing: dict[Place, int] = {}
+        """Those that the metadata do not name, and how many retries long."""
         self.backoff_ms = FIRST_BACKOFF_MS
         self.is_retrying = False
 
@@ -53,12 +58,14 @@ class Batch(NamedTuple):
 
 
 class MarkerQueue:
-    """What is to be sent. Asked for leaders when something is added, tried again, or `look_again` is called."""
+    """What is to be sent. Asked for leaders when something is added, tried again, or `look_again` is called. Who asks it to route takes
+    `unsure` then."""
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
         self._tasks: dict[Task, None] = {}
         self._queues: dict[int, dict[Task, dict[Place, None]]] = {}
+        self._unsure: dict[Task, None] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -74,18 +81,32 @@ class MarkerQueue:
 
     def cancel(self, task: Task) -> None:
         self._tasks.pop(task, None)
+        self._unsure.pop(task, None)
         task.places.clear()
+
+    def unsure(self) -> list[Task]:
+        """Those with a partition that may be gone, since the last call: they are to be tried again after their pauses (`retry`)."""
+        unsure, self._unsure = self._unsure, {}
+        return list(unsure)
 
     def _route(self, task: Task, places: Iterable[Place]) -> bool:
         for place in places:
             leader = self._leader_of(*place)
             if leader is None:
-                del task.places[place]
+                self._miss(task, place)
                 continue
+            task.missing.pop(place, None)
             task.places[place] = leader
             if leader != NOWHERE:
                 self._queues.setdefault(leader, {}).setdefault(task, {})[place] = None
         return self._has_more(task)
+
+    def _miss(self, task: Task, place: Place) -> None:
+        if task.missing.setdefault(place, 0) < LOOKS_MAX:
+            task.places[place] = NOWHERE
+            self._unsure[task] = None
+        else:
+            del task.places[place], task.missing[place]
 
     def _has_more(self, task: Task) -> bool:
         if not task.places:
@@ -154,6 +175,8 @@ class MarkerQueue:
     def retry(self, task: Task) -> bool:
         """False: it has nobody left to tell."""
         task.backoff_ms = min(2 * task.backoff_ms, BACKOFF_MS_MAX)
+        for place in task.missing:
+            task.missing[place] += 1
         return self._route(task, [place for place, broker_id in task.places.items() if broker_id == NOWHERE])
 
     def look_again(self) -> list[Task]:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from ottla.broker.coordinator import marker_sender
 from ottla.broker.coordinator.decisions.transactions.effects import Marker
+from ottla.broker.coordinator.decisions.transactions.marker_queue import BACKOFF_MS_MAX, LOOKS_MAX
 from ottla.broker.coordinator.marker_sender import MarkerSender
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.replication.markers import Marker as PartitionMarker
@@ -307,6 +308,10 @@ async def test_a_deleted_topic_is_told_nothing_and_keeps_no_transaction_open(ben
     bench.sender.publish(delta, bench.image)
     bench.send(6, 1)
     await bench.turn()
+    assert bench.done == []
+    for _ in range(LOOKS_MAX):
+        bench.timers.advance(BACKOFF_MS_MAX)
+        await bench.turn()
     assert bench.done == [5, 6]
 
 

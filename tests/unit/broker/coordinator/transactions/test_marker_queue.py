@@ -8,6 +8,7 @@ from ottla.broker.coordinator.decisions.transactions.effects import Marker
 from ottla.broker.coordinator.decisions.transactions.marker_queue import (
     BACKOFF_MS_MAX,
     FIRST_BACKOFF_MS,
+    LOOKS_MAX,
     NOWHERE,
     PLACE_BYTES,
     Batch,
@@ -103,15 +104,41 @@ def test_one_place_goes_however_large_it_is() -> None:
         assert [told(site.take(1)), told(site.take(1))] == [{5: [T0]}, {5: [T1]}]
 
 
-def test_a_partition_that_is_no_more_is_not_told() -> None:
+def test_a_partition_that_is_missing_for_long_is_not_told() -> None:
     site = Site(t0=1)
     task = site.add(5, T0, T1)
-    assert told(site.take(1)) == {5: [T0]}
-    gone = Task(Marker(5, 3, True, 7, 2), [T1], lambda: None)
-    assert not site.queue.add(gone)
-    del site.leaders[T0]
-    assert site.queue.look_again() == [task]
+    batch = site.take(1)
+    assert told(batch) == {5: [T0]}
+    assert site.queue.answered(batch, answer(batch)) == ([], [])
+    for _ in range(LOOKS_MAX - 1):
+        assert site.queue.unsure() == [task]
+        assert site.queue.look_again() == []  # metadata that change do not shorten it
+        assert site.queue.retry(task)
+    assert not site.queue.retry(task)
     assert len(site.queue) == 0
+
+
+def test_a_topic_that_was_made_anew_is_told_though_the_metadata_lacked_it_for_a_moment() -> None:
+    """The producer wrote to the new one while this node knew the old one."""
+    site = Site(t0=1)
+    task = site.add(5, T0)
+    batch = site.take(1)
+    assert site.queue.answered(batch, answer(batch, t0=ErrorCode.NOT_LEADER_OR_FOLLOWER)) == ([], [task])
+    del site.leaders[T0]
+    assert site.queue.look_again() == []
+    assert site.queue.retry(task)
+    site.leaders[T0] = 2
+    assert site.queue.look_again() == []
+    assert told(site.take(2)) == {5: [T0]}
+    assert task.missing == {}
+
+
+def test_one_that_waits_for_a_missing_partition_may_be_cancelled() -> None:
+    site = Site()
+    task = site.add(5, T0)
+    site.queue.cancel(task)
+    assert site.queue.unsure() == []
+    assert not site.queue.retry(task)
 
 
 def test_what_failed_is_told_again_with_growing_pauses() -> None:
