@@ -80,7 +80,8 @@ def initialized(
 
 
 def _check_may_begin(known: Transaction, asker: Producer) -> None:
-    if asker == NOBODY or asker.id == known.producer_id:
+    # `producer` has another id where it was just given the next one.
+    if asker in (NOBODY, known.producer) or asker.id == known.producer_id:
         return
     if asker.id != known.previous_producer_id:
         raise _refuse(ErrorCode.PRODUCER_FENCED, f"producer {asker.id} is another's, or no more")

@@ -173,6 +173,20 @@ def test_who_goes_on_when_all_epochs_are_used_has_another_id_and_its_repetition_
     assert code(bench.init(last)) is ErrorCode.PRODUCER_FENCED
 
 
+def test_who_was_just_given_another_id_is_asked_to_come_again_while_its_transaction_ends() -> None:
+    """Kafka fences it, though it is the one that goes on."""
+    bench = Bench(version=2)
+    bench.begun()
+    bench.set(epoch=LAST_EPOCH)
+    given = who(bench.end(Producer(1_001, LAST_EPOCH)))
+    assert given == (1_002, 0)
+    answers = bench.init(given)
+    bench.wait(CLIENT_PATIENCE_MS)
+    assert code(answers) is ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.arrive()
+    assert who(bench.init(given)) == (1_002, 1)
+
+
 @pytest.mark.parametrize("epoch", [LAST_EPOCH, EPOCH_MAX])
 def test_who_is_fenced_gets_no_other_id_where_all_epochs_are_used(epoch: int) -> None:
     bench = Bench()
