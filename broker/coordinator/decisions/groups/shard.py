@@ -86,7 +86,9 @@ class GroupShard:
             lambda group_id: migrations.shrunk(group_id),
             self._recorder,
         )
-        migrations = Migrations(effects, settings, topics, self, self.consumers, self.rebalance, departures)
+        migrations = Migrations(
+            effects, settings, topics, self, self.consumers, self.rebalance, departures, self._recorder
+        )
         self._migrations = migrations
         self.patterns = Patterns(effects, settings, topics, self.consumers)
         steps = Steps(

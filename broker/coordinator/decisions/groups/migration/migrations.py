@@ -11,6 +11,7 @@ from ottla.broker.coordinator.decisions.effects import Effects, Record
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.consumer.departures import Departures
 from ottla.broker.coordinator.decisions.groups.consumer.groups import ConsumerGroups
+from ottla.broker.coordinator.decisions.groups.consumer.recorder import ConsumerRecorder
 from ottla.broker.coordinator.decisions.groups.consumer.records import group_tombstones
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
 from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER
@@ -32,6 +33,8 @@ GROUPS_A_TURN = 1_000
 """So many are looked at at once when a shard begins."""
 NO_CONSUMERS = "the last member of the consumer protocol left"
 """Why a group that has become classic rebalances."""
+A_CONSUMER = "a member of the consumer protocol joined"
+"""Why one that was classic does."""
 
 
 class ClassicGroups(Protocol):
@@ -60,6 +63,7 @@ class Migrations:
         consumers: ConsumerGroups,
         rebalance: Rebalance,
         departures: Departures,
+        recorder: ConsumerRecorder,
     ) -> None:
         self._effects = effects
         self._settings = settings
@@ -68,6 +72,7 @@ class Migrations:
         self._consumers = consumers
         self._rebalance = rebalance
         self._departures = departures
+        self._recorder = recorder
 
     def begin(self) -> Iterator[None]:
         """All is replayed. A coordinator may have ended between the last leaving of its protocol and what follows."""
@@ -109,7 +114,11 @@ class Migrations:
         has_ended_here = True
         self._rebalance.end(group, ErrorCode.REBALANCE_IN_PROGRESS)
         made = self._consumers.find(group.id)
-        for member in list(made.members.values()) if made is not None else ():
+        if made is None:
+            return
+        self._recorder.about_to_change(made)
+        self._recorder.bumped(made, Cause(Kind.PROTOCOL, request.member_id, words=A_CONSUMER))
+        for member in list(made.members.values()):
             self._departures.watch(group.id, member)
 
     # --- to the classic protocol --------------------------------------------------------------------------------------

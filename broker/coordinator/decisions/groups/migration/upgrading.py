@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Record
-from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup
 from ottla.broker.coordinator.decisions.groups.consumer.member import ConsumerMember, Held, MemberState
 from ottla.broker.coordinator.decisions.groups.consumer.records import (
     current_record,
@@ -58,13 +58,12 @@ def upgraded(group: ClassicGroup, topics: GroupTopics, size_max: int) -> list[Re
         _member(group.members[each], what.subscription, epoch, assigned.get(each, {}), revoking.get(each, {}))
         for each, what in known.items()
     ]
-    is_rebalancing = group.is_in(GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     names = {name for what in known.values() for name in what.subscription.topics}
     return [
         group_tombstone(group.id),
         *(member_record(group.id, each) for each in members),
-        # What nobody has yet the rebalance was to give somebody: another target is due for that.
-        epoch_record(group.id, epoch + is_rebalancing, metadata_hash(names, topics)),
+        # Another target is due: what nobody has yet a rebalance was to give somebody, and a stable group may have been between two of them.
+        epoch_record(group.id, epoch + 1, metadata_hash(names, topics)),
         *(
             target_record(group.id, each.id, {t: frozenset(held) for t, held in each.assigned.items()})
             for each in members

@@ -1,10 +1,12 @@
 """Groups that change their protocol while members are at work, and what becomes of that when a write fails or a coordinator ends."""
 
+import msgspec
 import pytest
 
 from ottla.broker.coordinator.decisions.groups.assignors import pieces
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
 from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
+from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind, RebalanceRecord
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.migration.migration_bench import Classic, MigrationBench, Modern
 
@@ -58,6 +60,44 @@ def test_cooperative_members_go_on_with_what_they_keep() -> None:
     assert len(seen[-1]) == 2
 
 
+def between_two_rebalances(bench: MigrationBench, static: Classic, other: Classic) -> None:
+    """The first has taken two partitions from the static member, and the second is to give them to the other."""
+    bench.stable_classic(static)
+    asked = [other.ask_to_join(), static.ask_to_join()]
+    for member, answer in zip((other, static), asked, strict=True):
+        member.joined(answer)
+    syncing = static.ask_for_assignment({static.id: [0, 1], other.id: []})
+    static.synced(syncing)
+    other.synced(other.ask_for_assignment())
+    assert bench.classic().is_in(GroupState.STABLE)
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_what_a_second_cooperative_rebalance_was_to_give_somebody_is_given(is_taken_over: bool) -> None:
+    """Nobody is new, no topic is another and the group is stable: the static member comes back instead of joining again."""
+    bench = MigrationBench()
+    static, other = Classic(bench, cooperative=True, instance="s"), Classic(bench, cooperative=True, instance="o")
+    between_two_rebalances(bench, static, other)
+    back = Modern(bench, "back", instance="s")
+    bench.commits = not is_taken_over
+    back.ask()
+    if is_taken_over:
+        bench.fail(but=2)  # the change stands in the log, and who came back: no target
+        back.bench = other.bench = bench = MigrationBench.taken_over(bench)
+    bench.settle(back, other)
+    assert sorted(map(len, (back.owned, other.owned))) == [2, 2]
+
+
+def test_people_are_told_that_the_protocol_changed_and_not_the_topics() -> None:
+    bench = MigrationBench()
+    a = Classic(bench, instance="s")
+    bench.stable_classic(a)
+    Modern(bench, "back", instance="s").go_on()
+    records = [msgspec.json.decode(each, type=RebalanceRecord) for each in bench.shard.history("g")[1:]]
+    assert [each.cause.kind for each in records] == [Kind.PROTOCOL]
+    assert records[0].cause.member_id == "back"
+
+
 def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
     bench = MigrationBench()
     a, b = Classic(bench), Classic(bench)
@@ -70,8 +110,8 @@ def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
     assert bench.consumers().members[a.id].classic is not None
 
 
-@pytest.mark.parametrize("is_new_target_due", [False, True])
-def test_who_asks_for_an_assignment_while_the_group_changes_stays_a_member(is_new_target_due: bool) -> None:
+@pytest.mark.parametrize("takes_a_place", [False, True])
+def test_who_asks_for_an_assignment_while_the_group_changes_stays_a_member(takes_a_place: bool) -> None:
     """As a new one it would wait for what its old self holds, which nobody reads until the session of that ends."""
     bench = MigrationBench()
     a, b = Classic(bench), Classic(bench, instance="i")
@@ -80,9 +120,9 @@ def test_who_asks_for_an_assignment_while_the_group_changes_stays_a_member(is_ne
     b.beat()
     asked = a.ask_for_assignment()
     assert asked.waits, "the generation may not be committed yet"
-    Modern(bench, "new", instance=None if is_new_target_due else "i").ask()
+    Modern(bench, "new", instance="i" if takes_a_place else None).ask()
     bench.commit()
-    assert asked.error is (ErrorCode.REBALANCE_IN_PROGRESS if is_new_target_due else ErrorCode.NONE)
+    assert asked.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert a.id in bench.consumers().members
 
 

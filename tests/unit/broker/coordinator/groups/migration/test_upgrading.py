@@ -80,7 +80,7 @@ def after(group: ClassicGroup) -> ConsumerGroup:
 def test_members_go_on_in_their_generation_with_what_they_were_assigned() -> None:
     group = after(group_of(member("a", {"t": [0, 1]}, instance="i"), member("b", {"t": [2, 3], "u": [0]})))
     a, b = group.members["a"], group.members["b"]
-    assert (group.epoch, group.assignment_epoch, a.epoch, b.previous_epoch) == (7, 7, 7, 7)
+    assert (group.assignment_epoch, a.epoch, b.previous_epoch) == (7, 7, 7)
     assert {topic: sorted(held) for topic, held in b.assigned.items()} == {T: [2, 3], U: [0]}
     assert group.targets["a"] == {T: frozenset({0, 1})}
     assert (a.instance_id, a.rack_id, a.client_id, a.client_host) == ("i", "rack", "client", "/host")
@@ -99,6 +99,15 @@ def test_a_member_keeps_what_it_said_as_a_classic_one() -> None:
 def test_the_records_of_the_classic_group_end_with_it() -> None:
     first = upgraded(group_of(member("a", {"t": [0]})), Topics(), PLENTY)[0]
     assert (FORMAT.read(Record(first.key, None)), first.value) == ((GroupMetadataKey("g"), None), None)
+
+
+@pytest.mark.parametrize("state", [each for each in GroupState if each is not GroupState.EMPTY])
+def test_another_target_is_due_whatever_the_group_was_doing(state: GroupState) -> None:
+    """A stable one too: it may be between the two rebalances of a cooperative hand-over."""
+    classic = group_of(member("a", {"t": [0]}))
+    classic.state = state
+    group = after(classic)
+    assert (group.epoch, group.assignment_epoch) == (8, 7)
 
 
 def test_the_next_target_is_not_made_to_wait() -> None:
@@ -134,7 +143,7 @@ def test_members_of_a_group_that_has_no_generation_yet_hold_nothing() -> None:
     group = group_of(member("a"), generation=0)
     group.protocol = None
     made = after(group)
-    assert (made.epoch, made.members["a"].epoch, made.members["a"].assigned) == (1, 1, {})
+    assert (made.assignment_epoch, made.members["a"].epoch, made.members["a"].assigned) == (1, 1, {})
 
 
 def refusal(group: ClassicGroup, size_max: int = PLENTY) -> str:
