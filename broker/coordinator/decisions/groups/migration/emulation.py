@@ -67,8 +67,9 @@ class Emulation:
 
     def _join(self, group: ConsumerGroup, joining: Joining) -> None:
         subscription = _subscription(group, joining)
-        if joining.needs_id:
-            # Whoever joins with an id that is not known is new: nothing is kept of ids that were given.
+        if joining.needs_id and not subscription.owned:
+            # Whoever joins with an id that is not known is new: nothing is kept of ids that were given. One that was told that it is no
+            # member and names partitions all the same (Java before 3.0 may) is in at once: with an id it would be told so for ever.
             joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, new_member_id(joining, self._effects))
             return
         identity = self._identity(group, joining, subscription)
@@ -115,7 +116,7 @@ class Emulation:
         known = group.members.get(member_id)
         if known is not None:
             return Identity(known)
-        if member_id and subscription.owned and subscription.generation >= 0:
+        if member_id and subscription.owned:  # old clients do not say of which generation
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member any more")
         return Identity(ConsumerMember(member_id or new_member_id(joining, self._effects)), is_new=True)
 

@@ -47,9 +47,8 @@ def test_a_classic_member_is_given_an_id_first_and_leads_nobody() -> None:
     assert said.generation_id == bench.consumers().members[said.member_id].epoch
 
 
-def test_who_was_taken_out_and_still_reads_has_to_give_that_up_before_he_joins_again() -> None:
-    """As a new member he would read on, and commit, what another has had since."""
-    bench, modern = with_modern()
+def taken_out(bench: MigrationBench, modern: Modern) -> Classic:
+    """It was silent for too long, and does not know it: it still reads."""
     one = Classic(bench, cooperative=True)
     one.rejoin()
     bench.settle(one, modern)
@@ -58,10 +57,33 @@ def test_who_was_taken_out_and_still_reads_has_to_give_that_up_before_he_joins_a
         bench.wait(4_000)
         modern.go_on()
     assert one.id not in bench.consumers().members
-    metadata = written_subscription(["t"], {"t": one.owned}, generation=one.generation)
+    return one
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_who_was_taken_out_and_still_reads_has_to_give_that_up_before_he_joins_again(version: int) -> None:
+    """As a new member he would read on, and commit, what another has had since; whether or not his client says in which generation he
+    got it."""
+    bench, modern = with_modern()
+    one = taken_out(bench, modern)
+    metadata = written_subscription(["t"], {"t": one.owned}, version=version, generation=one.generation)
     assert bench.join(one.id, metadata=metadata).error is ErrorCode.UNKNOWN_MEMBER_ID
     one.id, one.owned = "", set()
     one.rejoin()
+    bench.settle(one, modern)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_who_names_what_he_had_although_he_was_told_is_let_in_and_not_told_for_ever(version: int) -> None:
+    """Clients that were to give it up before they began this join forget to when they lose their id in the middle of it."""
+    bench, modern = with_modern()
+    one = taken_out(bench, modern)
+    metadata = written_subscription(["t"], {"t": one.owned}, version=version, generation=one.generation)
+    assert bench.join(one.id, metadata=metadata).error is ErrorCode.UNKNOWN_MEMBER_ID
+    again = bench.join(metadata=metadata)
+    one.joined(again)
+    one.synced(one.ask_for_assignment())
+    assert not one.owned, "the other has not given anything up"
     bench.settle(one, modern)
 
 
