@@ -52,7 +52,8 @@ def upgraded(group: ClassicGroup, topics: GroupTopics, size_max: int) -> list[Re
     known = {each.id: _known(group, each) for each in group.members.values()}
     epoch = max(group.generation, 1)  # a member's epoch 0 means that it joins
     assigned = _held({each: what.assigned for each, what in known.items()}, {}, topics)
-    owned = {each: what.subscription.owned for each, what in known.items()}
+    newest_first = sorted(known.items(), key=lambda each: -each[1].subscription.generation)
+    owned = {each: what.subscription.owned for each, what in newest_first}
     revoking = _held(owned, assigned, topics)
     members = [
         _member(group.members[each], what.subscription, epoch, assigned.get(each, {}), revoking.get(each, {}))
@@ -96,7 +97,7 @@ def _known(group: ClassicGroup, member: Member) -> _Known:
 def _held(
     told: Mapping[str, Partitions], by_others: Mapping[str, Mapping[bytes, frozenset[int]]], topics: GroupTopics
 ) -> dict[str, dict[bytes, frozenset[int]]]:
-    """By member and topic id. Of topics that there are; and no partition twice, whatever members say."""
+    """By member and topic id. Of topics that there are; and no partition twice, whatever members say: the first of them is believed."""
     taken: dict[bytes, set[int]] = {}
     for held in by_others.values():
         for topic_id, partitions in held.items():

@@ -54,8 +54,10 @@ def member(
     owned: Mapping[str, Sequence[int]] | None = None,
     topics: Sequence[str] = ("t", "u"),
     instance: str | None = None,
+    generation: int = 7,
+    version: int = 3,
 ) -> Member:
-    metadata = written_subscription(topics, owned, generation=7, rack="rack")
+    metadata = written_subscription(topics, owned, version=version, generation=generation, rack="rack")
     assignment = written_assignment(1, assigned) if assigned is not None else b""
     return Member(
         member_id, instance, "client", "/host", 60_000, 10_000, [("sticky", metadata), ("range", metadata)], assignment
@@ -121,6 +123,20 @@ def test_what_a_member_is_giving_up_nobody_gets_before_it_joins_again() -> None:
     assert a.state is MemberState.UNREVOKED_PARTITIONS
     assert a.revoking == {T: {1: 7}}
     assert not group.is_free_for("b", T, 1)
+
+
+def test_of_two_members_that_say_that_they_own_a_partition_the_one_of_the_newer_generation_is_believed() -> None:
+    """The other was away when it was given to somebody else, and its place was kept: it is static."""
+    group = after(
+        group_of(
+            member("says no generation", owned={"t": [0, 3]}, version=1),
+            member("stale", owned={"t": [0, 1, 2]}, generation=5),
+            member("newer", owned={"t": [0, 1]}, generation=6),
+        )
+    )
+    assert group.members["newer"].revoking == {T: {0: 7, 1: 7}}
+    assert group.members["stale"].revoking == {T: {2: 7}}, "nobody else says that it has that one"
+    assert group.members["says no generation"].revoking == {T: {3: 7}}
 
 
 def test_what_a_member_owned_once_and_another_was_assigned_is_the_others() -> None:
