@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects
 from ottla.broker.coordinator.decisions.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.coordinator.decisions.groups.embedded_protocol import read_subscription
 from ottla.broker.coordinator.decisions.groups.group_records import group_record
 from ottla.broker.coordinator.decisions.groups.join_request import METADATA_BYTES_MAX, Joining, new_member_id
 from ottla.broker.coordinator.decisions.groups.member import Member, Protocols
@@ -14,6 +15,7 @@ from ottla.broker.coordinator.decisions.groups.rebalance_record import Kind
 from ottla.broker.coordinator.decisions.groups.settings import GroupSettings
 from ottla.broker.coordinator.decisions.groups.subscriptions import read_topics
 from ottla.broker.coordinator.decisions.record_format import fits
+from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
 from ottla.broker.wire.messages.join_group_response import JoinGroupResponse
 from ottla.runtime.errors import ErrorCode
@@ -156,6 +158,9 @@ class Joins:
             joining.refuse(error)
             return
         member = group.members[member_id]
+        if member.is_behind and _owns_any(joining.protocols):
+            self._refuse_behind(group, member, joining)
+            return
         is_changed = list(member.protocols) != list(joining.protocols)
         if group.is_in(GroupState.COMPLETING_REBALANCE) and not is_changed:
             joining.asker.answer(self._rebalance.joined(group, member_id, joining.asker.version))  # the answer was lost
@@ -169,11 +174,21 @@ class Joins:
             self._update(group, member, joining)
             self._rebalance.go_on(group, cause_of(kind, member, joining.reason))
 
+    def _refuse_behind(self, group: ClassicGroup, member: Member, joining: Joining) -> None:
+        """What it says that it owns is of an older generation than what others say, so assignors do not believe it (Java's sticky ones), and
+        give to others what it reads. The others wait for it until their time is up: it is back at once, as somebody new."""
+        if member.instance_id is None:  # who comes after a static one takes its place
+            cause = cause_of(Kind.LEAVE, member, "it had missed an epoch of the consumer group, and begins anew")
+            self._rebalance.remove(group, member.id)
+            self._rebalance.recorder.went_on(group, cause)
+        joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+
     def _update(self, group: ClassicGroup, member: Member, joining: Joining) -> None:
         self._rebalance.refuse(
             group, member.id, ErrorCode.REBALANCE_IN_PROGRESS
         )  # an answer that nobody waits for any more
         group.change_protocols(member, joining.protocols)
+        member.is_behind = False
         member.session_timeout_ms = joining.session_timeout_ms
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         group.joining[member.id] = joining.asker
@@ -224,7 +239,7 @@ class Joins:
     def _rename(self, group: ClassicGroup, member: Member, new_id: str) -> None:
         self._rebalance.forget_session(group, member.id)
         group.rename(member, new_id)
-        member.expires_ms = 0
+        member.expires_ms, member.is_behind = 0, False
         self._rebalance.keep(group, member)
 
     def _took_over(
@@ -238,6 +253,14 @@ class Joins:
         else:
             answer.members, answer.leader = [], old_leader or ""
         return answer
+
+
+def _owns_any(protocols: Protocols) -> bool:
+    """Whether it says that it goes on to read something."""
+    try:
+        return any(read_subscription(metadata).owned for _, metadata in protocols)
+    except (WireError, ValueError):
+        return False
 
 
 def _kind(before: Protocols, now: Protocols) -> Kind:

@@ -21,6 +21,8 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False
     """Has never had an answer, so it does not know its id and sends no heartbeats."""
+    is_behind: bool = False
+    """It missed the last epoch of the consumer group that this was, and has not joined since. Known to this coordinator alone."""
     expires_ms: int = 0
     """The end of its session, by the shard's clock."""
 

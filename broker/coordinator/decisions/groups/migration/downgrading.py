@@ -31,10 +31,12 @@ def downgraded(group: ConsumerGroup, topics: GroupTopics, time_ms: int) -> Class
     """The group as it will be, of one whose members are all classic. The generation is the highest that any of them knows: those that
     know it are told to join again, and go on until then; others have missed something, and begin anew."""
     classic = ClassicGroup(group.id, time_ms)
+    classic.generation = max(1, *(each.epoch for each in group.members.values()))
     for each in group.members.values():
         if each.classic is not None:
-            classic.add(_member(each, each.classic, topics), CONSUMER)
-    classic.generation = max(1, *(each.epoch for each in group.members.values()))
+            member = _member(each, each.classic, topics)
+            member.is_behind = each.epoch < classic.generation
+            classic.add(member, CONSUMER)
     classic.protocol = classic.chosen_protocol()
     classic.leader_id = (
         None  # written so: another coordinator sees that nobody has assigned this, and begins the rebalance too

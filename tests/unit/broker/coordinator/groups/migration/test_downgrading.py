@@ -67,6 +67,14 @@ def test_they_have_what_they_hold_and_not_what_they_were_to_get() -> None:
     assert read_assignment(classic.members["b"].assignment).partitions == {"t": {2}, "u": {0}}
 
 
+def test_who_missed_the_last_epoch_is_known() -> None:
+    group = group_with()
+    group.put(replace(group.members["a"], epoch=6))
+    classic = downgraded(group, Topics(), NOW_MS)
+    assert classic.generation == 7
+    assert [each.is_behind for each in classic.members.values()] == [True, False]
+
+
 def test_the_members_of_a_consumer_group_that_are_classic_have_protocols_in_common() -> None:
     group = group_with(ConsumerMember("new"))
     assert common_protocols(group.members.values()) == {"range", "sticky"}

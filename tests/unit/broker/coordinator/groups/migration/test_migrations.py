@@ -395,6 +395,47 @@ def test_generations_go_on_where_epochs_were() -> None:
     assert a.generation > epoch
 
 
+def with_one_behind(
+    bench: MigrationBench, *, cooperative: bool, instance: str | None = None
+) -> tuple[Classic, Classic]:
+    """A group that has just become classic, one of whose two members has missed its last epoch and reads on."""
+    behind, newer = Classic(bench, cooperative=cooperative, instance=instance), Classic(bench, cooperative=cooperative)
+    modern = upgraded(bench, behind)
+    bench.settle(behind, modern)
+    newer.rejoin()
+    modern.leave()
+    assert behind.owned
+    assert behind.generation < newer.generation == bench.classic().generation
+    return behind, newer
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_who_missed_an_epoch_and_joins_with_what_it_has_begins_anew(instance: str | None) -> None:
+    """As its heartbeat would tell it: what it claims is older than what others do, and a leader that goes by that gives it away."""
+    bench = MigrationBench()
+    behind, newer = with_one_behind(bench, cooperative=True, instance=instance)
+    assert behind.ask_to_join().error is ErrorCode.UNKNOWN_MEMBER_ID
+    behind.id, behind.owned = "", set()
+    asked = [behind.ask_to_join(), newer.ask_to_join()]
+    assert [each.error for each in asked] == [ErrorCode.NONE] * 2, "nobody waits for who it was"
+    assert bench.classic().members.keys() == {each.said.member_id for each in asked}
+
+
+def test_who_missed_an_epoch_and_has_given_up_what_it_had_joins_as_who_it_was() -> None:
+    bench = MigrationBench()
+    behind, newer = with_one_behind(bench, cooperative=False)
+    bench.rejoin_classic(behind, newer)
+    assert bench.classic().members.keys() == {behind.id, newer.id}
+    assert not any(each.is_behind for each in bench.classic().members.values())
+
+
+def test_who_missed_no_epoch_keeps_what_it_has() -> None:
+    bench = MigrationBench()
+    _, newer = with_one_behind(bench, cooperative=True)
+    newer.owned = {1}
+    assert newer.ask_to_join().waits
+
+
 def test_a_group_can_change_again() -> None:
     bench = MigrationBench()
     a = Classic(bench)
