@@ -338,15 +338,16 @@ def _scan_segment(
     log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
     want = _PIECE_BYTES
     while position < segment.size:
-        file = segment.handle.open()
-        piece = memoryview(file.read_at(min(want, segment.size - position), position))
+        file, remaining = segment.handle.open(), segment.size - position
+        asked = min(want, remaining)
+        piece = memoryview(file.read_at(asked, position))
         note = partial(_note_at, segment, position)
         size, end, epoch = sound_prefix(piece, end, epoch, expected, note, log.note_epoch)
         if size and anew:
             _write_again(file, piece[:size], position)
         position += size
-        want = _PIECE_BYTES if size else _size_of_first(piece)
-        if not size and want <= len(piece):
+        want = _PIECE_BYTES if size else _size_of_first(piece, asked, remaining)
+        if not want:
             break  # not cut off by the piece's end: bad
     segment.end_times()
     return end, position, epoch
@@ -366,13 +367,14 @@ def _note_at(segment: Segment, start: int, position: int, size: int, last_offset
     segment.note_batch(start + position, size, last_offset, max_timestamp)
 
 
-def _size_of_first(piece: memoryview) -> int:
-    """The length of the batch that a piece begins with, 0 if it cannot be one or the file ends within it."""
+def _size_of_first(piece: memoryview, asked: int, remaining: int) -> int:
+    """The length of the batch that a piece begins with, of which more was not ``asked`` for; 0 if it cannot be one or the file ends
+    within it."""
     try:
         size = read_header(piece).size_bytes
     except CorruptBatchError:
         return 0
-    return size if size > len(piece) >= _PIECE_BYTES else 0
+    return size if asked < size <= remaining else 0  # always more than before: the same piece is never read again
 
 
 def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:

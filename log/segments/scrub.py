@@ -50,7 +50,7 @@ class SegmentScrub:
         self.bytes_read = len(piece)
         size, self._next_offset, _ = sound_prefix(piece, self._next_offset, -1, self._expected, self._note)
         self._position += size
-        self._large = 0 if size else self._size_of_first(piece)
+        self._large = 0 if size else self._size_of_first(piece, want)
         if not size and not self._large:
             self.suspect = self._next_offset
         elif self._position < self._end:
@@ -70,13 +70,13 @@ class SegmentScrub:
         self._index.meet(self._position + at, relative)
         self._times.meet(relative, max_timestamp)
 
-    def _size_of_first(self, piece: memoryview) -> int:
-        """The length of a batch that is larger than the piece, 0 if it is not that."""
+    def _size_of_first(self, piece: memoryview, asked: int) -> int:
+        """The length of a batch of which more was not ``asked`` for, 0 if it is not that: the file may have been cut within it since."""
         try:
             size = read_header(piece).size_bytes
         except CorruptBatchError:
             return 0
-        return size if len(piece) < size <= self._end - self._position else 0
+        return size if asked < size <= self._end - self._position else 0
 
     def _finish(self) -> None:
         if self._expected.dense and self._next_offset != self.following:

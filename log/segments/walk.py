@@ -20,14 +20,15 @@ def pieces(file: File, position: int, end: int) -> Iterator[memoryview]:
     """
     want = PIECE_BYTES
     while position < end:
-        piece = memoryview(file.read_at(min(want, end - position), position))
+        asked = min(want, end - position)
+        piece = memoryview(file.read_at(asked, position))
         size = batches_of_producers(piece)[1]
         if size:
             yield piece[:size]
             position, want = position + size, PIECE_BYTES
             continue
         want = read_header(piece).size_bytes
-        if want <= len(piece) or position + want > end:
+        if want <= asked or position + want > end:  # always more than before, though the file itself ends in it
             raise CorruptBatchError(f"batch of {want} bytes, {end - position} remain", position)
 
 

@@ -1,13 +1,18 @@
 """What a log is after a stop: clean, by kill, by a power cut, with torn and damaged files."""
 
+import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from ottla.log import recovery
 from ottla.log.directories.checkpoints import LEADER_EPOCHS
+from ottla.log.errors import StorageError
 from ottla.log.log import Log
 from ottla.log.producers.snapshot import offsets
 from ottla.log.records import EndMarker, end_marker_batch
+from ottla.log.segments.soundness import sound_prefix
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.contents import values
@@ -75,6 +80,75 @@ def test_a_torn_batch_at_the_end_is_cut_off(open_log: OpenLog, make_batch: MakeB
     assert disk.open(log.active.path).size() == log.active.size
     fill(again, make_batch, 1)
     assert values(open_log()) == values(again)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A scan reads pieces of 200 bytes; the sizes of those that it looks at. One that does not end ends the test."""
+    looked_at: list[int] = []
+
+    def counted(piece: memoryview, *arguments: Any) -> Any:
+        looked_at.append(len(piece))
+        assert len(looked_at) < 100, "the scan reads the same piece again and again"
+        return sound_prefix(piece, *arguments)
+
+    monkeypatch.setattr(recovery, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(recovery, "sound_prefix", counted)
+    return looked_at
+
+
+@pytest.mark.parametrize("kept", [100, 199, 200, 201, 900])
+def test_a_torn_batch_that_is_larger_than_a_piece_is_cut_off(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, small_pieces: list[int], kept: int
+) -> None:
+    log = open_log()
+    fill(log, make_batch, 3)
+    disk.open(log.active.path).write_at([make_batch(1, "v" * 1000, base_offset=3)[:kept]], log.active.size)
+    again = open_log()
+    assert len(values(again)) == again.log_end_offset == 3
+    assert disk.open(log.active.path).size() == log.active.size
+
+
+def test_a_batch_that_is_larger_than_a_piece_is_read_whole(
+    open_log: OpenLog, make_batch: MakeBatch, small_pieces: list[int]
+) -> None:
+    log = open_log()
+    for _ in range(3):
+        log.append_as_leader(make_batch(1, "v" * 1000), 0, NOW_MS)
+    assert open_log().log_end_offset == 3
+    assert small_pieces == [200, log.active.size // 3] * 3
+
+
+@pytest.mark.parametrize("length", [300, 800, 0x40000000])
+def test_a_length_that_rots_with_more_than_a_piece_behind_it_ends_the_log(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, small_pieces: list[int], length: int
+) -> None:
+    log = open_log()
+    fill(log, make_batch, 10)
+    overwrite(disk, log_name(0), log.active.size // 10 + 8, length.to_bytes(4, "big"))
+    assert open_log().log_end_offset == 1
+
+
+def test_a_log_that_is_read_anew_gets_over_a_torn_batch_that_is_larger_than_a_piece(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter, small_pieces: list[int]
+) -> None:
+    """On the loop, and nothing may be served meanwhile."""
+    log = open_log(retention_bytes=50, retention_ms=-1)
+    fill(log, make_batch, 1)
+    log.roll()
+    fill(log, make_batch, 1)
+    log.set_high_watermark(2)
+    log.flush()
+    platter.fail_once(1, errno.ENOSPC, ("write",), written=0.9)
+    with pytest.raises(StorageError):
+        log.append_as_leader(make_batch(1, "v" * 1000), 0, NOW_MS)
+    log.root.set_full(False)
+    platter.fail_once(1, errno.ENOSPC, ("rename",))
+    with pytest.raises(StorageError):
+        log.delete_old_segments(NOW_MS)
+    assert (log.half_done, log.log_end_offset) == (False, 2)
+    log.root.set_full(False)
+    fill(log, make_batch, 1)
 
 
 def test_zeros_at_the_end_are_cut_off(open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.log.batch import CorruptBatchError
 from ottla.log.records import Record, encode_batch
+from ottla.log.segments import walk
 from ottla.log.segments.scan import scan_batches
 from ottla.runtime.real_disk import RealDisk
 
@@ -42,6 +43,21 @@ def test_a_torn_tail_is_named_by_its_position(tmp_path: Path, cut: int, chunk_by
     with pytest.raises(CorruptBatchError) as caught:
         found.extend(bytes(batch) for _, _, batch in scan_batches(RealDisk().open(str(path)), chunk_bytes=chunk_bytes))
     assert caught.value.position == len(batches[0] + batches[1])
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 10_000])
+def test_pieces_of_a_file_that_is_shorter_than_was_said_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """Who reads goes by the size that the segment had when the log was opened."""
+    path, batches = segment(tmp_path, [10, 20, 300])
+    end = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-30])
+    monkeypatch.setattr(walk, "PIECE_BYTES", piece_bytes)
+    found: list[bytes] = []
+    with pytest.raises(CorruptBatchError):
+        found.extend(map(bytes, walk.pieces(RealDisk().open(str(path)), 0, end)))
+    assert b"".join(found) == batches[0] + batches[1]
 
 
 def test_zeros_behind_the_last_batch_are_no_batch(tmp_path: Path) -> None:

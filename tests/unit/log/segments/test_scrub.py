@@ -134,3 +134,14 @@ def test_a_scrub_of_a_segment_that_was_cut_meanwhile_accuses_nobody(platter: Pla
         pass
     assert scrub.suspect != NOTHING, "the file it reads is shorter than it was"
     log.recheck(min(scrub.suspect, log.log_end_offset), 1 << 20)
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 1 << 20])
+def test_a_file_that_is_cut_within_a_batch_meanwhile_ends_the_scrub(platter: Platter, piece_bytes: int) -> None:
+    """As a write that found no room leaves it, behind a cut."""
+    log = written(platter)
+    scrub = log.scrub_from(0)
+    assert scrub is not None
+    SimulatedDisk(platter).open(log.segments[0].path).truncate(log.segments[0].size - 30)
+    assert any(scrub.step(piece_bytes) for _ in range(1000))
+    assert scrub.suspect == log.segments[1].base_offset - 2
