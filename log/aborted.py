@@ -18,8 +18,7 @@ def note(log: DurableLog, segment: Segment, transaction: CompletedTransaction) -
         ensure(log, segment)
         entries = segment.transactions().entries()
         if not entries or entries[-1].last_offset < transaction.last_offset:
-            producer_id, first, last, _, last_stable = transaction
-            segment.transactions().append(AbortedTransaction(producer_id, first, last, last_stable))
+            segment.transactions().append(_entry_of(transaction))
             log.aborts_changed(segment)
 
 
@@ -30,6 +29,11 @@ def restore(log: DurableLog, start_offset: int, end_offset: int) -> None:
     for segment, completed in replay.completed(log, producers, offset, end_offset):
         if start_offset <= completed.last_offset < end_offset:
             note(log, segment, completed)
+
+
+def _entry_of(transaction: CompletedTransaction) -> AbortedTransaction:
+    producer_id, first, last, _, last_stable = transaction
+    return AbortedTransaction(producer_id, first, last, last_stable)
 
 
 def ensure(log: DurableLog, segment: Segment) -> None:
@@ -56,22 +60,62 @@ def _make_sound(log: DurableLog, segment: Segment) -> None:
     except DamagedLogError:
         return  # whoever reads there is told
     if not sound:
-        index.reset()
-        restore(log, segment.base_offset, log.next_base_offset(segment))
+        found, whole = _found_again(log, segment)
+        if not whole:
+            found |= _known_before(log, segment)
+        index.replace([found[last_offset] for last_offset in sorted(found)])
         log.aborts_changed(segment)
 
 
+def _found_again(log: DurableLog, segment: Segment) -> tuple[dict[int, AbortedTransaction], bool]:
+    """(what the batches tell of the segment's aborted transactions, by their last offset; whether all of them could be read)."""
+    producers, damaged = ProducerStateManager(), list[Segment]()
+    start, end = segment.base_offset, log.next_base_offset(segment)
+    offset = replay.from_snapshot_below(log, producers, start)
+    found = {
+        each.last_offset: _entry_of(each)
+        for _, each in replay.completed(log, producers, offset, end, damaged)
+        if each.aborted and start <= each.last_offset < end
+    }
+    return found, not damaged
+
+
+def _known_before(log: DurableLog, segment: Segment) -> dict[int, AbortedTransaction]:
+    """What the index had that the log does not contradict, by its last offset.
+
+    Behind damage nothing is found again, and of a transaction that begins in it only a later beginning.
+    """
+    entries = segment.transactions().whole_entries()
+    return {entry.last_offset: entry for entry in entries if _may_be_in(log, segment, entry)}
+
+
+def _may_be_in(log: DurableLog, segment: Segment, entry: AbortedTransaction) -> bool:
+    """`_is_in`, or damage keeps that from being known."""
+    try:
+        return segment.base_offset <= entry.last_offset < log.next_base_offset(segment) and _is_in(log, segment, entry)
+    except DamagedLogError:
+        return True
+
+
 def _is_in(log: DurableLog, segment: Segment, entry: AbortedTransaction) -> bool:
-    """Whether the log has this marker, and the data that it ends."""
+    """Whether the log has this marker, the data that it ends, and that of the transaction that was still open, if one was."""
     marker = _header_at(segment, entry.last_offset)
     if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:
         return False
-    if not entry.first_offset <= entry.last_stable_offset <= entry.last_offset + 1:
+    if not (0 <= entry.last_stable_offset < entry.last_offset or entry.last_stable_offset == entry.last_offset + 1):
         return False
-    if log.gaps_allowed or entry.first_offset < log.log_start_offset:
-        return True  # the data may be gone
-    first = _header_at(log.segment_of(entry.first_offset), entry.first_offset)
-    return first is not None and first.is_transactional and first.producer_id == entry.producer_id
+    if not _may_begin_at(log, entry.first_offset, entry.producer_id):
+        return False
+    # Where another transaction was open it names that one's beginning, which mostly is before this one's.
+    return entry.last_stable_offset > entry.last_offset or _may_begin_at(log, entry.last_stable_offset, None)
+
+
+def _may_begin_at(log: DurableLog, offset: int, producer_id: int | None) -> bool:
+    """Whether a transaction of the producer (None: of any) may begin there: its data is there, or may be gone."""
+    if log.gaps_allowed or offset < log.log_start_offset:
+        return True
+    first = _header_at(log.segment_of(offset), offset)
+    return first is not None and first.is_transactional and producer_id in (None, first.producer_id)
 
 
 def _header_at(segment: Segment, offset: int) -> BatchHeader | None:

@@ -17,10 +17,15 @@ from ottla.log.segments.walk import pieces
 
 
 def completed(
-    log: DurableLog, producers: ProducerStateManager, from_offset: int, end_offset: int
+    log: DurableLog,
+    producers: ProducerStateManager,
+    from_offset: int,
+    end_offset: int,
+    damaged: list[Segment] | None = None,
 ) -> Iterator[tuple[Segment, CompletedTransaction]]:
     """Updates ``producers`` with the batches of [from, end) and what stands behind these in the same segment; yields what was ended,
-    and where its marker is. Leaves out what is damaged. OSError passes through."""
+    and where its marker is. Leaves out what is damaged, with the rest of its segment, which is put into ``damaged``. OSError passes
+    through."""
     if from_offset >= end_offset:
         return
     for segment in log.segments[log.segments.index(log.segment_of(from_offset)) :]:
@@ -34,6 +39,8 @@ def completed(
                     if ended is not None:
                         yield segment, ended
         except (CorruptBatchError, DamagedLogError, RecordError):
+            if damaged is not None:
+                damaged.append(segment)
             continue  # whoever reads there is told; what follows may still be good
 
 

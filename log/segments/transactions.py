@@ -52,6 +52,13 @@ def decode(data: bytes, path: str = "") -> list[AbortedTransaction]:
     return entries
 
 
+def decode_whole(data: bytes) -> list[AbortedTransaction]:
+    """Each entry that can be, of a file that as a whole cannot: what it says is to be held against the log."""
+    whole = data[: len(data) - len(data) % ENTRY_BYTES]
+    entries = [(version, AbortedTransaction(*fields)) for version, *fields in _ENTRY.iter_unpack(whole)]
+    return [entry for version, entry in entries if version == VERSION and entry.first_offset <= entry.last_offset]
+
+
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment. Kept in memory once read: most segments have none."""
 
@@ -77,6 +84,13 @@ class TransactionIndex:
                 self._entries, self.damaged = [], True
             self._written = len(self._entries)
         return self._entries
+
+    def whole_entries(self) -> list[AbortedTransaction]:
+        """`entries`; of a file that cannot be right those that can be, in no order. OSError passes through."""
+        entries = self.entries()
+        if self.damaged and not self.is_new and self._disk.exists(self.path):
+            return [*decode_whole(self._disk.read_bytes(self.path)), *entries]
+        return entries
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Raises TransactionIndexError unless the marker lies behind the last one's.
@@ -141,6 +155,12 @@ class TransactionIndex:
         """Empties the index: it is about to be rebuilt. The file stays until then: it may be durable, and below what is scanned after a crash."""
         self._entries, self._written, self.damaged = [], 0, False
         self.is_new = self._disk.exists(self.path)
+
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """As `reset`, and these are what it has from now on."""
+        self.reset()
+        for entry in entries:
+            self.append(entry)
 
     def sync(self) -> None:
         """Writes what is not written, and makes it durable. OSError passes through."""

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from ottla.log import replay
 from ottla.log.batch import headers
 from ottla.log.compaction.cleaner import clean
 from ottla.log.compaction.manager import CleanerSettings, LogCleaner
@@ -27,9 +28,9 @@ END = 60
 EXPECTED = [AbortedTransaction(number % 3, 4 * number, 4 * number + 2, 4 * number + 3) for number in range(15)]
 
 
-def open_log(disk: SimulatedDisk, *, recovery_point: int = 0, clean: bool = False) -> Log:
+def open_log(disk: SimulatedDisk, *, recovery_point: int = 0, clean: bool = False, config: LogConfig = CONFIG) -> Log:
     return Log.open(
-        disk, DIRECTORY, PARTITION, CONFIG, now_ms=NOW_MS, recovery_point=recovery_point, clean_shutdown=clean
+        disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, recovery_point=recovery_point, clean_shutdown=clean
     )
 
 
@@ -234,3 +235,81 @@ def transaction(log: Log, *, committed: bool) -> None:
             )
         )
     )
+
+
+ONE_SEGMENT = LogConfig(index_interval_bytes=50)
+HISTORY = ["1", "2", "nobody", "2", "1", "abort2", "nobody", "3", "abort1", "abort3", "nobody", "3", "abort3", "1"]
+BEGUN_BEFORE = AbortedTransaction(2, 1, 5, 0)  # by producer 2, while the older one of producer 1 is open
+OVERLAPPING = [
+    BEGUN_BEFORE,
+    AbortedTransaction(1, 0, 8, 7),
+    AbortedTransaction(3, 7, 9, 10),
+    AbortedTransaction(3, 11, 12, 13),
+]
+
+
+def overlapping(disk: SimulatedDisk) -> None:
+    """Transactions that end in another order than they began, all in one segment."""
+    disk.make_directories(DIRECTORY)
+    log = open_log(disk, config=ONE_SEGMENT)
+    record = [Record(0, NOW_MS, b"k", b"v")]
+    for offset, what in enumerate(HISTORY):
+        if what == "nobody":
+            log.append_as_leader(encode_batch(record), 0, NOW_MS)
+            continue
+        producer = int(what[-1])
+        if what.startswith("abort"):
+            marker = end_marker_batch(EndMarker(False, 0), producer_id=producer, producer_epoch=0, timestamp=NOW_MS)
+            log.append_own(marker, 0, NOW_MS)
+            continue
+        entry = log.producers.entry(producer)
+        sequence = entry.next_sequence if entry is not None else 0
+        batch = encode_batch(record, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+        assert log.append_as_leader(batch, 0, NOW_MS, verified=True).first_offset == offset
+    log.set_high_watermark(log.log_end_offset)
+    assert log.aborted_transactions(0, END) == OVERLAPPING
+    log.close()
+
+
+def index_path(disk: SimulatedDisk) -> str:
+    (name,) = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
+    return f"{DIRECTORY}/{name}"
+
+
+def test_an_index_of_transactions_that_overlap_is_believed_without_a_look_at_the_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was made anew in each life of the process, with all of the segment read while a consumer waited."""
+    disk = SimulatedDisk(Platter.seeded(1))
+    overlapping(disk)
+    log = open_log(disk, clean=True, config=ONE_SEGMENT)
+    monkeypatch.setattr(replay, "pieces", lambda *_: pytest.fail("the segment is read"))
+    assert log.aborted_transactions(0, END) == OVERLAPPING
+
+
+@pytest.mark.parametrize("stable", [-1, 2, 3, 5, 7, 1 << 60])
+def test_an_open_transaction_that_is_not_where_an_entry_says_is_not_believed(stable: int) -> None:
+    disk = SimulatedDisk(Platter.seeded(1))
+    overlapping(disk)
+    wrong = BEGUN_BEFORE._replace(last_stable_offset=stable)
+    disk.open(index_path(disk)).write_at([encode(wrong)], 0)
+    found = open_log(disk, clean=True, config=ONE_SEGMENT).aborted_transactions(0, END)
+    # Nothing tells the first batch of a transaction from its second one.
+    assert found == ([wrong, *OVERLAPPING[1:]] if stable == 3 else OVERLAPPING)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_index_made_anew_around_damage_keeps_what_it_knew_behind_it(cut: bool) -> None:
+    """Nobody else knows it; without it the records of an aborted transaction were delivered at read_committed."""
+    disk = SimulatedDisk(Platter.seeded(1))
+    overlapping(disk)
+    log = open_log(disk, clean=True, config=ONE_SEGMENT)
+    (at,) = [position for position, header in log.active.walk_from(0) if header.base_offset == 4]
+    disk.open(log.active.path).write_at([b"\x07"], at + 16)
+    if cut:
+        file = disk.open(index_path(disk))
+        file.truncate(file.size() - 1)
+    else:
+        disk.open(index_path(disk)).write_at([encode(BEGUN_BEFORE._replace(producer_id=9))], 0)
+    found = open_log(disk, clean=True, config=ONE_SEGMENT).aborted_transactions(0, END)
+    assert found == (OVERLAPPING[:-1] if cut else OVERLAPPING[1:])
