@@ -25,6 +25,7 @@ class DirectoryState:
         "full",
         "gaps_to",
         "gone",
+        "high_watermarks",
         "lower_points",
         "on_failure",
         "on_flush_settings",
@@ -55,6 +56,7 @@ class DirectoryState:
         self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
         self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
         self.start_offsets: SavedOffsets | None = None
+        self.high_watermarks: SavedOffsets | None = None
         self.lower_points: Callable[[Mapping[TopicIdPartition, int]], None] | None = None  # on disk
         self.gaps_to: Callable[[TopicIdPartition], int] | None = None
         self.gone: dict[TopicIdPartition, None] = {}  # logs that went; the checkpoints may still name them

@@ -14,13 +14,13 @@ from ottla.log.compaction.offsets import CleanedOffsets
 from ottla.log.directories import roots
 from ottla.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.log.directories.directory import DirectoryState
-from ottla.log.directories.owned_offsets import OwnedOffsets, claim, owned_table
+from ottla.log.directories.owned_offsets import OwnedOffsets, claim
 from ottla.log.directories.saved_offsets import SavedOffsets
 from ottla.log.log import Log
 from ottla.log.names import TopicIdPartition, TopicPartition
 from ottla.runtime.disk import Disk
 from ottla.runtime.replaced_files import ReplacedFiles
-from ottla.runtime.work_later import Later, Work
+from ottla.runtime.work_later import Later
 
 BeforeTruncation = Callable[[Mapping[TopicIdPartition, int]], None]
 """Told to which offsets logs are about to be cut, where that is below what is saved of them."""
@@ -81,6 +81,7 @@ class RootCheckpoints:
         read = ReadPositions(*(roots.read_checkpoint(self._disk, root.path, name) for name in _FILES))
         root.recovery_points = SavedOffsets(self._replaced, f"{root.path}/{RECOVERY_POINTS}", read.recovery_points)
         root.start_offsets = SavedOffsets(self._replaced, f"{root.path}/{LOG_START_OFFSETS}", read.start_offsets)
+        root.high_watermarks = SavedOffsets(self._replaced, f"{root.path}/{HIGH_WATERMARKS}", read.high_watermarks)
         self.cleaned.take_up(root.path)
         root.gaps_to = partial(self.cleaned.gaps_to, root.path)
         root.lower_points = partial(self._lower_points, root)
@@ -92,11 +93,16 @@ class RootCheckpoints:
             roots.guarded(self._disk, root, partial(self._save_points, root))
 
     def save_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time, later."""
+        """Writes ``replication-offset-checkpoint`` where a high watermark moved since the last time, later.
+
+        Nothing while the last ones are being written: of two that wait `make_way` would know the later one only.
+        """
         for root in self._directories:
-            if root.watermarks_moved and root.failure is None:
+            file = root.high_watermarks
+            if root.watermarks_moved and root.failure is None and file is not None and not file.is_under_way:
                 root.watermarks_moved = False
-                self._write_later(self._high_watermarks(root), partial(self._watermarks_saved, root))
+                offsets = _high_watermarks(self._logs_of(root))
+                file.replace_later(offsets, self._write_later, partial(self._watermarks_saved, root))
 
     def make_way(self, root: DirectoryState, key: TopicIdPartition) -> None:
         """A log begins in this directory: of an earlier one, of which this is another replica, nothing may be left.
@@ -120,6 +126,7 @@ class RootCheckpoints:
     def went(self, log: Log) -> None:
         """The log is not in its directory any more, under its name."""
         log.root.gone[log.key] = None
+        log.root.watermarks_moved = True  # else its own stays written down for as long as no other moves
         self.cleaned.drop(log.root.path, log.key)
 
     def drop_gone(self) -> bool:
@@ -143,10 +150,11 @@ class RootCheckpoints:
         """Writes all files now; all of ``logs`` is durable."""
         assert root.recovery_points is not None
         assert root.start_offsets is not None
+        assert root.high_watermarks is not None
         root.recovery_points.replace({log.key: log.log_end_offset for log in logs if log.log_end_offset})
         root.start_offsets.replace(_start_offsets(logs))
         self.cleaned.write_dropped(root.path)
-        self._high_watermarks(root)()
+        root.high_watermarks.replace(_high_watermarks(self._logs_of(root)))
 
     def _watermarks_saved(self, root: DirectoryState, error: OSError | None) -> None:
         if error is not None:
@@ -185,12 +193,6 @@ class RootCheckpoints:
         if lower:
             start_offsets.replace({**start_offsets.latest, **lower})
 
-    def _high_watermarks(self, root: DirectoryState) -> Work:
-        # Where there is no row, who reads the files without a node takes all that is in the log.
-        logs = [log for log in self._logs_of(root) if log.high_watermark or log.active.is_begun]
-        offsets = {log.key: log.high_watermark for log in logs}
-        return self._replaced.prepare(f"{root.path}/{HIGH_WATERMARKS}", lambda: owned_table(offsets))
-
     def _logs_of(self, root: DirectoryState) -> list[Log]:
         return [log for log in self._logs.values() if log.root is root]
 
@@ -200,7 +202,12 @@ def _without(offsets: OwnedOffsets, gone: Mapping[TopicIdPartition, None]) -> Ow
 
 
 def _kept(root: DirectoryState) -> list[SavedOffsets]:
-    return [file for file in (root.recovery_points, root.start_offsets) if file is not None]
+    return [file for file in (root.recovery_points, root.start_offsets, root.high_watermarks) if file is not None]
+
+
+def _high_watermarks(logs: Sequence[Log]) -> OwnedOffsets:
+    # Where there is no row, who reads the files without a node takes all that is in the log.
+    return {log.key: log.high_watermark for log in logs if log.high_watermark or log.active.is_begun}
 
 
 def _start_offsets(logs: Sequence[Log]) -> OwnedOffsets:

@@ -118,18 +118,23 @@ def test_a_truncation_overtakes_a_checkpoint_that_waits_to_be_written(
     assert log.root.saved_recovery_point(key(0)) <= 4
 
 
-def test_the_high_watermarks_that_were_given_last_stay(disk: SimulatedDisk, make_batch: MakeBatch) -> None:
+def test_high_watermarks_that_moved_during_a_write_come_with_the_next(
+    disk: SimulatedDisk, make_batch: MakeBatch
+) -> None:
     waiting: list[tuple[Work, OnDone]] = []
     manager = put_off(disk, write_later=lambda *entry: waiting.append(entry))
     create(manager, 1)
     log = manager.logs[name(0)]
     log.append_as_leader(make_batch(10), 0, NOW_MS)
-    for offset in (3, 8):
-        log.set_high_watermark(offset)
-        manager.checkpoints.save_high_watermarks()
-    for work, on_done in reversed(waiting):
-        at_once(work, on_done)
-    assert read_owned(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}") == {key(0): 8}
+    for expected in (3, 8):
+        for offset in (3, 8):
+            log.set_high_watermark(offset)
+            manager.checkpoints.save_high_watermarks()
+        assert len(waiting) == 1, "one at a time"
+        at_once(*waiting.pop())
+        assert read_owned(manager.disk, f"{log.root.path}/{HIGH_WATERMARKS}") == {key(0): expected}
+    manager.checkpoints.save_high_watermarks()
+    assert not waiting
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -107,6 +107,53 @@ def test_another_replica_of_the_same_topic_owes_nothing_to_the_first(platter: Pl
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 69, 0)
 
 
+@pytest.mark.parametrize("dropped", [True, False], ids=["its rows were removed", "they wait to be"])
+def test_the_high_watermark_of_another_replica_of_the_same_topic_is_its_own(
+    platter: Platter, make_batch: MakeBatch, dropped: bool
+) -> None:
+    """Or what no leader ever said to be committed counts as such: this one may be cut yet."""
+    manager = start(platter)
+    filled(manager, make_batch)
+    manager.delete(NAME, NOW_MS)
+    if dropped:
+        assert manager.checkpoints.drop_gone()
+    log = create(manager, OLD)
+    append(log, make_batch, 40)
+    log.set_high_watermark(10)
+    assert start(platter).logs[NAME].high_watermark <= 10
+
+
+def test_the_high_watermark_of_a_log_that_went_goes_with_the_next_save(platter: Platter, make_batch: MakeBatch) -> None:
+    manager = start(platter)
+    filled(manager, make_batch)
+    manager.delete(NAME, NOW_MS)
+    manager.checkpoints.save_high_watermarks()
+    assert read_owned(manager.disk, f"/a/{checkpoints.HIGH_WATERMARKS}") == {}
+
+
+def test_logs_that_come_back_at_once_write_each_checkpoint_once(platter: Platter, make_batch: MakeBatch) -> None:
+    """Of all that went one write takes the rows out, before the first of them begins anew."""
+    manager = start(platter)
+    names = [TopicPartition("many", number) for number in range(40)]
+    for name in names:
+        log = manager.get_or_create(name, LogConfig(), OLD, bytes(15) + b"\x01", now_ms=NOW_MS)
+        log.append_as_leader(make_batch(2), 0, NOW_MS)
+        log.flush()
+        log.set_high_watermark(2)
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
+    for name in names:
+        manager.delete(name, NOW_MS)
+    root = manager.roots[0]
+    before = manager.disk.read_bytes(f"/a/{checkpoints.HIGH_WATERMARKS}")
+    manager.get_or_create(names[0], LogConfig(), OLD, bytes(15) + b"\x01", now_ms=NOW_MS)
+    assert before != manager.disk.read_bytes(f"/a/{checkpoints.HIGH_WATERMARKS}") == b"0\n0\n"
+    for each in (root.recovery_points, root.start_offsets, root.high_watermarks):
+        assert each is not None
+        assert each.saved == {}
+    assert root.gone == {}
+
+
 def test_a_write_that_was_under_way_does_not_bring_back_what_was_said_of_the_first(
     platter: Platter, make_batch: MakeBatch
 ) -> None:
@@ -119,7 +166,7 @@ def test_a_write_that_was_under_way_does_not_bring_back_what_was_said_of_the_fir
     for work, on_done in waiting:
         at_once(work, on_done)
     assert manager.checkpoints.drop_gone()
-    for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS):
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS):
         assert read_owned(manager.disk, f"/a/{name}") == {}
 
 
