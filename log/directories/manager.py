@@ -79,7 +79,7 @@ class LogManager:
         self._defaults = defaults
         self._rng = rng
         self.files = OpenFiles(disk, settings.open_files_max)
-        self.checkpoints = RootCheckpoints(disk, self.roots, self.logs, write_later, before_truncation)
+        self.checkpoints = RootCheckpoints(disk, self.roots, self._every_log, write_later, before_truncation)
         self.removals = Removals(disk, self.roots, self.logs, remove_later)
         self._locks: list[Lock] = []
         self._retention_queue: list[TopicPartition] = []

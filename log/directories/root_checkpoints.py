@@ -6,7 +6,7 @@ may say of a log is gone from them, durably, before another one begins under its
 for the next write, of which a shell asks for one after any number of deletions (`drop_gone`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -53,19 +53,22 @@ _FILES = (LOG_START_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS)
 
 
 class RootCheckpoints:
-    """The checkpoints of all directories of a broker. ``logs`` are the manager's, as they are at the time."""
+    """The checkpoints of all directories of a broker. ``every_log``: the manager's, with the copies of which nobody knows yet which counts.
+
+    A file is written as a whole, so a log that is left out of it has lost what it said, and with it deleted records come back.
+    """
 
     def __init__(
         self,
         disk: Disk,
         directories: Sequence[DirectoryState],
-        logs: Mapping[TopicPartition, Log],
+        every_log: Callable[[], Iterable[Log]],
         write_later: Later,
         before_truncation: BeforeTruncation,
     ) -> None:
         self._disk = disk
         self._directories = directories
-        self._logs = logs
+        self._every_log = every_log
         self._write_later = write_later
         self._before_truncation = before_truncation
         self._replaced = ReplacedFiles(disk)
@@ -154,7 +157,7 @@ class RootCheckpoints:
         root.recovery_points.replace({log.key: log.log_end_offset for log in logs if log.log_end_offset})
         root.start_offsets.replace(_start_offsets(logs))
         self.cleaned.write_dropped(root.path)
-        root.high_watermarks.replace(_high_watermarks(self._logs_of(root)))
+        root.high_watermarks.replace(_high_watermarks(logs))
 
     def _watermarks_saved(self, root: DirectoryState, error: OSError | None) -> None:
         if error is not None:
@@ -166,8 +169,8 @@ class RootCheckpoints:
         points, start_offsets = root.recovery_points, root.start_offsets
         if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
             return
-        now = {}
-        for log in self._logs_of(root):
+        now, logs = {}, self._logs_of(root)
+        for log in logs:
             if not log.recovery_point:
                 continue  # as good as a row that says 0
             # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
@@ -175,7 +178,7 @@ class RootCheckpoints:
             now[log.key] = log.settle() if moved else log.recovery_point
         on_done = partial(roots.note_failure, root)
         points.replace_later(now, self._write_later, on_done)
-        start_offsets.replace_later(_start_offsets(self._logs_of(root)), self._write_later, on_done)
+        start_offsets.replace_later(_start_offsets(logs), self._write_later, on_done)
 
     def _lower_points(self, root: DirectoryState, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Lowers what is saved, before truncations.
@@ -194,7 +197,7 @@ class RootCheckpoints:
             start_offsets.replace({**start_offsets.latest, **lower})
 
     def _logs_of(self, root: DirectoryState) -> list[Log]:
-        return [log for log in self._logs.values() if log.root is root]
+        return [log for log in self._every_log() if log.root is root]
 
 
 def _without(offsets: OwnedOffsets, gone: Mapping[TopicIdPartition, None]) -> OwnedOffsets:

@@ -47,6 +47,18 @@ class Node:
         if clean:
             manager.close()
 
+    def fill_stable(self, path: str, epoch: int, *, high_watermark: int, start: int) -> None:
+        """A log there with 4 records, all stable and some of them deleted, as the checkpoints say; the process is killed."""
+        manager = self.start(path)
+        log = manager.get_or_create(NAME, LogConfig(), TOPIC, IDS[path], now_ms=NOW_MS)
+        for _ in range(4):
+            log.append_as_leader(self._make_batch(text=path), epoch, NOW_MS)
+        log.flush()
+        log.set_high_watermark(high_watermark)
+        log.advance_log_start(start)
+        manager.checkpoints.save_points()
+        manager.checkpoints.save_high_watermarks()
+
     def found(self, place: str, topic_id: bytes = TOPIC, *, is_new: bool = False) -> tuple[LogManager, Log]:
         manager = self.start()
         return manager, manager.get_or_create(NAME, LogConfig(), topic_id, IDS.get(place), now_ms=NOW_MS, is_new=is_new)
@@ -125,6 +137,22 @@ def test_until_it_is_known_which_counts_both_stay(node: Node) -> None:
     node.start().close()
     manager, log = node.found("/b")
     assert (log.root.path, log.log_end_offset, strays(manager)) == ("/b", 2, ["/a"])
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["kill", "stop"])
+def test_until_it_is_known_which_counts_what_is_written_about_both_stays(node: Node, clean: bool) -> None:
+    """Nobody can tell for as long as the quorum is away."""
+    node.fill_stable("/a", 3, high_watermark=2, start=1)
+    node.fill_stable("/b", 5, high_watermark=4, start=2)
+    manager = node.start()
+    for log in list(manager.logs.values()):
+        log.set_high_watermark(3)  # one moves, and so the file is written
+    manager.checkpoints.save_points()
+    manager.checkpoints.save_high_watermarks()
+    if clean:
+        manager.close()
+    _, log = node.found("/b")
+    assert (log.root.path, log.log_start_offset, log.high_watermark, log.recovery_point) == ("/b", 2, 4, 4)
 
 
 def test_the_next_start_finds_one(node: Node) -> None:
