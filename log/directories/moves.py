@@ -121,7 +121,8 @@ def finish_move(manager: "LogManager", move: FutureLog, now_ms: int) -> Log:
     target = f"{root.path}/{partition}"
     move.complete()
     try:
-        manager.checkpoints.note_start(copy, source.log_start_offset)  # or what was deleted comes back with a crash
+        # Or what was deleted comes back with a crash, and all is scanned. From what compaction left no scan knows where an epoch began.
+        manager.checkpoints.note_whole(copy, source.log_start_offset)
     except OSError as error:
         raise root.failed(error) from error
     is_marked = _mark(disk, move, target)

@@ -120,11 +120,16 @@ class RootCheckpoints:
         root.gone.pop(key, None)  # what is said of it from here on stays
         self.cleaned.make_way(root.path, key)
 
-    def note_start(self, log: Log, offset: int) -> None:
-        """Says durably where a log begins that is not in service yet, if the names of its files do not. OSError passes through."""
-        file = log.root.start_offsets
-        if file is not None and offset > log.segments[0].base_offset:
-            file.replace({**file.latest, log.key: offset})
+    def note_whole(self, log: Log, start_offset: int) -> None:
+        """Says durably of a log that is not in service yet that all of it is stable, and where it begins if the names of its files do not.
+
+        OSError passes through.
+        """
+        points, starts = log.root.recovery_points, log.root.start_offsets
+        if starts is not None and start_offset > log.segments[0].base_offset:
+            starts.replace({**starts.latest, log.key: start_offset})
+        if points is not None and log.recovery_point:
+            points.replace({**points.latest, log.key: log.recovery_point})
 
     def went(self, log: Log) -> None:
         """The log is not in its directory any more, under its name."""
