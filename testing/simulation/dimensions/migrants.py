@@ -28,10 +28,12 @@ class Migrants(ReadingGroup):
         super().__init__(rng)
         self._partitions, self._count = rng.randint(*PARTITIONS), rng.randint(*MEMBERS)
         self._statics = rng.choice((0, 0, 1, self._count))
-        # A static member that rebalances cooperatively and dies between letting go and joining again leaves a partition to nobody.
-        self._classic = EagerMigrant if self._statics else rng.choice((EagerMigrant, CooperativeMigrant))
+        classic = rng.choice((EagerMigrant, CooperativeMigrant))
         everybody = bool(rng.randrange(2))
         self._last = [rng.choice((everybody, everybody, not everybody)) for _ in range(self._count)]
+        # A static member that rebalances cooperatively and dies between letting go and joining again leaves a partition to nobody, until
+        # somebody speaks the newer protocol.
+        self._classic = classic if any(self._last) or not self._statics else EagerMigrant
         self._by_expression = [not rng.randrange(ONE_IN_FEW) for _ in range(self._count)]
         self._migrants: list[Migrant] = []
 
