@@ -6,7 +6,7 @@ append is in `ottla.log.follow`.
 
 from struct import Struct
 
-from ottla.log import reopening
+from ottla.log import reopening, truncation
 from ottla.log.batch import LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, read_header
 from ottla.log.config import LogConfig
 from ottla.log.durable_log import DurableLog
@@ -97,6 +97,8 @@ class LeaderLog(DurableLog):
         last_offset = offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         segment = self.active
+        if not segment.size and segment.base_offset != offset:
+            segment = self._begin_segment_at(offset)
         time = max_timestamp if max_timestamp >= 0 else now_ms
         if (
             segment.size + size > segment.size_limit
@@ -142,6 +144,16 @@ class LeaderLog(DurableLog):
             message = f"{self.partition}: append with leader epoch {leader_epoch}, the log has {latest}"
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, message)
         self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def _begin_segment_at(self, base_offset: int) -> Segment:
+        """The active segment, which is empty, begins at ``base_offset``, and nowhere else. Raises StorageError.
+
+        It begins elsewhere where it was made for a leader's batch that then found no room: below the log start, or behind a gap. What
+        is appended at the log end has no place in it: a start would miss what is between, and cut it off.
+        """
+        if self.active.base_offset != base_offset:
+            truncation.restart_empty_at(self, base_offset)
+        return self.active
 
     def _make_room(self, size: int, last_offset: int) -> Segment:
         """The segment that takes a batch the active one may not: too large, too late, or its indexes are full.

@@ -83,9 +83,9 @@ class FollowerLog(LeaderLog):
         batches, _ = validate_follower_batches(view, self._next_base_offset(view), leader_epoch)
         if not batches:
             return AppendInfo(-1, -1, -1, -1, self.log_start_offset, False, 0)
-        if batches[0][1].base_offset < self.log_end_offset:
-            self._begin_segment_at(batches[0][1].base_offset)
         first_offset, size_before = batches[0][1].base_offset, self.size_bytes
+        if not self.active.size and self.active.base_offset != first_offset:
+            self._begin_segment_at(min(first_offset, self.log_end_offset))
         whole, at = memoryview(view), 0
         while at < len(batches):
             run = self._run_that_fits(batches, at)
@@ -106,12 +106,6 @@ class FollowerLog(LeaderLog):
             return end
         first = read_header(view)
         return first.base_offset if first.base_offset < end <= first.last_offset else end
-
-    def _begin_segment_at(self, base_offset: int) -> None:
-        """The empty log's one segment begins at ``base_offset``, below the log start. Raises StorageError."""
-        if self.active.base_offset == base_offset:
-            return  # made before an append that failed
-        truncation.restart_empty_at(self, base_offset)
 
     def _run_that_fits(self, batches: Batches, first: int) -> Batches:
         """Batches from ``first`` on that go into one segment: the active one, or a new one if it cannot take the first."""

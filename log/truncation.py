@@ -118,6 +118,9 @@ def restart_empty_at(log: DurableLog, offset: int) -> None:
     """Replaces an empty active segment by one that begins at ``offset``. Raises StorageError."""
     old = log.segments[:-1]
     try:
+        for snapshot in producer_snapshot.offsets(log.disk, log.directory):
+            if snapshot > log.log_end_offset:  # of a roll over a gap that others' batches may fill now
+                log.disk.unlink(producer_snapshot.path_of(log.directory, snapshot))
         _unlink(log, log.active)
         _start_at(log, offset)
     except OSError as error:

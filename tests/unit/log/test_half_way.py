@@ -11,12 +11,15 @@ from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
 from ottla.log.errors import StorageError
 from ottla.log.log import Log
+from ottla.log.producers.snapshot import offsets
 from ottla.log.records import Record, encode_batch
+from ottla.log.segments.layout import RELATIVE_OFFSET_MAX
 from ottla.log.segments.scrub import NOTHING
 from ottla.runtime.real_disk import RealDisk
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from tests.unit.log.conftest import NOW_MS, PARTITION, MakeBatch, OpenLog
+from tests.unit.log.contents import values
 
 SEGMENT_BYTES = 4000
 NEXT = "/data/flights-0/00000000000000000003"
@@ -78,6 +81,71 @@ def test_a_gap_that_cannot_be_marked_is_refused_and_marked_the_next_time(
     log.append_as_follower(make_batch(base_offset=5, leader_epoch=0))
     assert log.gaps_marked
     assert disk.exists("/data/flights-0/ottla.gaps")
+
+
+def refused_for_room(log: Log, platter: Platter, refused: bytearray, segment: int) -> None:
+    """A leader's batch, for which a segment begins at that offset, finds no room in it."""
+    repair = platter.fail(f"{log.directory}/{segment:020d}.log", errno.ENOSPC, ("write",))
+    with pytest.raises(StorageError):
+        log.append_as_follower(refused)
+    repair()
+    log.root.set_full(False)
+    assert (log.active.base_offset, log.active.size) == (segment, 0)
+
+
+def append_at_end(log: Log, make_batch: MakeBatch, by: str, **more: int) -> None:
+    if by == "leader":
+        log.append_as_leader(make_batch(1, f"{log.log_end_offset}-", **more), 2, NOW_MS)
+    else:
+        end = log.log_end_offset
+        log.append_as_follower(make_batch(1, f"{end}-", base_offset=end, leader_epoch=2, **more))
+
+
+@pytest.mark.parametrize("by", ["leader", "follower"])
+def test_what_is_appended_after_a_batch_across_the_log_start_failed_is_there_at_the_next_start(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter, disk: SimulatedDisk, by: str
+) -> None:
+    """An empty log's segment was made to begin below the log start: there a start missed what is between."""
+    log = open_log()
+    log.truncate_fully_and_start_at(15)
+    refused_for_room(log, platter, make_batch(10, base_offset=10, leader_epoch=1), 10)
+    for _ in range(3):
+        append_at_end(log, make_batch, by)
+    log.flush()
+    again = open_log(log_start_offset=15)
+    assert values(again) == [(offset, b"%d-0" % offset) for offset in (15, 16, 17)]
+
+
+def test_a_batch_across_the_log_start_that_failed_may_come_again(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter
+) -> None:
+    log = open_log()
+    log.truncate_fully_and_start_at(15)
+    refused = make_batch(10, base_offset=10, leader_epoch=1)
+    refused_for_room(log, platter, refused, 10)
+    log.append_as_follower(refused)
+    assert (log.active.base_offset, log.log_start_offset, log.log_end_offset) == (10, 15, 20)
+    assert open_log(log_start_offset=15).log_end_offset == 20
+
+
+@pytest.mark.parametrize("by", ["leader", "follower"])
+def test_what_is_appended_after_a_batch_behind_a_wide_gap_failed_is_there_at_the_next_start(
+    open_log: OpenLog, make_batch: MakeBatch, platter: Platter, disk: SimulatedDisk, by: str
+) -> None:
+    """A segment was made for it that begins above the log end, and a snapshot: of what there is, not of what may come."""
+    log = open_log()
+    for _ in range(2):
+        append_at_end(log, make_batch, by)
+    far = RELATIVE_OFFSET_MAX + 10
+    refused_for_room(log, platter, make_batch(base_offset=far, leader_epoch=2), far)
+    for sequence in range(2):
+        append_at_end(log, make_batch, by, producer_id=5, producer_epoch=0, base_sequence=sequence)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert all(snapshot <= log.log_end_offset for snapshot in offsets(disk, log.directory))
+    log.flush()
+    again = open_log()
+    assert values(again) == [(offset, b"%d-0" % offset) for offset in range(4)]
+    assert again.producers.producer_ids == [5]
 
 
 def test_what_lies_in_a_file_without_a_stable_name_is_not_stable(open_log: OpenLog, platter: Platter) -> None:
