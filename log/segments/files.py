@@ -5,7 +5,7 @@ Offsets are absolute outside, relative to the base offset in the indexes.
 
 from contextlib import suppress
 
-from ottla.log.batch import BatchHeader, CorruptBatchError
+from ottla.log.batch import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
 from ottla.log.config import LogConfig
 from ottla.log.errors import NO_ROOM, NOT_THE_DISK
 from ottla.log.segments.index import (
@@ -173,6 +173,8 @@ class SegmentFiles:
         try:
             index.load(self.disk, self.size)
             times.load(self.disk, RELATIVE_OFFSET_MAX + 1)
+            if times.begins_with_zeros and not self._begins_at_time_zero():
+                raise IndexCorruptError(f"{times.path}: zeros")
         except (IndexCorruptError, FileNotFoundError):
             self.rebuild_indexes()
         else:
@@ -180,6 +182,14 @@ class SegmentFiles:
             self._files.indexes_loaded(
                 self, OFFSET_ENTRY_BYTES * len(index.offsets) + TIME_ENTRY_BYTES * len(times.offsets)
             )
+
+    def _begins_at_time_zero(self) -> bool:
+        """Whether the first batch is one record of that time: nothing of it is in an index entry but zeros."""
+        try:
+            first = read_header(self.handle.open().read_at(HEADER_BYTES, 0))
+        except CorruptBatchError:
+            return False
+        return first.max_timestamp == 0 and first.last_offset == self.base_offset
 
     def forget_indexes(self) -> None:
         """Lets go of what can be read again (a segment that no one reads), unless the files do not have it and cannot get it."""

@@ -118,12 +118,14 @@ class TimeIndex:
                 raise IndexCorruptError(f"{self.path}: negative offset")
             timestamps.append(timestamp)
             offsets.append(offset)
-        zeros = (
-            len(timestamps) > 0 and timestamps[0] == offsets[0] == 0
-        )  # what a crash leaves of a page it did not write
-        if zeros or not _rising(timestamps) or not _rising(offsets) or (offsets and offsets[-1] >= relative_end):
+        if not _rising(timestamps) or not _rising(offsets) or (offsets and offsets[-1] >= relative_end):
             raise IndexCorruptError(f"{self.path}: entries do not rise, or lie behind the segment's end")
         self.timestamps, self.offsets, self._written = timestamps, offsets, len(offsets)
+
+    @property
+    def begins_with_zeros(self) -> bool:
+        """An entry of a batch of time 0, or what a crash leaves of a page it did not write: only the batch tells."""
+        return len(self.offsets) > 0 and self.timestamps[0] == self.offsets[0] == 0
 
     def add(self, timestamp: int, relative_offset: int) -> None:
         """Adds an entry, unless its time is not later than the last one's, or is none."""

@@ -67,6 +67,42 @@ def test_the_largest_time_is_looked_for_again_when_that_failed(
     assert log.segments[0].largest_timestamp() == NOW_MS + 191
 
 
+@pytest.mark.parametrize("later", [0, 30])
+def test_an_index_whose_first_record_has_the_time_zero_is_sound(
+    open_log: OpenLog, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch, later: int
+) -> None:
+    """Its first entry is all zeros: at each load it was taken for a page that was lost, and the whole segment read."""
+    log = open_log(index_interval_bytes=0)
+    for number in range(20):
+        log.append_as_leader(make_batch(1, time=later * max(number - 1, 0)), 0, NOW_MS)
+    log.roll()
+    log.append_as_leader(make_batch(1), 0, NOW_MS)
+    log.close()
+    log = open_log(index_interval_bytes=0, clean_shutdown=True)
+    first = log.segments[0]
+    monkeypatch.setattr(type(first), "rebuild_indexes", lambda _: pytest.fail("the segment is read"))
+    assert log.read(10, 100).next_offset == 11
+    assert first.largest_timestamp() == 18 * later
+    found = log.offset_for_timestamp(1)
+    assert found is not None
+    assert found.offset == (2 if later else 20)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_time_index_of_zeros_is_made_anew_where_the_first_batch_says_otherwise(
+    open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, first: int
+) -> None:
+    """One record of the time 1, or two of the times 0 and 1."""
+    log = open_log()
+    log.append_as_leader(make_batch(first, time=2 - first), 0, NOW_MS)
+    log.roll()
+    log.append_as_leader(make_batch(1), 0, NOW_MS)
+    log.close()
+    disk.open(FIRST + ".timeindex").write_at([bytes(12)], 0)
+    log = open_log(clean_shutdown=True)
+    assert (list(log.segments[0].time_index().timestamps), log.segments[0].largest_timestamp()) == ([1], 1)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_a_log_is_read_though_its_index_finds_no_room(
     open_log: OpenLog, make_batch: MakeBatch, disk: SimulatedDisk, platter: Platter, number: int
