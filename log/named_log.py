@@ -61,6 +61,11 @@ class NamedLog(LogState):
         self._shared_names = ticket if shared else None
         return ticket
 
+    @property
+    def names_are_durable(self) -> bool:
+        """Whether a power cut leaves the files' names as they are."""
+        return not self._names_unsynced
+
     def names_to_sync(self) -> UnsyncedNames:
         return UnsyncedNames(self.directory, self._topic_id_unsynced, self._directory_unsynced)
 

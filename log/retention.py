@@ -128,12 +128,12 @@ def _condemn(log: DurableLog, count: int) -> list[int]:
     gone, kept = log.segments[:count], log.segments[count:]
     log.advance_log_start(max(kept[0].base_offset, log.log_start_offset))
     log.set_segments(kept)
+    log.names_changed()  # whatever comes of it
     for segment in gone:
         condemn_paths(log, segment.rename_deleted())
     for offset in producer_snapshot.offsets(log.disk, log.directory)[:-1]:
         if offset < kept[0].base_offset:
             log.disk.unlink(producer_snapshot.path_of(log.directory, offset))
-    log.names_changed()
     return [segment.base_offset for segment in gone]
 
 

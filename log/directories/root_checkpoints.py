@@ -219,5 +219,11 @@ def _high_watermarks(logs: Sequence[Log]) -> OwnedOffsets:
 
 
 def _start_offsets(logs: Sequence[Log]) -> OwnedOffsets:
-    """The log starts that are not the first segment's base offset."""
-    return {log.key: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset}
+    """The log starts that no name on the disk says for sure."""
+    return {log.key: log.log_start_offset for log in logs if log.log_start_offset > _named_start(log)}
+
+
+def _named_start(log: Log) -> int:
+    """Where the log begins by the names of its files: those that went may come back with a power cut until their directory is synced,
+    which of a log that nobody writes to nobody does."""
+    return log.segments[0].base_offset if log.names_are_durable and not log.half_done else 0

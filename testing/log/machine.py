@@ -33,7 +33,8 @@ FOREVER = 1 << 60
 
 
 class Machine:
-    """``records`` are those written and not lost, with what lies below the log start: a power cut may bring it back."""
+    """``records`` are those written and not lost, with what lies below the log start: a power cut may bring it back, until the start that
+    was written down says that it is gone (``durable_start``)."""
 
     def __init__(self, seed: int, compacted: bool) -> None:
         self.platter = Platter.seeded(seed)
@@ -59,6 +60,7 @@ class Machine:
         self.sequence = 0
         self.records: list[Record] = []
         self.durable = 0  # no power cut takes anything below this
+        self.durable_start = 0
         self.written = 0
         self.horizons: dict[int, tuple[int, int]] = {}  # of tombstones: from when on each may go, and must
         self.reopen()
@@ -73,6 +75,7 @@ class Machine:
         found = self.manager.logs.get(PARTITION)
         if found is not None and found.topic_id is None:
             self.manager.set_aside(found)  # nothing of it was ever synced
+            self.durable_start = 0
         self.log = self.manager.get_or_create(PARTITION, self.config, TOPIC_ID, now_ms=self.now_ms)
 
     # Appending and reading
@@ -175,7 +178,17 @@ class Machine:
         self.log.flush()
         self.durable = self.log.log_end_offset
         if number % 2:
-            self.manager.checkpoints.save_points()
+            self._save_points()
+
+    def save_points(self, number: int) -> None:
+        """As a node does by the minute, whatever is synced."""
+        for _ in range(1 + number % 2):
+            self._save_points()
+
+    def _save_points(self) -> None:
+        self.manager.checkpoints.save_points()
+        if self.durable:  # else a power cut may leave nothing by which the log would be known
+            self.durable_start = self.log.log_start_offset
 
     def move_high_watermark(self, number: int) -> None:
         self.log.set_high_watermark(self.log.high_watermark + number % 20)
@@ -197,7 +210,8 @@ class Machine:
             self.records, self.durable, self.horizons = [], 0, {}
             self.sequence = 0
             self.epoch += 1
-            self.manager.checkpoints.save_points()
+            self.durable_start = 0
+            self._save_points()
 
     # Compaction
 
@@ -277,6 +291,7 @@ class Machine:
         self.reopen()
         end = self.log.log_end_offset
         assert end >= self.durable
+        assert self.log.log_start_offset >= self.durable_start, "what was deleted is back"
         self._lost_from(end)
         self.epoch += 1
         self.sequence = self._sequence()
@@ -362,6 +377,7 @@ _STOPS = [Machine.stop, Machine.kill, Machine.power_cut, Machine.crash_in_a_step
 DELETING: list[Action] = [
     *(_EVERYDAY + _MOVES + _STOPS),
     *(Machine.delete_old, Machine.delete_records, Machine.start_elsewhere, Machine.crash_in_retention),
+    Machine.save_points,
 ]
 COMPACTING: list[Action] = [
     *(_EVERYDAY + _MOVES + _STOPS),

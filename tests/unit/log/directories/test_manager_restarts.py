@@ -2,13 +2,24 @@
 
 import pytest
 
+from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.log.directories.manager import LogManager
 from ottla.log.directories.owned_offsets import read_owned
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.work_later import OnDone, Work, at_once
-from tests.unit.log.directories.manager_bench import NOW_MS, TOPIC_ID, MakeBatch, create, key, name, put_off, reopen
+from tests.unit.log.directories.manager_bench import (
+    NOW_MS,
+    TOPIC_ID,
+    MakeBatch,
+    create,
+    format_directory,
+    key,
+    name,
+    put_off,
+    reopen,
+)
 
 
 def test_everything_is_found_again_after_a_clean_and_after_a_hard_stop(
@@ -64,6 +75,46 @@ def test_the_log_start_survives_by_its_checkpoint(manager: LogManager, platter: 
     log.advance_log_start(4)
     manager.checkpoints.save_points()
     assert reopen(platter).logs[name(0)].log_start_offset == 4
+
+
+def shortened(platter: Platter, make_batch: MakeBatch) -> tuple[LogManager, int]:
+    """A log to which nobody writes, begun where its fourth segment does: the files of those before got other names."""
+    disk = SimulatedDisk(platter)
+    format_directory(disk, "/a", 1)
+    disk.sync_directory("/")
+    manager = reopen(platter, "/a")
+    log = manager.get_or_create(name(0), LogConfig(segment_bytes=500, retention_ms=-1), TOPIC_ID, now_ms=NOW_MS)
+    while len(log.segments) < 6:
+        log.append_as_leader(make_batch(3), 0, NOW_MS)
+    log.flush()
+    log.set_high_watermark(log.log_end_offset)
+    manager.checkpoints.save_points()
+    log.advance_log_start(log.segments[3].base_offset)
+    manager.checkpoints.save_points()
+    assert log.delete_old_segments(NOW_MS)
+    for _ in range(2):
+        manager.checkpoints.save_points()
+    return manager, log.log_start_offset
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_start_that_was_written_down_does_not_go_back_with_the_names_of_what_was_deleted(
+    seed: int, make_batch: MakeBatch
+) -> None:
+    platter = Platter.seeded(seed)
+    _, start = shortened(platter, make_batch)
+    platter.power_loss()
+    assert reopen(platter, "/a").logs[name(0)].log_start_offset == start
+
+
+def test_a_log_start_is_left_out_once_the_names_say_it_for_sure(platter: Platter, make_batch: MakeBatch) -> None:
+    manager, start = shortened(platter, make_batch)
+    assert read_owned(manager.disk, f"/a/{LOG_START_OFFSETS}") == {key(0): start}
+    manager.logs[name(0)].sync_names()
+    manager.checkpoints.save_points()
+    assert read_owned(manager.disk, f"/a/{LOG_START_OFFSETS}") == {}
+    platter.power_loss()
+    assert reopen(platter, "/a").logs[name(0)].log_start_offset == start
 
 
 def test_checkpoints_are_written_only_when_something_moved(manager: LogManager, platter: Platter) -> None:
