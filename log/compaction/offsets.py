@@ -117,14 +117,19 @@ class _OffsetsFile:
                 self._gone.setdefault(root, {})[key] = None
 
     def lower(self, root: str, offsets: Mapping[TopicIdPartition, int]) -> None:
-        """No row says more than that, durably; of one that failed to be written too, when it is asked for again."""
+        """No row says more than that, durably. What could not be written stays as it was: the log is not cut then, and has all its gaps."""
         with self._changing:
             table = self._table(root)
-            lower = {key: offset for key, offset in offsets.items() if table.get(key, -1) > offset}
-            table.update(lower)
-            if lower:
-                self._gone.setdefault(root, {}).update(dict.fromkeys(lower))
-        self.write_dropped(root)
+            before = {key: table[key] for key, offset in offsets.items() if table.get(key, -1) > offset}
+            table.update({key: offsets[key] for key in before})
+            if before:
+                self._gone.setdefault(root, {}).update(dict.fromkeys(before))
+        try:
+            self.write_dropped(root)
+        except OSError:
+            with self._changing:
+                table.update({key: max(offset, table.get(key, -1)) for key, offset in before.items() if key in table})
+            raise
 
     def make_way(self, root: str, key: TopicIdPartition) -> None:
         self.drop(root, key)

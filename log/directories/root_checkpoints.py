@@ -192,7 +192,6 @@ class RootCheckpoints:
         Nothing of these logs is clean any more: what is lay below the saved recovery point.
         """
         self._before_truncation(offsets)
-        self.cleaned.forget(root.path, offsets)
         points, start_offsets = root.recovery_points, root.start_offsets
         assert points is not None
         assert start_offsets is not None
@@ -200,6 +199,8 @@ class RootCheckpoints:
         lower = {key: to for key, to in offsets.items() if start_offsets.highest(key) > to}
         if lower:
             start_offsets.replace({**start_offsets.latest, **lower})
+        # Last: if this goes and the cut does not come, a start that has lost the recovery point drops all behind the first gap.
+        self.cleaned.forget(root.path, offsets)
 
     def _logs_of(self, root: DirectoryState) -> list[Log]:
         return [log for log in self._every_log() if log.root is root]
