@@ -196,9 +196,9 @@ def test_who_hears_of_a_commit_that_a_removal_brought_may_append_after_the_voter
 
         leader.listener.on_commit = append_more  # type: ignore[method-assign]  # the application
         await other.stop()  # a moment ago it was there
+        synced = leader.log.active_file.syncs
         first = leader.node.append([b"first"], leader.node.leader.epoch)
-        await world.until(lambda: leader.log.log_end_offset > first)
-        await asyncio.sleep(0.01)  # of simulated time: it is synced
+        await world.until(lambda: leader.log.log_end_offset > first and leader.log.active_file.syncs > synced)
         assert (await remove(leader, other.id)).error is ErrorCode.NONE
         await world.until(lambda: leader.node.high_watermark > heard[0])
         assert leader.listener.records == [b"first", b"second"]

@@ -6,9 +6,6 @@ from random import Random
 
 import pytest
 
-from ottla.log.compaction.cleaner import clean
-from ottla.log.compaction.manager import CleanerSettings, LogCleaner
-from ottla.log.compaction.worker import Outcome
 from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import MetaProperties
 from ottla.log.directories.manager import LogManager, ManagerSettings
@@ -27,7 +24,6 @@ from tests.unit.log.conftest import NOW_MS
 TOPIC_ID = bytes(range(16))
 NAME = TopicPartition("flights", 0)
 CONFIG = LogConfig(segment_bytes=2_000, retention_ms=-1, file_delete_delay_ms=0)
-COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=700, min_cleanable_dirty_ratio=0.0)
 BATCHES = 30
 
 
@@ -449,52 +445,6 @@ def test_what_was_deleted_before_a_move_does_not_come_back_with_a_crash_behind_i
     again = manager_on(platter).logs[NAME]
     assert (again.directory, again.log_start_offset) == ("/b/flights-0", 17)
     assert again.epochs.entries() == moved.epochs.entries()
-
-
-def compacted(manager: LogManager) -> Log:
-    """Of epoch 5 compaction left nothing but its last records."""
-    log = manager.get_or_create(NAME, COMPACTED, TOPIC_ID, manager.roots[0].directory_id, now_ms=NOW_MS)
-    append_keys(log, 4, 10)
-    append_keys(log, 5, 20)
-    append_keys(log, 6, 10)
-    log.roll()
-    append_keys(log, 6, 1)
-    log.flush()
-    manager.checkpoints.save_points()
-    cleaner = LogCleaner(manager.disk, CleanerSettings(), manager.checkpoints.cleaned)
-    task = cleaner.next_task([log], NOW_MS)
-    assert task is not None
-    outcome = Outcome(result=clean(manager.disk, task.job))
-    cleaner.foretell(task, outcome)
-    assert cleaner.install(task, outcome)
-    cleaner.record(task)
-    return log
-
-
-def append_keys(log: Log, epoch: int, count: int) -> None:
-    for number in range(count):
-        log.append_as_leader(encode_batch([Record(0, NOW_MS, b"%d" % (number % 3), b"v")]), epoch, NOW_MS)
-    log.set_high_watermark(log.log_end_offset)
-
-
-@pytest.mark.parametrize("end", ["kill", "power"])
-def test_where_epochs_began_in_what_was_compacted_is_known_behind_a_move_and_a_crash(
-    platter: Platter, end: str
-) -> None:
-    """From what compaction left nobody could tell, and a follower with a tail of an old epoch would be told that it has the same."""
-    manager = manager_on(platter)
-    log = compacted(manager)
-    assert log.epochs.entries() == ((4, 0), (5, 10), (6, 30))
-    moved = finish_move(manager, copied(manager, log), NOW_MS)
-    expected = content(moved)
-    if end == "power":
-        platter.power_loss()
-    else:
-        platter.close_sessions()
-    again = manager_on(platter).logs[NAME]
-    assert again.directory == "/b/flights-0"
-    assert again.epochs.entries() == ((4, 0), (5, 10), (6, 30))
-    assert (again.recovery_point, content(again)) == (moved.log_end_offset, expected)
 
 
 def test_a_log_start_goes_along_wherever_a_crash_finds_the_move(platter: Platter) -> None:

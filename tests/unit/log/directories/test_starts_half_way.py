@@ -79,7 +79,7 @@ def operations_of(act: Callable[[], None], platter: Platter, error: int) -> int:
 def test_a_start_that_fails_half_way_leaves_the_next_a_whole_log(error: int, when: int) -> None:
     whole, expected = disk_of(when, 1), interrupted(when)[1]
     count = operations_of(lambda: start(whole), whole, error)
-    assert count > 0
+    assert count > (error != errno.ENOSPC)  # of room there may be need but once
     for number in range(1, count + 1):
         platter = disk_of(when, number)
         platter.fail_once(number, error, FAILS_WITH[error], written=number % 3 / 2)
