@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.pipeline.jobs.numbers import FiniteRange
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 KINDS = ("V", "alerts", "connectivity")
@@ -19,15 +21,15 @@ def fleet_words(command: Command) -> Command:
         click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed is another fleet."),
         click.option(
             "--skew",
-            type=click.FloatRange(0, 4),
+            type=FiniteRange(0, 4),
             default=0.8,
             show_default=True,
             help="Zipf's exponent: the r-th busiest vehicle sends r^-SKEW of what the busiest does.",
         ),
         click.option("--start", default="2026-01-01T00:00", show_default=True, metavar="TIME", help="When the first records are sent, UTC."),
         click.option("--span", default="24h", show_default=True, metavar="DURATION", help="Over how long the records are spread: 30m, 24h, 7d."),
-        click.option("--offline", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Vehicles out of reach at some time of each 24th of the span; what they send comes late, in a burst."),
-        click.option("--wrong-clocks", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Vehicles whose clocks are up to five minutes off."),
+        click.option("--offline", type=FiniteRange(0, 1), default=0.01, show_default=True, help="Vehicles out of reach at some time of each 24th of the span; what they send comes late, in a burst."),
+        click.option("--wrong-clocks", type=FiniteRange(0, 1), default=0.02, show_default=True, help="Vehicles whose clocks are up to five minutes off."),
         click.option("--prefix", default="fleet", show_default=True, help="Topics are PREFIX_V, PREFIX_alerts, PREFIX_connectivity."),
     ]  # fmt: skip
     for option in reversed(options):

@@ -8,6 +8,7 @@ import click
 from ottla.cli.failures import CommandError
 from ottla.cli.output import bootstrap_option, output_option
 from ottla.pipeline.jobs.fleet_words import KINDS, fleet_numbers, fleet_words
+from ottla.pipeline.jobs.numbers import FiniteRange
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,7 @@ class GenerateOptions:
     help="Of topics that are not there yet, and of segment files.",
 )
 @click.option("--replication-factor", "replicas", type=click.IntRange(1), help="Likewise.  [default: the cluster's]")
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), help="Records a second.  [default: as fast as it goes]"
-)
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Records a second.  [default: as fast as it goes]")
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="lz4", show_default=True
 )

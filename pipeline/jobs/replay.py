@@ -7,6 +7,7 @@ import click
 
 from ottla.cli.output import bootstrap_option
 from ottla.pipeline.jobs.launch import launch
+from ottla.pipeline.jobs.numbers import FiniteRange
 from ottla.pipeline.jobs.places import EARLIEST, LATEST, Place, place_of
 from ottla.pipeline.jobs.words import SessionWords, session_words
 
@@ -69,7 +70,7 @@ class ReplayOptions:
 @click.option(
     "--preserve-timestamps", is_flag=True, help="Records have the rows' times.  [default: the time of the replay]"
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Rows a second.  [default: as fast as it goes]")
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Rows a second.  [default: as fast as it goes]")
 @click.option(
     "--chunk",
     type=click.IntRange(1),

@@ -10,6 +10,7 @@ import click
 
 from ottla.cli.output import bootstrap_option, output_option
 from ottla.pipeline.jobs.gathering import gathering
+from ottla.pipeline.jobs.numbers import FiniteRange
 from ottla.pipeline.jobs.places import EARLIEST, LATEST, Place, place_of
 
 AVAILABLE_NOW = "available-now"
@@ -139,7 +140,7 @@ def stream_words(command: Command) -> Command:
         click.option(
             "--stop-timeout",
             "stop_timeout_s",
-            type=click.FloatRange(0),
+            type=FiniteRange(0),
             default=60.0,
             show_default=True,
             help="Seconds for the batch at work when the job is told to stop.",
