@@ -211,7 +211,8 @@ class Faults:
         return server.ready.is_set() and not broker.fenced
 
     def _is_cleared(self) -> bool:
-        """Whether nobody trusts the suspect for what it had before: it left all ISRs, or has registered anew."""
+        """Whether nobody trusts the suspect for what it had before: it left all ISRs and is fenced, or has registered anew. Unfenced it may be
+        let in again, by a leader that heard of it a moment ago and a controller that does not know how far the one before had taken it out."""
         if self._suspect is None:
             return True
         node, epoch, _ = self._suspect
@@ -219,5 +220,7 @@ class Faults:
         broker = image.brokers.get(node)  # it may have been unregistered
         if broker is None or broker.epoch != epoch:
             return True
+        if not broker.fenced:
+            return False
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return not any(node in (*view.isr, *view.elr) for view in views)
