@@ -74,10 +74,11 @@ class Leaders:
             await asyncio.sleep(RETRY_S)
 
     async def _ask(self) -> bool:
-        """Whether every partition has a leader."""
+        """Whether every partition has a leader. A broker that has yet to hear of a topic names none of its partitions."""
         all_led = True
-        for name in self._topics:
+        for name, partitions in self._topics.items():
             topic, brokers = await self._client.topic(name)
+            all_led &= len(topic.partitions) >= partitions
             for each in topic.partitions:
                 known, address = self._known.get((name, each.partition_index)), brokers.get(each.leader_id)
                 all_led &= address is not None
