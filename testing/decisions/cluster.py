@@ -10,7 +10,7 @@ from ottla.testing.decisions.brokers import NONE, Broker
 from ottla.testing.decisions.controller import Controller
 from ottla.testing.decisions.disks import Log
 from ottla.testing.decisions.promises import Promises
-from ottla.testing.decisions.rules import check_change
+from ottla.testing.decisions.rules import check_change, check_election
 from ottla.testing.decisions.words import Chronicle, describe_partition
 
 BROKERS = 4
@@ -21,7 +21,7 @@ class Cluster:
     """``told``: by partition and follower the broker epoch and the end of the log in its last fetch of this leader epoch.
     ``proposals``: AlterPartition requests on the way, with the partition of each. ``asked_for``: the replicas that a
     partition was created with, and those that somebody asked for, of those that were ever to move; ``stuck``:
-    those of which that says nothing (`users.reassign`)."""
+    those of which that says nothing (`users.reassign`). ``slow``: brokers that run and fetch nothing for a while."""
 
     def __init__(self, rng: Random, write: Callable[[str], object] | None = None) -> None:
         self.rng = rng
@@ -34,6 +34,7 @@ class Cluster:
         self.proposals: list[tuple[rpc.ControllerRequest, PartitionKey]] = []
         self.asked_for: dict[PartitionKey, list[tuple[int, ...]]] = {}
         self.stuck: set[PartitionKey] = set()
+        self.slow: set[int] = set()
         self._records = 0
 
     def partitions(self) -> dict[PartitionKey, PartitionView]:
@@ -63,6 +64,7 @@ class Cluster:
     def _partition_changed(self, key: PartitionKey, before: PartitionView, after: PartitionView, why: str) -> None:
         self.say("  ", f"P{key[1]}", lambda: describe_partition(after), "because:", why)
         check_change(before, after)
+        check_election(before, after, self.controller.taken_out)
         if after.leader_epoch != before.leader_epoch:
             self.told[key] = {}
         self.promises.partition_changed(key, before, after)

@@ -32,6 +32,7 @@ CLUSTER_ID = "c"
 START_MS = 1_000_000
 SETTINGS = ControllerSettings(cluster_id=CLUSTER_ID, topic_defaults={"min.insync.replicas": "2"})
 ASKED_AGAIN = 0.7  # of those who wait when the controller goes
+TAKES_OUT = ("register_broker", "unregister_broker")
 _OF_BROKERS = ("register_broker", "broker_registration_change", "unregister_broker")
 
 Reply = Callable[[Any, int], None]
@@ -61,12 +62,15 @@ def in_pieces_of(changes_max: int) -> Iterator[None]:
 
 
 class Controller:
-    """``on_change`` is told of each change of a partition, in the moment in which it is made."""
+    """``on_change`` is told of each change of a partition, in the moment in which it is made. ``taken_out``: brokers in service that
+    are to be registered anew, or forgotten, of which that has begun. ``forgotten``: the one of the unregistration that is being decided."""
 
     def __init__(self, rng: Random, on_change: OnChange, say: Say) -> None:
         self.log: list[bytes] = []
         self.now_ms = START_MS
         self.waiting: list[Asked] = []
+        self.taken_out: set[int] = set()
+        self.forgotten: int | None = None
         self._rng, self._on_change, self._say = rng, on_change, say
         self.state = ControllerState(MetadataImage(), SETTINGS, rng)
         self.write(bootstrap_records(), "a new cluster")
@@ -92,7 +96,10 @@ class Controller:
                 if new is not None and new is not old:
                     self._on_change(key, old, new, why)
             if record.WhichOneof("body") in _OF_BROKERS:
-                check_broker(self.image, getattr(record, str(record.WhichOneof("body"))).broker_id)
+                broker_id = getattr(record, str(record.WhichOneof("body"))).broker_id
+                check_broker(self.image, broker_id)
+                if not self.state.is_active(broker_id):
+                    self.taken_out.discard(broker_id)
 
     def _concerned(self, record: Record) -> dict[PartitionKey, PartitionView]:
         """The partitions that a record may change, as they are."""
@@ -125,14 +132,28 @@ class Controller:
             decision = decide(self.state, name, asked.request, len(self.log), self.now_ms)
         except KafkaError as error:
             self._say("refused", error.code.name, error.message)
+            self._note_taking_out(asked, ends=True)
             self._answer(asked, None, error.code)
             return
+        self._note_taking_out(asked, ends=decision.is_last)
+        self.forgotten = asked.request.unregister_broker.broker_id if name == "unregister_broker" else None
         self.write(decision.records, name)
+        self.forgotten = None
         if decision.is_last:
             note_outcome(self.state, name, asked.request, decision.response, len(self.log) - 1, self.now_ms)
             self._answer(asked, decision.response, ErrorCode.NONE)
         else:
             self.waiting.append(asked._replace(is_first=False))
+
+    def _note_taking_out(self, asked: Asked, *, ends: bool) -> None:
+        name = str(asked.request.WhichOneof("body"))
+        if name not in TAKES_OUT:
+            return
+        broker_id = getattr(asked.request, name).broker_id
+        if ends:
+            self.taken_out.discard(broker_id)
+        elif self.state.is_active(broker_id):
+            self.taken_out.add(broker_id)
 
     def _answer(self, asked: Asked, response: Any, error: int) -> None:
         if asked.reply is not None:
@@ -167,6 +188,7 @@ class Controller:
             if not broker.fenced:
                 self.state.sessions.expect(broker.id, broker.epoch, self.now_ms)
         waiting, self.waiting = self.waiting, []
+        self.taken_out.clear()
         for asked in waiting:
             if self._rng.random() < ASKED_AGAIN:
                 self.waiting.append(asked._replace(is_first=True))

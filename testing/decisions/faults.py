@@ -58,6 +58,11 @@ def repair_disks(cluster: Cluster, broker: Broker) -> None:
         cluster.say("disks are back:", broker.id)
 
 
+def slow_down(cluster: Cluster, broker: Broker) -> None:
+    """It fetches nothing, though it lives, until it is told the same again."""
+    cluster.slow ^= {broker.id}
+
+
 def damage(cluster: Cluster) -> None:
     """A replica finds records that are not what was written, or no room, and says so. Once the controller agrees it cuts its log."""
     key = cluster.any_partition()

@@ -15,6 +15,7 @@ from ottla.testing.decisions.steps import PROFILES, help_up, take_step
 STEPS = 600
 SETTLES_EVERY = 150
 ROUNDS_MIN, ROUNDS_MAX = 4, 400  # until all is whole
+PERSON_ROUND = 50  # who still has no leader then has to be given one
 LEAVING_ROUNDS = 100  # those who leave may take so many of them
 CHORES_MAX = 500  # in one round
 ROUND_MS = 100
@@ -95,6 +96,8 @@ def settle(cluster: Cluster) -> None:
         lives.everybody_beats(cluster)
         _let_controller_end(cluster)
         _serve(cluster)
+        if number == PERSON_ROUND:
+            users.say_who_leads(cluster)
         if number >= ROUNDS_MIN and is_whole(cluster.controller.state):
             break
     cluster.are_faults_on = True

@@ -56,8 +56,9 @@ class Promises:
     # --- what changes -------------------------------------------------------------------------------------------------
 
     def partition_changed(self, key: PartitionKey, before: PartitionView, after: PartitionView) -> None:
-        """Raises Violation when who is elected, or trusted from now on, lacks what is committed."""
-        trusted = (*before.isr, *before.elr)
+        """Raises Violation when who is elected, or trusted from now on, lacks what is committed. Who had a broker forgotten that alone was
+        trusted knew that what it has goes with it."""
+        trusted = tuple(each for each in (*before.isr, *before.elr) if each != self._controller.forgotten)
         self._check_joining(key, before, after)
         log = self._log_of(after.leader, key) if after.leader != before.leader else None
         if log is None:

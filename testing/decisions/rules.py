@@ -3,7 +3,7 @@
 What must hold of the logs is in `promises.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from ottla.quorum.controller.decisions.replica_index import ReplicaIndex
 from ottla.quorum.controller.decisions.state import ControllerState
@@ -60,6 +60,18 @@ def _wrong_between(before: PartitionView, after: PartitionView) -> list[str]:
         (is_alone or _are_among(tuple(arrived), after.isr), "a move is over and its new replicas are not in sync"),
     )
     return [sentence for is_kept, sentence in rules if not is_kept]
+
+
+def check_election(before: PartitionView, after: PartitionView, taken_out: Container[int]) -> None:
+    """Raises Violation when somebody is elected, or joins, of whom there are pieces left to be taken out: the next would undo it.
+    Without a leader who led last may come to be the one in sync (a downgrade): that is no election."""
+    if after.leader == NO_LEADER:
+        return
+    comes = [each for each in after.isr if each not in before.isr]
+    comes += [after.leader] if after.leader != before.leader else []
+    if any(each in taken_out for each in comes):
+        shown = f"{describe_partition(before)} -> {describe_partition(after)}"
+        raise Violation(f"{comes} are taken out for good, and come in: {shown}")
 
 
 def check_broker(image: MetadataImage, broker_id: int) -> None:

@@ -14,6 +14,7 @@ SKIPPED = 0.3  # of fetches
 FETCHED = (0, 1, 2, 99)  # records at once
 EXPANDS = 0.8  # where somebody may join
 SHRINKS = 0.15  # where more than one is in sync
+LAGGARDS = 0.5  # where somebody in sync fetches nothing
 TWICE = 0.2  # of what is asked
 
 
@@ -41,7 +42,7 @@ def _fetch(cluster: Cluster, key: PartitionKey, broker_id: int, leading: Log) ->
     """What parts from the leader's log is cut off, and some of what follows there is taken over."""
     broker = cluster.brokers[broker_id]
     log = broker.hosted(key)
-    if broker.registered is None or log is None:
+    if broker.registered is None or log is None or (broker_id in cluster.slow and cluster.are_faults_on):
         return
     start = agreed(log, leading)
     log[start:] = leading[start : start + cluster.rng.choice(FETCHED)]
@@ -93,7 +94,11 @@ def _better_isr(cluster: Cluster, key: PartitionKey, partition: PartitionView, l
     joining = _may_join(cluster, key, partition, log)
     if joining and rng.random() < EXPANDS:
         return (*partition.isr, rng.choice(joining))
-    if len(partition.isr) > 1 and rng.random() < SHRINKS and cluster.are_faults_on:
+    if not cluster.are_faults_on:
+        return None
+    if cluster.slow.intersection(partition.isr) and rng.random() < LAGGARDS:
+        return tuple(each for each in partition.isr if each == partition.leader or each not in cluster.slow)
+    if len(partition.isr) > 1 and rng.random() < SHRINKS:
         return tuple(each for each in partition.isr if each == partition.leader or rng.random() < 0.5)
     return None
 

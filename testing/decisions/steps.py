@@ -63,6 +63,15 @@ def leave(cluster: Cluster) -> None:
             lives.stop(cluster, broker)
 
 
+def restart_with_less(cluster: Cluster) -> None:
+    """A node stops in order, and the next start has one directory less in its configuration."""
+    broker = cluster.any_broker()
+    if broker.process is not None:
+        lives.stop(cluster, broker)
+        faults.leave_directory_out(cluster, broker)
+        lives.start(cluster, broker)
+
+
 def wait(cluster: Cluster) -> None:
     """Time passes, with heartbeats or without."""
     cluster.controller.now_ms += cluster.rng.choice(PAUSES_MS)
@@ -81,6 +90,7 @@ def some(act: Callable[[Cluster, Broker], object]) -> Step:
 
 
 crash, start, beat = some(faults.crash), some(lives.start), some(lives.beat)
+slow_down = some(faults.slow_down)
 fail_disk, repair_disks = some(faults.fail_disk), some(faults.repair_disks)
 leave_directory_out = some(faults.leave_directory_out)
 
@@ -106,6 +116,7 @@ USUAL: tuple[tuple[int, Step], ...] = (
     (3, leave_directory_out),
     (8, repair_disks),
     (4, faults.damage),
+    (6, slow_down),
     (4, fail_over),
     # What people ask
     (7, users.reassign),
@@ -130,6 +141,8 @@ PROFILES: dict[str, Profile] = {
     "minimums": Profile(0.05, (users.set_min_in_sync,)),
     "levels": Profile(0.02, (users.raise_or_lower,)),
     "brokers": Profile(0.05, (users.unregister, crash, start)),
+    "lags": Profile(0.2, (slow_down, propose_one, write_one, serving.deliver)),
+    "restarts": Profile(0.25, (restart_with_less, leave, start, beat, go_on, host_all)),
     "disks": Profile(0.05, (fail_disk, leave_directory_out, repair_disks, start, leave, crash)),
 }
 

@@ -2,11 +2,11 @@
 
 from ottla.proto import controller_pb2 as rpc
 from ottla.quorum.controller.decisions.configs import SET
-from ottla.quorum.controller.decisions.elections import PREFERRED
+from ottla.quorum.controller.decisions.elections import PREFERRED, UNCLEAN
 from ottla.quorum.controller.decisions.elr import ELR_VERSION, MIN_IN_SYNC
 from ottla.quorum.controller.decisions.features import SAFE_DOWNGRADE, UPGRADE
 from ottla.quorum.controller.decisions.state import UNCLEAN_ELECTION
-from ottla.quorum.metadata.views import TOPIC_RESOURCE
+from ottla.quorum.metadata.views import DIRECTORY_LOST, NO_LEADER, TOPIC_RESOURCE
 from ottla.testing.decisions.cluster import TOPIC, Cluster
 
 FACTOR = 3
@@ -69,6 +69,17 @@ def elect(cluster: Cluster) -> None:
     """The first replicas are to lead."""
     body = rpc.ElectLeadersRequest(election_type=PREFERRED, all_partitions=True)
     cluster.controller.ask(rpc.ControllerRequest(elect_leaders=body))
+
+
+def say_who_leads(cluster: Cluster) -> None:
+    """As a person does where all that was last trusted is lost: it was told so, and nobody is elected without being asked."""
+    for (_, index), partition in cluster.partitions().items():
+        known = (*partition.isr, *partition.elr, *partition.last_known_elr)
+        are_lost = known and all(partition.directory_of(each) == DIRECTORY_LOST for each in known)
+        if partition.leader == NO_LEADER and are_lost:
+            body = rpc.ElectLeadersRequest(election_type=UNCLEAN)
+            body.topics.add(name=TOPIC, partitions=[index])
+            cluster.controller.ask(rpc.ControllerRequest(elect_leaders=body))
 
 
 def unregister(cluster: Cluster) -> None:
