@@ -9,6 +9,7 @@ from ottla.pipeline.sinks.topic_options import topic_options
 from ottla.pipeline.sinks.topic_write import Sent, TopicWrite
 from ottla.pipeline.wire.cluster import Cluster
 from ottla.pipeline.wire.settings import client_settings
+from ottla.testing.processes import wait_for
 
 PARTITIONS = 3
 
@@ -17,6 +18,13 @@ def make(bootstrap: str, topic: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, PARTITIONS, replicas, config={"max.message.bytes": "20000"})
     admin.create_topics([new])[topic].result(60)
+    wait_for(lambda: _is_known(admin, topic), f"{topic} to be known")
+
+
+def _is_known(admin: AdminClient, topic: str) -> bool:
+    """By the one that is asked: Kafka's brokers, too, read in the metadata log what they answered already."""
+    known = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return len(known) == PARTITIONS and all(each.leader >= 0 for each in known.values())
 
 
 def connect(bootstrap: str) -> Cluster:
