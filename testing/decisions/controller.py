@@ -32,7 +32,7 @@ CLUSTER_ID = "c"
 START_MS = 1_000_000
 SETTINGS = ControllerSettings(cluster_id=CLUSTER_ID, topic_defaults={"min.insync.replicas": "2"})
 ASKED_AGAIN = 0.7  # of those who wait when the controller goes
-TAKES_OUT = ("register_broker", "unregister_broker")
+_TAKES_OUT = ("register_broker", "unregister_broker")
 _OF_BROKERS = ("register_broker", "broker_registration_change", "unregister_broker")
 
 Reply = Callable[[Any, int], None]
@@ -147,7 +147,7 @@ class Controller:
 
     def _note_taking_out(self, asked: Asked, *, ends: bool) -> None:
         name = str(asked.request.WhichOneof("body"))
-        if name not in TAKES_OUT:
+        if name not in _TAKES_OUT:
             return
         broker_id = getattr(asked.request, name).broker_id
         if ends:
