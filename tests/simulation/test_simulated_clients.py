@@ -1,13 +1,17 @@
 """What the simulation's own clients and faults go by: a mistake there ends a seed that the product does not."""
 
 import asyncio
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
+from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.testing.simulation.client import Client
 from ottla.testing.simulation.consumers import Leader, Leaders
+from ottla.testing.simulation.dimensions.unclean import COMES, GOING_NS, WAGERS, Unclean
 from ottla.testing.simulation.plan import Faults, _Suspect
 
 TOPIC = "flights"
@@ -54,3 +58,34 @@ def test_nobody_relies_on_a_lost_machine_once_it_is_out_and_fenced_or_registered
     faults = Faults(cast(Any, SimpleNamespace(loop=None)), lambda: cast(Any, image), lambda _: None, {})
     faults._suspect = LOST
     assert faults._is_cleared() is is_cleared
+
+
+@pytest.mark.parametrize(("written", "is_missed"), [(1, True), (2, False)])
+def test_an_unclean_election_is_missed_once_nothing_that_the_controller_wrote_waits_for_voters(
+    written: int, is_missed: bool
+) -> None:
+    """A controller that had no voters for a while commits all at once: the election may be the next record."""
+    led = PartitionView(
+        replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3, partition_epoch=5, directories=(b"a" * 16, b"b" * 16)
+    )
+    there = SimpleNamespace(epoch=7, is_active=True, has_directory=lambda _: True)
+    topic = SimpleNamespace(partitions={0: led})
+    image = SimpleNamespace(offset=40, topics_by_name={WAGERS: topic}, brokers={2: there})
+    violations: list[str] = []
+    invariants = SimpleNamespace(
+        metadata=image,
+        quorum=SimpleNamespace(epoch=9),
+        quorum_leader=3,
+        violated=lambda invariant, _: violations.append(invariant),
+    )
+    server = SimpleNamespace(quorum=SimpleNamespace(next_offset=image.offset + written))
+    loop, cluster = SimpleNamespace(now_ns=0), SimpleNamespace(running={3: server}.get)
+    unclean = next(each for each in map(Unclean, map(Random, range(20))) if not each._is_asked_for)
+    unclean.run = cast(Any, SimpleNamespace(loop=loop, invariants=invariants, cluster=cluster))
+    unclean._look()
+    topic.partitions[0] = structs.replace(led, leader=NO_LEADER, isr=())
+    unclean._look()
+    assert violations == []
+    loop.now_ns += GOING_NS + 1
+    unclean._look()
+    assert violations == [COMES] * is_missed
