@@ -8,6 +8,9 @@ from ottla.pipeline.sinks.part_files import PartFile
 from ottla.pipeline.sinks.ranges import Named, Ranges, join, named
 from ottla.pipeline.sinks.schemas import Schema
 
+NONE = -1
+"""Where nothing is, the last offset."""
+
 
 class Part(NamedTuple):
     """Of a table, from one task."""
@@ -75,3 +78,31 @@ class Log(Protocol):
 
     def holds(self, paths: set[str]) -> set[str]:
         """Which of these files the table is made of."""
+
+    def commits(self, app_id: str) -> list[Commit]:
+        """Those of that query that the log still tells of, oldest first."""
+
+
+def beyond(batch: Batch, commits: Iterable[Commit]) -> list[str]:
+    """Where a batch that is there already reaches further than all that its query committed from its number on, as far as that is told.
+
+    Spark runs a batch again with the offsets that it had. One that reaches further was planned anew under a number that is taken.
+    """
+    is_all_told, known = False, dict[tuple[str, str], int]()
+    for each in commits:
+        is_all_told |= each.batch <= batch.version  # the oldest are forgotten first
+        for place, last in _ends(each.offsets).items() if each.batch >= batch.version else ():
+            known[place] = max(last, known.get(place, NONE))
+    return [
+        f"{topic}-{partition} to {last} (there: {known.get((topic, partition), NONE)})"
+        for (topic, partition), last in _ends(batch.offsets).items()
+        if last > known.get((topic, partition), NONE if is_all_told else last)
+    ]
+
+
+def _ends(offsets: Named) -> dict[tuple[str, str], int]:
+    return {
+        (topic, partition): last
+        for topic, partitions in offsets.items()
+        for partition, (_, last, _rows) in partitions.items()
+    }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib import parse as urls
 
-from ottla.pipeline.sinks.changes import Batch, Commit, Compaction, Log
+from ottla.pipeline.sinks.changes import NONE, Batch, Commit, Compaction, Log
 from ottla.pipeline.sinks.errors import SinkError, WriteConflict, space_is_named
 from ottla.pipeline.sinks.manifests import FOLDER as MANIFESTS
 from ottla.pipeline.sinks.options import TableOptions
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, CommitProperties
     from pyspark.sql import DataFrame, SparkSession
 
+FOLDER = "_delta_log"
 OFFSETS, QUERY, BATCH, ROWS, INFO = "ottla.offsets", "ottla.query", "ottla.batch", "ottla.rows", "ottla.info"
 """Beside the commit, in its custom metadata."""
 COMMIT_ATTEMPTS = 5
@@ -60,7 +61,9 @@ class DeltaLog:
                 return False
             try:
                 with space_is_named(self._store.uri):
+                    before = NONE if table is None else table.version()
                     self._create(batch) if table is None else self._append(table, batch)
+                    self._settle(before)
                 return True
             except CommitFailedError as error:
                 self._explain(batch, error)
@@ -69,6 +72,12 @@ class DeltaLog:
                     raise SinkError(f"The table {self._store.uri} took no commit: {error}") from error
         raise WriteConflict(f"The table {self._store.uri}: others made and changed it all the while")
 
+    def _settle(self, before: int) -> None:
+        """delta-rs leaves it to the system when the log is on the disk."""
+        if self._store.is_local and (table := self._table()) is not None:
+            for version in range(before + 1, table.version() + 1):
+                self._store.settle(f"{FOLDER}/{version:020}.json")
+
     def holds(self, paths: set[str]) -> set[str]:
         table = self._table()
         return (
@@ -76,6 +85,9 @@ class DeltaLog:
             if table is None
             else paths & {urls.unquote(path) for path in table.get_add_actions()["path"].to_pylist()}
         )
+
+    def commits(self, app_id: str) -> list[Commit]:
+        return commits(self._store.uri, app_id, self._storage)
 
     def _table(self) -> "DeltaTable | None":
         """As it is now. To open it is to read its log, to look again is to read what came since."""

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from ottla.pipeline.sinks import manifests
 from ottla.pipeline.sinks.changes import Batch, Commit, Compaction, Log
+from ottla.pipeline.sinks.delta import FOLDER as DELTA_LOG
 from ottla.pipeline.sinks.errors import SinkError, space_is_named
 from ottla.pipeline.sinks.manifests import Table
 from ottla.pipeline.sinks.options import TableOptions
@@ -21,9 +22,6 @@ from ottla.pipeline.sinks.table_sink import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-DELTA_LOG = "_delta_log"
 
 
 class ParquetSink(TableSink):
@@ -59,6 +57,9 @@ class ManifestLog:
 
     def holds(self, paths: set[str]) -> set[str]:
         return paths & manifests.newest(self._store).files.keys()
+
+    def commits(self, app_id: str) -> list[Commit]:
+        return commits(self._store.uri, app_id)
 
 
 def committed_files(path: str) -> list[str]:
@@ -203,6 +204,7 @@ def _join(store: Store, table: Table, group: list[dict[str, Any]]) -> dict[str, 
                 file = parquet.ParquetFile(source)
                 for index in range(file.num_row_groups):
                     writer.write_table(_widened(file.read_row_group(index), schema))
+    store.settle(path)
     return {
         "path": path,
         "size": store.size(path),

@@ -126,6 +126,7 @@ class PartFiles:
         part.writer.close()
         size = part.sink.tell()
         part.sink.close()
+        self._store.settle(part.path)
         self._done.append(PartFile(part.path, size, part.rows, part.values, statistics(part.metadata[0])))
 
 

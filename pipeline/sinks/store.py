@@ -13,6 +13,8 @@ from ottla.pipeline.sinks.errors import OptionRefused, SinkError
 
 WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no hard links: there one writer is all that is safe."""
+WITHOUT_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
+"""What is said where a folder cannot be synced: there names are safe by themselves, or by nothing."""
 
 
 class Found(NamedTuple):
@@ -30,6 +32,7 @@ class Store:
             raise OptionRefused("Say where the table is: .start(path), .save(path) or option path")
         self.uri = uri
         self.files, self.root = _opened(uri)
+        self._settled: set[str] = set()
 
     def __getstate__(self) -> str:
         return self.uri
@@ -51,6 +54,19 @@ class Store:
         self.files.create_dir(os.path.dirname(at), recursive=True)
         return self.files.open_output_stream(at)
 
+    def settle(self, path: str) -> None:
+        """A file that was written outlives the machine's power, and so does its name. Object stores promise that when the stream is closed."""
+        if not self.is_local:
+            return
+        at = f"{self.root}/{path}"
+        _sync(at)
+        folder = os.path.dirname(at)
+        _sync_folder(folder)
+        while folder not in self._settled and folder.startswith(self.root):
+            self._settled.add(folder)
+            folder = os.path.dirname(folder)
+            _sync_folder(folder)
+
     def open(self, path: str) -> Any:
         return self.files.open_input_file(f"{self.root}/{path}")
 
@@ -66,12 +82,14 @@ class Store:
             self.files.delete_file(f"{self.root}/{path}")
 
     def put_new(self, path: str, data: bytes) -> None:
-        """All of it or nothing under that name, and FileExistsError where the name is taken."""
+        """All of it or nothing under that name, also after a power cut, and FileExistsError where the name is taken."""
         name = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{uuid.uuid4().hex}"
-        with self.create(name) as file:
-            file.write(data)
         try:
+            with self.create(name) as file:
+                file.write(data)
+            self.settle(name)
             self._claim(name, path)
+            self.settle(path)
         finally:
             self.delete(name)
 
@@ -117,3 +135,19 @@ def _opened(uri: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), os.path.abspath(uri)
     files, root = fs.FileSystem.from_uri(f"file://{uri[5:]}" if uri.startswith("file:/") and "://" not in uri else uri)
     return files, root.rstrip("/")
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: str) -> None:
+    try:
+        _sync(path)
+    except OSError as error:
+        if error.errno not in WITHOUT_FOLDERS:
+            raise

@@ -55,7 +55,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         query = next((each.query for each in messages if isinstance(each, Written)), None)
         if query is not None:  # without a task there was nothing to write
-            self._table.commit(messages, query, batchId)
+            self._table.commit(messages, query, batchId, is_stream=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._table.abort(messages)

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.pipeline.sinks.attempts import Attempt
-from ottla.pipeline.sinks.changes import Batch, Log, Part, together
+from ottla.pipeline.sinks.changes import Batch, Log, Part, beyond, together
+from ottla.pipeline.sinks.errors import ReplayDiffers
 from ottla.pipeline.sinks.options import TableOptions, dead_schema, table_schema
 from ottla.pipeline.sinks.part_files import PartFile, PartFiles
 from ottla.pipeline.sinks.ranges import Ranges, join, ranges, tells_offsets
@@ -57,14 +58,14 @@ class TableWrite:
             dead.discard()
             raise
 
-    def commit(self, messages: Sequence[Any], app_id: str, version: int) -> bool:
-        """Both tables, each by itself: what a kill between them leaves undone is done by the replay."""
+    def commit(self, messages: Sequence[Any], app_id: str, version: int, *, is_stream: bool = False) -> bool:
+        """Both tables, each by itself: what a kill between them leaves undone is done by the replay. ``is_stream``: a number that is there
+        already must bring what it brought (ReplayDiffers)."""
         written = [message for message in messages if isinstance(message, Written)]
         files, offsets = together(each.dead for each in written)
         if self._dead_store and files:
             dead = Batch(app_id, version, self._dead_schema, (), files, offsets, merge=True)
-            if not self._log(self._dead_store).commit(dead):
-                self._remove(self._dead_store, files)
+            self._commit(self._dead_store, dead, is_stream)
         files, offsets = together(each.main for each in written)
         if not files and not self._overwrite:
             return False
@@ -74,9 +75,18 @@ class TableWrite:
         batch = Batch(
             app_id, version, self._schema, partition_by, files, offsets, merge, self._overwrite, self._options.info
         )
-        if not (done := self._log(self._store).commit(batch)):
-            self._remove(self._store, files)
-        return done
+        return self._commit(self._store, batch, is_stream)
+
+    def _commit(self, store: Store, batch: Batch, is_stream: bool) -> bool:
+        if self._log(store).commit(batch):
+            return True
+        self._remove(store, batch.files)
+        if is_stream and (found := beyond(batch, self._log(store).commits(batch.app_id))):
+            raise ReplayDiffers(
+                f"Batch {batch.version} of {batch.app_id} is in the table {store.uri} already, and reaches further now: {'; '.join(found)}. "
+                "The query's checkpoint went back, or two queries have copies of one: begin with a new checkpoint where the table ends (commits(path) says where)"
+            )
+        return False
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Of the tasks that wrote all they had; the others removed their files themselves, if they could."""

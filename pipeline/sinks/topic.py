@@ -28,7 +28,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         """On the driver, for each batch."""
         self._options = _checked(schema, options, False)
         ago_s = planned_ago_s(self._options.checkpoint)
-        self._write = TopicWrite(self._options, ago_s / 3600)
+        self._write = TopicWrite(self._options, ago_s / 3600, is_stream=True)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         spare_the_collector()

@@ -25,10 +25,11 @@ class Sent:
 
 
 class TopicWrite:
-    """Pickled to the tasks. A write that has no name gets one that nobody else has, for all its tasks' attempts."""
+    """Pickled to the tasks. A write that has no name gets one that nobody else has, for all its tasks' attempts. ``is_stream``: batches
+    come in order, and none comes again but the last."""
 
-    def __init__(self, options: TopicOptions, planned_ago_hours: float = 0.0) -> None:
-        self._options = options
+    def __init__(self, options: TopicOptions, planned_ago_hours: float = 0.0, *, is_stream: bool = False) -> None:
+        self._options, self._is_stream = options, is_stream
         self._ago_hours = planned_ago_hours
         self._own = f"write-{uuid.uuid4().hex}"
 
@@ -54,6 +55,7 @@ class TopicWrite:
             producer.claim()
             last = _last(cluster, name)
             if last is not None and last.offset > attempt.batch:
+                self._require_newest(attempt, last)
                 return _skipped(_seen(rows) if last.offset == attempt.batch + 1 else None, attempt, last)
             if last is None and self._ago_hours > self._options.kept_hours and self._skips_late(attempt):
                 return Sent(0, skipped=True)
@@ -74,6 +76,15 @@ class TopicWrite:
                 "it: whether its rows are in the topic cannot be told. Look there, and go on with option lateReplay=skip, or lateReplay=write"
             )
         return self._options.too_late == "skip"
+
+    def _require_newest(self, attempt: Attempt, last: Committed) -> None:
+        """Nobody waits for a task of the past; a query whose checkpoint went back plans anew what its numbers stood for."""
+        if self._is_stream and last.offset > attempt.batch + 1 and self._options.too_late != "skip":
+            raise ReplayDiffers(
+                f"Batch {attempt.batch} of {attempt.query} comes again, and its batch {last.offset - 1} is in the topic: the query's checkpoint went "
+                "back, or two queries have copies of one. What it planned anew would be skipped: begin with a new checkpoint where the topic ends, "
+                "or skip what comes under the old numbers with option lateReplay=skip"
+            )
 
     def _transaction(
         self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str, cluster: Cluster

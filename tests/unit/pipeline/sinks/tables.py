@@ -63,7 +63,7 @@ class Query:
         return self.writer().write(batches, Attempt(self.query, number, task, next(self._attempts)))
 
     def commit(self, number: int, written: Sequence[Written], overwrite: bool = False) -> bool:
-        return self.writer(overwrite).commit(written, self.query, number)
+        return self.writer(overwrite).commit(written, self.query, number, is_stream=bool(self.query))
 
     def batch(self, number: int, *tasks: pa.RecordBatch, overwrite: bool = False) -> bool:
         written = [self.task(number, task, [rows]) for task, rows in enumerate(tasks)]

@@ -126,6 +126,21 @@ def test_a_task_of_many_partitions_holds_no_more_than_one_of_two(
     assert values("parquet", str(tmp_path)) == [f"v{number:03}" for number in range(100)]
 
 
+def test_a_manifest_has_its_name_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut in between leaves a name with nothing behind it, and the table cannot be read."""
+    synced, claimed, link = list[str](), list[str](), os.link
+
+    def claim(name: str, path: str) -> None:
+        assert name in synced
+        claimed.append(path)
+        link(name, path)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(os, "link", claim)
+    Query("parquet", str(tmp_path)).batch(0, ONE)
+    assert claimed == [str(tmp_path / manifests.name(0))]
+
+
 def test_a_file_system_without_links_takes_manifests_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: str) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")

@@ -148,6 +148,22 @@ def test_a_task_of_the_past_writes_nothing() -> None:
     assert cluster.values("t", 0) == [b"x"]
 
 
+def test_a_query_whose_checkpoint_went_back_is_told_so_rather_than_skipped() -> None:
+    cluster = FakeCluster(t=1)
+
+    def stream(number: int, **options: str) -> Sent:
+        sink = TopicWrite(topic_options({**BOOTSTRAP, **options}), is_stream=True)
+        return sink.write([batch("a")], Attempt("q", number, 0, 0), cast(Cluster, cluster))
+
+    assert not stream(7).skipped
+    assert stream(7).skipped
+    with pytest.raises(ReplayDiffers, match="Batch 6 of q comes again, and its batch 7 is in the topic"):
+        stream(6)
+    assert stream(6, lateReplay="skip").skipped
+    assert not stream(8).skipped
+    assert cluster.values("t", 0) == [b"a", b"a"]
+
+
 def test_a_replay_with_other_rows_is_refused() -> None:
     cluster = FakeCluster(t=1)
     write(cluster, 0, batch("a", "b"))
