@@ -38,6 +38,7 @@ class ConsumerMember(GroupMember):
     _assigned: Sequence[int] = ()
 
     async def _leave(self) -> None:
+        self._group.note_released(self._id)  # before it says so: another may have all of it before the answer comes
         if self._coordinator is not None and self._id:
             with suppress(Unreachable):
                 is_back_soon = self._instance_id is not None and bool(self._rng.randrange(2))

@@ -76,6 +76,10 @@ class _Legible(GroupMember):
         await super()._be_heard()
         self._group.note_reading(self._id, self.positions, asked_s)
 
+    async def _leave(self) -> None:
+        self._group.note_released(self._id)  # before it says so: another may have all of it before the answer comes
+        await super()._leave()
+
     def _forget(self) -> None:
         self._group.note_released(self._id)
         super()._forget()

@@ -8,10 +8,15 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
-from ottla.testing.simulation.client import Client
+from ottla.testing.simulation.client import Client, Unreachable
+from ottla.testing.simulation.consumer_members import ConsumerMember
 from ottla.testing.simulation.consumers import Leader, Leaders
 from ottla.testing.simulation.dimensions.unclean import COMES, GOING_NS, WAGERS, Unclean
+from ottla.testing.simulation.group_members import GroupMember
+from ottla.testing.simulation.migrants import CooperativeMigrant, EagerMigrant
 from ottla.testing.simulation.plan import Faults, _Suspect
 
 TOPIC = "flights"
@@ -58,6 +63,28 @@ def test_nobody_relies_on_a_lost_machine_once_it_is_out_and_fenced_or_registered
     faults = Faults(cast(Any, SimpleNamespace(loop=None)), lambda: cast(Any, image), lambda _: None, {})
     faults._suspect = LOST
     assert faults._is_cleared() is is_cleared
+
+
+@pytest.mark.parametrize("kind", [EagerMigrant, CooperativeMigrant, ConsumerMember])
+def test_a_member_reads_nothing_any_more_when_it_says_that_it_leaves(
+    kind: type[GroupMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions may be another's before the answer is there."""
+    told: list[object] = []
+
+    async def asked(_: GroupMember, request: object, *__: object) -> Any:
+        told.append(type(request))
+        raise Unreachable
+
+    monkeypatch.setattr(GroupMember, "_ask", asked)
+    group = SimpleNamespace(
+        name="g", topic="t", note_released=told.append, note_reading=lambda *_: None, note_held=lambda *_: None
+    )
+    member = kind(cast(Any, lambda: SimpleNamespace(close=lambda: None)), cast(Any, group), Random(1), None, 0.0)
+    member._coordinator, member._id, member.generation = NODE, "m", 3
+    asyncio.run(member._leave())
+    assert told[0] == "m"
+    assert told[1] in (LeaveGroupRequest, ConsumerGroupHeartbeatRequest)
 
 
 @pytest.mark.parametrize(("written", "is_missed"), [(1, True), (2, False)])
