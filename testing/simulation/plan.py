@@ -36,6 +36,8 @@ class FaultKind(NamedTuple):
 
 WAIT_NS = 30_000_000
 """What takes from a disk what it had is rarely survived at its own time. It comes at the first after that which is found so."""
+HEARD_NS = 1_000_000_000
+"""By then a node that was parted from others is heard of by the controller, also over a slow link."""
 CLIENTS = "harness"
 """Where the clients are."""
 POWER_CUTS = ("crash", "crash-in-disk-operation")
@@ -88,6 +90,8 @@ class Faults:
         self._armed: int | None = None  # will lose power in a disk operation
         self._parted = Counter[str]()
         """By how many faults each node is parted from others now."""
+        self._parted_ns = -HEARD_NS
+        """When the last of them ended."""
         self._over_ns = 0
         """When the last fault is to be over."""
         self._ends = 0
@@ -121,7 +125,9 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", f"end-{fault.kind}", *fault.args)
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
-        self._parted.subtract(self._parts(fault))
+        if parts := self._parts(fault):
+            self._parted.subtract(parts)
+            self._parted_ns = self._loop.now_ns
         self._ends -= self._ends_later(fault)
         end()
 
@@ -148,13 +154,18 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if self._ends or not (
-            self._others_have_all(node) if kind.empties else not self._parted.total() and self._all_in_sync()
-        ):
+        if self._ends or self._parted.total():
+            return False
+        if not (self._have_heard() and self._others_have_all(node) if kind.empties else self._all_in_sync()):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
         return True
+
+    def _have_heard(self) -> bool:
+        """Whether the controller has heard of everybody since somebody was parted from others. Else a session may end, of one who has
+        everything, before it is noticed that the machine that had everything too is gone."""
+        return self._loop.now_ns - self._parted_ns >= HEARD_NS
 
     def metadata_changed(self) -> None:
         """Somebody fell out of an ISR: a machine that waits for its power cut may be the last that has everything."""
@@ -188,14 +199,14 @@ class Faults:
         return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
-        """Of each partition somebody else is in sync, runs, hears the others and is on its way out of no ISR; nor did a leader that is
+        """Of each partition somebody else is in sync, runs and is on its way out of no ISR; nor did a leader that is
         gone ask for that: a controller that was paused may take it yet."""
         image = self._metadata()
         if node not in image.brokers or any(map(self._is_shrinking_isrs, self._cluster.nodes)):
             return False
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return all(
-            any(each != node and self._is_well(each) and not self._parted[f"node-{each}"] for each in view.isr)
+            any(each != node and self._is_well(each) for each in view.isr)
             and (view.leader == NO_LEADER or self._is_well(view.leader))
             for view in views
             if node in view.replicas

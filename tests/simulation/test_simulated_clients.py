@@ -11,13 +11,14 @@ from msgspec import structs
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
+from ottla.runtime.simulation.faults import Fault
 from ottla.testing.simulation.client import Client, Unreachable
 from ottla.testing.simulation.consumer_members import ConsumerMember
 from ottla.testing.simulation.consumers import Leader, Leaders
 from ottla.testing.simulation.dimensions.unclean import COMES, GOING_NS, WAGERS, Unclean
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.migrants import CooperativeMigrant, EagerMigrant
-from ottla.testing.simulation.plan import Faults, _Suspect
+from ottla.testing.simulation.plan import HEARD_NS, FaultKind, Faults, _Suspect
 
 TOPIC = "flights"
 NODE = ("node-1", 9092)
@@ -116,3 +117,24 @@ def test_an_unclean_election_is_missed_once_nothing_that_the_controller_wrote_wa
     loop.now_ns += GOING_NS + 1
     unclean._look()
     assert violations == [COMES] * is_missed
+
+
+def test_no_machine_is_replaced_until_all_have_been_heard_of_since_some_were_parted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The session of who else has everything may end first: then the one whose disk is gone leads."""
+    monkeypatch.setattr(Faults, "_others_have_all", lambda *_: True)
+    loop = SimpleNamespace(now_ns=0, trace=SimpleNamespace(event=lambda *_: None))
+    image = SimpleNamespace(brokers={5: SimpleNamespace(epoch=57)})
+    replaced = FaultKind(cast(Any, None), stops=True, loses=True, empties=True)
+    cluster = SimpleNamespace(loop=loop, lives={5: 1})
+    faults = Faults(cast(Any, cluster), lambda: cast(Any, image), lambda _: None, {"machine-is-new": replaced})
+    isolated, machine = Fault(0, "isolate", ("node-1",), 700), Fault(0, "machine-is-new", ("node-5",), 700)
+    assert faults._may_begin(machine)
+    faults._suspect = None
+    faults._parted.update(["node-1"])
+    assert not faults._may_begin(machine)
+    faults._end(isolated, lambda: None)
+    assert not faults._may_begin(machine)
+    loop.now_ns += HEARD_NS
+    assert faults._may_begin(machine)
