@@ -228,7 +228,12 @@ class Machine:
         assert self.cleaner.install(task, outcome)
         self.cleaner.record(task)
         found = self._all()
-        overdue = {offset for offset, (_, latest) in self.horizons.items() if latest <= self.now_ms}
+        # A cut may have made a segment that was clean the active one: nothing goes from that.
+        overdue = {
+            offset
+            for offset, (_, latest) in self.horizons.items()
+            if latest <= self.now_ms and offset < task.end_offset
+        }
         assert not overdue & {record.offset for record in found}
         self._check_compacted(found, task.end_offset)
         self.records = found
