@@ -74,6 +74,7 @@ def recover(
     else:
         scanned_from = _recover_segments(log, bases, recovery_point, log_start_offset, stable_offset, clean=clean)
     _check_stable(log.directory, 0, log.log_end_offset, stable_offset)
+    log.root.lower_recovery_point(log.key, log.recovery_point)
     if log.root.saved_gaps_offset(log.key) > log.log_end_offset:
         # Of a disk that lost what was stable: what comes to those offsets now is another's, and neither clean nor stable.
         log.root.before_truncation({log.key: log.log_end_offset})

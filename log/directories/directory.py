@@ -98,6 +98,13 @@ class DirectoryState:
         """The recovery point that the checkpoint file has for sure; unlimited where nobody keeps one."""
         return FOREVER if self.recovery_points is None else self.recovery_points.saved.get(key, 0)
 
+    def lower_recovery_point(self, key: TopicIdPartition, to: int) -> None:
+        """Makes sure that a crash does not find more said to be stable than is: of a log that ends earlier than it did, by a cut that a crash
+        interrupted or on a disk that lost something, what comes to those offsets is another's. Raises OSError."""
+        points = self.recovery_points
+        if points is not None and points.highest(key) > to:
+            points.replace({**points.latest, key: to})
+
     def saved_gaps_offset(self, key: TopicIdPartition) -> int:
         """Below it the log may be compacted, and all of it is stable; -1: nothing is."""
         return -1 if self.gaps_to is None else self.gaps_to(key)

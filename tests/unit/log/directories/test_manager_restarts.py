@@ -206,5 +206,26 @@ def test_what_a_disk_lost_is_neither_stable_nor_clean_once_the_log_has_grown_aga
     again = reopen(platter)
     again.logs[name(0)].append_as_leader(make_batch(3), 0, NOW_MS)
     assert again.checkpoints.cleaned.of("/a", log.key) == -1
-    assert read_owned(SimulatedDisk(platter), f"/a/{RECOVERY_POINTS}")[log.key] == 3
+    stable = 3 if clean else 0  # all may be torn
+    assert read_owned(SimulatedDisk(platter), f"/a/{RECOVERY_POINTS}")[log.key] == stable
     assert reopen(platter).checkpoints.cleaned.of("/a", log.key) == -1
+
+
+def test_a_log_that_lost_all_in_a_cut_that_a_crash_ended_says_nothing_is_stable(
+    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch
+) -> None:
+    """What comes to those offsets then is looked at by the next start: its epochs, and whether it was torn."""
+    create(manager, 1)
+    log = manager.logs[name(0)]
+    for _ in range(4):
+        log.append_as_leader(make_batch(), 0, NOW_MS)
+    log.flush()
+    manager.checkpoints.save_points()
+    for file in disk.list_directory(log.directory):
+        if file.startswith("0"):
+            disk.unlink(f"{log.directory}/{file}")
+    again = reopen(platter)
+    assert read_owned(SimulatedDisk(platter), f"/a/{RECOVERY_POINTS}")[log.key] == 0
+    for _ in range(5):
+        again.logs[name(0)].append_as_leader(make_batch(), 8, NOW_MS)
+    assert reopen(platter).logs[name(0)].epochs.entries() == ((8, 0),)
