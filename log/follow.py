@@ -143,7 +143,7 @@ class FollowerLog(LeaderLog):
             raise self.root.failed(error) from error
         for position, header in run:
             if header.leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.leader_epoch, max(header.base_offset, self.log_start_offset))
+                self.epochs.assign(header.leader_epoch, self.log_end_offset)  # the first of it may be compacted away
             self.log_end_offset = header.base_offset + header.last_offset_delta + 1
             if header.producer_id >= 0:
                 self._replay(whole, header, position)

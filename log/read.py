@@ -141,6 +141,21 @@ class ReadableLog(DurableLog):
             end += sum(segment.size for segment in self.segments[numbers[0] : numbers[1]])
         return max(end - start, 1)
 
+    def next_written(self, offset: int) -> int:
+        """``offset`` where a batch holds it; in a gap where the next batch begins, or the log end. Raises DamagedLogError, StorageError."""
+        if self.half_done:
+            reopening.refuse(self)
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        try:
+            segment = self.segment_of(offset)
+            segment, _, position = _find_start(self, segment, self.next_base_offset(segment), offset)
+            if position >= segment.size:
+                return self.log_end_offset
+            return max(offset, next(segment.walk_from(position))[1].base_offset)
+        except OSError as error:
+            raise self.root.failed(error) from error
+
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap [start, end): what a read_committed consumer must skip."""
         if self.half_done:

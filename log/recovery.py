@@ -213,10 +213,11 @@ def _restore_first_epochs(log: DurableLog) -> None:
     known_from = entries[0][1] if entries else log.log_end_offset
     if log.log_start_offset >= known_from:
         return
-    found: list[tuple[int, int]] = []
+    found, end = list[tuple[int, int]](), log.log_start_offset
     for header in _headers_between(log, log.log_start_offset, known_from):
         if header.leader_epoch > (found[-1][0] if found else -1):
-            found.append((header.leader_epoch, max(header.base_offset, log.log_start_offset)))
+            found.append((header.leader_epoch, end))
+        end = header.next_offset
     last_epoch = found[-1][0] if found else -1
     log.set_epochs((*found, *(entry for entry in entries if entry[0] > last_epoch)))
 
@@ -238,17 +239,20 @@ def _restore_epochs(log: DurableLog) -> None:
         log.set_epochs(read_epochs(log.disk, log.directory))
     except CheckpointError:
         log.set_epochs(())
+        end = log.segments[0].base_offset
         for segment in log.segments:
-            _note_epochs(log, segment)
+            end = _note_epochs(log, segment, end)
 
 
-def _note_epochs(log: DurableLog, segment: Segment) -> None:
-    """Epochs from the batch headers, for want of a checkpoint that can be read."""
+def _note_epochs(log: DurableLog, segment: Segment, end: int) -> int:
+    """Epochs from the batch headers, for want of a checkpoint that can be read. ``end``: of what is before; returns the segment's."""
     try:
         for _, header in segment.walk_from(0):
-            log.note_epoch(header.leader_epoch, header.base_offset)
+            log.note_epoch(header.leader_epoch, end)
+            end = header.next_offset
     except DamagedLogError:
-        return
+        return end
+    return end
 
 
 def _clean_end(log: DurableLog) -> tuple[int, int]:
@@ -290,7 +294,7 @@ def _scan(log: DurableLog, recovery_point: int, stable_offset: int) -> tuple[int
             log.aborts_changed(segment)
         if number == first:
             scanned_from = start[1]
-        end, position, epoch = _scan_segment(log, segment, start, epoch, anew=anew)
+        end, position, epoch = _scan_segment(log, segment, start, end, epoch, anew=anew)
         if position < segment.size:
             _check_stable(segment.path, position, end, stable_offset)
             _drop_from(log, number + 1)
@@ -326,9 +330,10 @@ def _drop_from(log: DurableLog, number: int) -> None:
 
 
 def _scan_segment(
-    log: DurableLog, segment: Segment, start: tuple[int, int], epoch: int, *, anew: bool
+    log: DurableLog, segment: Segment, start: tuple[int, int], before: int, epoch: int, *, anew: bool
 ) -> tuple[int, int, int]:
-    """(offset after the last sound batch, position after it, its epoch); ``epoch`` is that of the batch before ``start``.
+    """(offset after the last sound batch, position after it, its epoch); ``before`` is where the segment before it ends, ``epoch`` that of
+    the batch before ``start``.
 
     Builds the indexes anew from there on; ``anew``: also writes what it found where it is.
     """
@@ -337,13 +342,17 @@ def _scan_segment(
     limit = segment.offset_limit if segment is log.active else log.next_base_offset(segment) - 1
     expected = Expectation(not log.gaps_allowed, limit)
     log.epochs.truncate_from_end(end)  # what the checkpoint says of later ones may be from before a truncation
+
+    def note_epoch(epoch: int, ended: int) -> None:
+        log.note_epoch(epoch, before if ended == segment.base_offset else ended)
+
     want = _PIECE_BYTES
     while position < segment.size:
         file, remaining = segment.handle.open(), segment.size - position
         asked = min(want, remaining)
         piece = memoryview(file.read_at(asked, position))
         note = partial(_note_at, segment, position)
-        size, end, epoch = sound_prefix(piece, end, epoch, expected, note, log.note_epoch)
+        size, end, epoch = sound_prefix(piece, end, epoch, expected, note, note_epoch)
         if size and anew:
             _write_again(file, piece[:size], position)
         position += size

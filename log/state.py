@@ -151,7 +151,8 @@ class LogState:
         self.epochs.changed = True
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch is in the log at this offset."""
+        """What was written before a batch of this epoch ends at this offset. Where compaction left a gap before the batch, the epoch is held to
+        have begun in it: a follower that has something else there has to cut it, as it had when the leader of that epoch came."""
         if epoch > self.epochs.latest_epoch:
             self.epochs.assign(epoch, start_offset)
 

@@ -3,6 +3,8 @@
 Source: ReplicaManager.lastOffsetForLeaderEpoch; kraft.md 3.5 and 4.9.
 """
 
+from contextlib import suppress
+
 from ottla.broker.context import BrokerContext
 from ottla.broker.handlers.common import route
 from ottla.broker.handlers.long_answers import LongAnswers, Pieces
@@ -20,8 +22,8 @@ from ottla.broker.wire.messages.offset_for_leader_epoch_response import (
 )
 from ottla.runtime.errors import ErrorCode, KafkaError
 
-PIECE = 1_000
-"""Partitions that are looked at in one turn of the loop: some two milliseconds."""
+PIECE = 200
+"""Partitions that are looked at in one turn of the loop: half a millisecond, some five where each is compacted."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:
@@ -57,5 +59,10 @@ def end_of_epoch(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPar
         partition.require_leader(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error.code, asked.partition)
-    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    if log.gaps_allowed and log.log_start_offset < end_offset < log.log_end_offset:
+        # Who has read what compaction took since is where that was: nothing is cut off from under it.
+        with suppress(KafkaError):
+            end_offset = log.next_written(end_offset)
     return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end_offset)

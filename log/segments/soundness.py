@@ -42,7 +42,8 @@ def sound_prefix(
 ) -> Sound:
     """How much of ``data``, which begins with a batch, is sound. A batch cut off at the end is not.
 
-    Epochs may not fall and offsets not overlap: a batch can be whole and yet be of another history.
+    Epochs may not fall and offsets not overlap: a batch can be whole and yet be of another history. ``note_epoch`` is told of each new one
+    and of where what is before it ends.
     """
     dense, limit = expected
     at, end = 0, len(data)
@@ -62,7 +63,7 @@ def sound_prefix(
         if leader_epoch != epoch:
             epoch = leader_epoch
             if note_epoch is not None:
-                note_epoch(epoch, base_offset)
+                note_epoch(epoch, next_offset)
         next_offset = base_offset + delta + 1
         if note is not None:
             note(at, following - at, next_offset - 1, max_timestamp)

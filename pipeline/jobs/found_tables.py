@@ -21,7 +21,7 @@ def format_of(path: str, told: str) -> str:
     if told not in (AUTO, PARQUET):
         return told
     store = Store(path)
-    for folder, kind in ((parquet.DELTA_LOG, DELTA), (FOLDER, MANIFESTS)):
+    for folder, kind in ((delta.FOLDER, DELTA), (FOLDER, MANIFESTS)):
         if next(store.below(folder), None) is not None:
             return kind
     if next(store.below(), None) is None:
