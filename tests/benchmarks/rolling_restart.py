@@ -164,13 +164,19 @@ def consume_librdkafka(bootstrap: str, ready: Event, other_end: Connection) -> N
     reading.end()
 
 
+POLL_MS = 1_000
+"""kafka-python 3.0.12 may have joined before it knew the topic's partitions. It joins again then, assigns them (so that its `need_rejoin` says no
+more that it has to), and if that poll's time is up before the answer is there no other poll looks for it: it reads nothing, for good, and
+without heartbeats. Beside other work a rebalance takes longer than a tenth of a second now and then."""
+
+
 def consume_kafka_python(bootstrap: str, ready: Event, other_end: Connection) -> None:
     reading = Reading("kafka-python", other_end)
     servers = bootstrap.split(",")
     consumer = KafkaConsumer(TOPIC, bootstrap_servers=servers, group_id="kafka-python", auto_offset_reset="earliest")
     while not reading.is_over():
         try:
-            polled = consumer.poll(timeout_ms=100)
+            polled = consumer.poll(timeout_ms=POLL_MS)
         except Exception as error:  # whatever reaches the application is what is counted
             reading.seen.errors.append(repr(error))
             continue
