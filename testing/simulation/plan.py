@@ -19,6 +19,7 @@ from ottla.quorum.metadata.image import MetadataImage
 from ottla.quorum.metadata.views import NO_LEADER
 from ottla.runtime.simulation.faults import KINDS, Begin, Fault, generate, last_end_ms
 from ottla.testing.simulation.cluster import SimulatedCluster
+from ottla.testing.simulation.roles import CONTROLLER
 
 
 class FaultKind(NamedTuple):
@@ -90,8 +91,8 @@ class Faults:
         self._armed: int | None = None  # will lose power in a disk operation
         self._parted = Counter[str]()
         """By how many faults each node is parted from others now."""
-        self._parted_ns = -HEARD_NS
-        """When the last of them ended."""
+        self._parted_ns: dict[str, int] = {}
+        """When the last of them ended, by node."""
         self._over_ns = 0
         """When the last fault is to be over."""
         self._ends = 0
@@ -125,9 +126,9 @@ class Faults:
         self._loop.trace.event(self._loop.now_ns, "faults", f"end-{fault.kind}", *fault.args)
         if fault.kind == "crash-in-disk-operation":
             self._disarm()
-        if parts := self._parts(fault):
-            self._parted.subtract(parts)
-            self._parted_ns = self._loop.now_ns
+        parts = self._parts(fault)
+        self._parted.subtract(parts)
+        self._parted_ns.update(dict.fromkeys(parts, self._loop.now_ns))
         self._ends -= self._ends_later(fault)
         end()
 
@@ -154,18 +155,18 @@ class Faults:
         kind = self._kinds[fault.kind]
         if not kind.loses:
             return True
-        if self._ends or self._parted.total():
-            return False
-        if not (self._have_heard() and self._others_have_all(node) if kind.empties else self._all_in_sync()):
+        if self._ends or not (
+            self._others_have_all(node) if kind.empties else not self._parted.total() and self._all_in_sync()
+        ):
             return False
         self._suspect = _Suspect(node, self._metadata().brokers[node].epoch, self._cluster.lives[node])
         self._armed = node if fault.kind == "crash-in-disk-operation" else None
         return True
 
-    def _have_heard(self) -> bool:
-        """Whether the controller has heard of everybody since somebody was parted from others. Else a session may end, of one who has
-        everything, before it is noticed that the machine that had everything too is gone."""
-        return self._loop.now_ns - self._parted_ns >= HEARD_NS
+    def _is_heard(self, name: str) -> bool:
+        """Whether that node is parted from nobody, and has not been for so long that others have heard of it since. Else a session may end,
+        of one who has everything, before it is noticed that the machine that had everything too is gone."""
+        return not self._parted[name] and self._loop.now_ns - self._parted_ns.get(name, -HEARD_NS) >= HEARD_NS
 
     def metadata_changed(self) -> None:
         """Somebody fell out of an ISR: a machine that waits for its power cut may be the last that has everything."""
@@ -199,14 +200,16 @@ class Faults:
         return any(each is not None and isinstance(each.isr, PendingShrink) for each in leaders)
 
     def _others_have_all(self, node: int) -> bool:
-        """Of each partition somebody else is in sync, runs and is on its way out of no ISR; nor did a leader that is
-        gone ask for that: a controller that was paused may take it yet."""
+        """Of each partition somebody else is in sync, runs, hears the others, as the controller does, and is on its way out of no ISR; nor
+        did a leader that is gone ask for that: a controller that was paused may take it yet."""
         image = self._metadata()
         if node not in image.brokers or any(map(self._is_shrinking_isrs, self._cluster.nodes)):
             return False
+        if not self._is_heard(self._resolve(CONTROLLER)):
+            return False
         views = (view for topic in image.topics_by_id.values() for view in topic.partitions.values())
         return all(
-            any(each != node and self._is_well(each) for each in view.isr)
+            any(each != node and self._is_well(each) and self._is_heard(f"node-{each}") for each in view.isr)
             and (view.leader == NO_LEADER or self._is_well(view.leader))
             for view in views
             if node in view.replicas

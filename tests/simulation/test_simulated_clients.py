@@ -19,6 +19,7 @@ from ottla.testing.simulation.dimensions.unclean import COMES, GOING_NS, WAGERS,
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.migrants import CooperativeMigrant, EagerMigrant
 from ottla.testing.simulation.plan import HEARD_NS, FaultKind, Faults, _Suspect
+from ottla.testing.simulation.roles import CONTROLLER
 
 TOPIC = "flights"
 NODE = ("node-1", 9092)
@@ -119,22 +120,35 @@ def test_an_unclean_election_is_missed_once_nothing_that_the_controller_wrote_wa
     assert violations == [COMES] * is_missed
 
 
-def test_no_machine_is_replaced_until_all_have_been_heard_of_since_some_were_parted(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("parted", "is_waited_for"), [("node-1", True), ("node-4", True), ("node-3", False)])
+def test_no_machine_is_replaced_until_the_controller_and_who_has_everything_have_heard_of_each_other(
+    parted: str, is_waited_for: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session of who else has everything may end first: then the one whose disk is gone leads."""
-    monkeypatch.setattr(Faults, "_others_have_all", lambda *_: True)
+    """Their session may end first: then the one whose disk is gone leads."""
+    monkeypatch.setattr(Faults, "_is_well", lambda *_: True)
+    monkeypatch.setattr(Faults, "_is_shrinking_isrs", lambda *_: False)
     loop = SimpleNamespace(now_ns=0, trace=SimpleNamespace(event=lambda *_: None))
-    image = SimpleNamespace(brokers={5: SimpleNamespace(epoch=57)})
+    topic = SimpleNamespace(partitions={0: SimpleNamespace(isr=(4, 5), replicas=(4, 5), leader=4)})
+    image = SimpleNamespace(brokers={5: SimpleNamespace(epoch=57)}, topics_by_id={b"": topic})
     replaced = FaultKind(cast(Any, None), stops=True, loses=True, empties=True)
-    cluster = SimpleNamespace(loop=loop, lives={5: 1})
-    faults = Faults(cast(Any, cluster), lambda: cast(Any, image), lambda _: None, {"machine-is-new": replaced})
-    isolated, machine = Fault(0, "isolate", ("node-1",), 700), Fault(0, "machine-is-new", ("node-5",), 700)
-    assert faults._may_begin(machine)
-    faults._suspect = None
-    faults._parted.update(["node-1"])
-    assert not faults._may_begin(machine)
+    cluster = SimpleNamespace(loop=loop, lives={5: 1}, nodes={})
+    faults = Faults(
+        cast(Any, cluster),
+        lambda: cast(Any, image),
+        lambda _: None,
+        {"machine-is-new": replaced},
+        lambda name: "node-1" if name == CONTROLLER else name,
+    )
+    isolated, machine = Fault(0, "isolate", (parted,), 700), Fault(0, "machine-is-new", ("node-5",), 700)
+
+    def may_begin() -> bool:
+        faults._suspect = None
+        return faults._may_begin(machine)
+
+    assert may_begin()
+    faults._parted.update([parted])
+    assert may_begin() is not is_waited_for
     faults._end(isolated, lambda: None)
-    assert not faults._may_begin(machine)
+    assert may_begin() is not is_waited_for
     loop.now_ns += HEARD_NS
-    assert faults._may_begin(machine)
+    assert may_begin()
