@@ -23,7 +23,7 @@ from ottla.broker.wire.messages.offset_for_leader_epoch_response import (
 from ottla.runtime.errors import ErrorCode, KafkaError
 
 PIECE = 200
-"""Partitions that are looked at in one turn of the loop: half a millisecond, some five where each is compacted."""
+"""Partitions that are looked at in one turn of the loop: half a millisecond, and 2 to 3 more where each is compacted."""
 
 
 def routes(broker: BrokerContext) -> list[Route]:

@@ -58,6 +58,7 @@ class DeltaLog:
         for _ in range(COMMIT_ATTEMPTS):
             table = self._table()
             if table is not None and _came(table, batch):
+                self._settle(table.version() - 1)  # whoever committed it may have died before that
                 return False
             try:
                 with space_is_named(self._store.uri):

@@ -49,6 +49,7 @@ class ManifestLog:
         for _ in range(manifests.ATTEMPTS):
             table = manifests.newest(self._store)
             if batch.app_id and table.last.get(batch.app_id, -1) >= batch.version:
+                self._store.settle(manifests.name(table.version))  # whoever committed it may have died before that
                 return False
             change = _fit(self._store.uri, table, batch.schema, batch.partition_by, batch.merge)
             if manifests.put(self._store, table, _manifest(table, batch, change.schema)):

@@ -63,9 +63,9 @@ class Store:
         folder = os.path.dirname(at)
         _sync_folder(folder)
         while folder not in self._settled and folder.startswith(self.root):
+            _sync_folder(os.path.dirname(folder))
             self._settled.add(folder)
             folder = os.path.dirname(folder)
-            _sync_folder(folder)
 
     def open(self, path: str) -> Any:
         return self.files.open_input_file(f"{self.root}/{path}")

@@ -55,8 +55,7 @@ class TopicWrite:
             producer.claim()
             last = _last(cluster, name)
             if last is not None and last.offset > attempt.batch:
-                self._require_newest(attempt, last)
-                return _skipped(_seen(rows) if last.offset == attempt.batch + 1 else None, attempt, last)
+                return self._skipped(_seen(rows) if last.offset == attempt.batch + 1 else None, attempt, last)
             if last is None and self._ago_hours > self._options.kept_hours and self._skips_late(attempt):
                 return Sent(0, skipped=True)
             producer.begin()
@@ -77,14 +76,15 @@ class TopicWrite:
             )
         return self._options.too_late == "skip"
 
-    def _require_newest(self, attempt: Attempt, last: Committed) -> None:
-        """Nobody waits for a task of the past; a query whose checkpoint went back plans anew what its numbers stood for."""
+    def _skipped(self, seen: Fingerprint | None, attempt: Attempt, last: Committed) -> Sent:
+        """Nobody waits for a task of the past; but a query whose checkpoint went back plans anew what its numbers stood for."""
         if self._is_stream and last.offset > attempt.batch + 1 and self._options.too_late != "skip":
             raise ReplayDiffers(
                 f"Batch {attempt.batch} of {attempt.query} comes again, and its batch {last.offset - 1} is in the topic: the query's checkpoint went "
                 "back, or two queries have copies of one. What it planned anew would be skipped: begin with a new checkpoint where the topic ends, "
                 "or skip what comes under the old numbers with option lateReplay=skip"
             )
+        return _skipped(seen, attempt, last)
 
     def _transaction(
         self, producer: Producer, rows: Iterator[pa.RecordBatch], attempt: Attempt, name: str, cluster: Cluster
@@ -101,7 +101,7 @@ class TopicWrite:
         last = _last(cluster, name, stable=False)
         if last is not None and last.offset > attempt.batch:
             producer.abort()
-            return _skipped(seen if last.offset == attempt.batch + 1 else None, attempt, last)
+            return self._skipped(seen if last.offset == attempt.batch + 1 else None, attempt, last)
         producer.commit()
         return Sent(seen.rows)
 

@@ -6,6 +6,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.log.directories.manager import LogManager
 from ottla.log.directories.owned_offsets import read_owned
+from ottla.log.log import Log
 from ottla.runtime.simulation.disk import SimulatedDisk
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.work_later import OnDone, Work, at_once
@@ -188,17 +189,23 @@ def test_high_watermarks_that_moved_during_a_write_come_with_the_next(
     assert not waiting
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_what_a_disk_lost_is_neither_stable_nor_clean_once_the_log_has_grown_again(
-    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch, clean: bool
-) -> None:
+def four_that_are_stable(manager: LogManager, make_batch: MakeBatch) -> Log:
+    """A log of so many batches, all of them below its saved recovery point."""
     create(manager, 1)
     log = manager.logs[name(0)]
     for _ in range(4):
         log.append_as_leader(make_batch(), 0, NOW_MS)
-    *_, last = log.active.walk_from(0)
     log.flush()
     manager.checkpoints.save_points()
+    return log
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_a_disk_lost_is_neither_stable_nor_clean_once_the_log_has_grown_again(
+    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch, clean: bool
+) -> None:
+    log = four_that_are_stable(manager, make_batch)
+    *_, last = log.active.walk_from(0)
     manager.checkpoints.cleaned.record("/a", log.key, 4)
     if clean:
         manager.close()
@@ -215,12 +222,7 @@ def test_a_log_that_lost_all_in_a_cut_that_a_crash_ended_says_nothing_is_stable(
     manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch
 ) -> None:
     """What comes to those offsets then is looked at by the next start: its epochs, and whether it was torn."""
-    create(manager, 1)
-    log = manager.logs[name(0)]
-    for _ in range(4):
-        log.append_as_leader(make_batch(), 0, NOW_MS)
-    log.flush()
-    manager.checkpoints.save_points()
+    log = four_that_are_stable(manager, make_batch)
     for file in disk.list_directory(log.directory):
         if file.startswith("0"):
             disk.unlink(f"{log.directory}/{file}")

@@ -1,6 +1,7 @@
 """Tables without Spark: a writer is driven as Spark drives it, attempt by attempt."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,10 @@ class Query:
     def batch(self, number: int, *tasks: pa.RecordBatch, overwrite: bool = False) -> bool:
         written = [self.task(number, task, [rows]) for task, rows in enumerate(tasks)]
         return self.commit(number, written, overwrite)
+
+
+def files(path: Path) -> set[str]:
+    return {str(each.relative_to(path)) for each in path.rglob("*.parquet") if "_delta_log" not in each.parts}
 
 
 def values(form: str, path: str) -> list[str]:

@@ -13,19 +13,13 @@ from pyarrow import parquet as pq
 
 from ottla.pipeline.sinks.attempts import Attempt
 from ottla.pipeline.sinks.changes import Batch
-from ottla.pipeline.sinks.errors import NoSpace, OptionRefused, ReplayDiffers, SchemaChanged, SinkError
-from ottla.pipeline.sinks.manifests import SNAPSHOT_EVERY
+from ottla.pipeline.sinks.errors import NoSpace, OptionRefused, SchemaChanged, SinkError
 from ottla.pipeline.sinks.store import Store
-from tests.unit.pipeline.sinks.tables import ARROW, FUNCTIONS, Query, batch, rows, values
+from tests.unit.pipeline.sinks.tables import ARROW, FUNCTIONS, Query, batch, files, rows, values
 
 ONE = batch([("t", 0, 0, "a"), ("t", 0, 1, "b")])
 TWO = batch([("t", 1, 7, "c")])
 THREE = batch([("t", 0, 2, "d")])
-COMMITS = {"delta": "{}/_delta_log/{:020}.json", "parquet": "{}/_manifests/{:012}.json"}
-
-
-def files(path: Path) -> set[str]:
-    return {str(each.relative_to(path)) for each in path.rglob("*.parquet") if "_delta_log" not in each.parts}
 
 
 def test_tasks_files_become_one_commit(form: str, tmp_path: Path) -> None:
@@ -61,79 +55,6 @@ def test_a_batch_that_comes_again_is_skipped_and_leaves_no_file(form: str, tmp_p
     assert not query.batch(0, ONE)
     assert values(form, str(tmp_path)) == ["a", "b", "c", "d"]
     assert FUNCTIONS[form].last_version(str(tmp_path), "q1") == 1
-
-
-def test_a_batch_that_was_planned_anew_under_a_number_that_is_taken_is_refused(form: str, tmp_path: Path) -> None:
-    """The checkpoint went back, and what lies beyond its old plans would be skipped."""
-    query = Query(form, str(tmp_path))
-    for number, rows_ in enumerate((ONE, TWO, THREE)):
-        assert query.batch(number, rows_)
-    before = files(tmp_path)
-    assert not query.batch(1, batch([("t", 1, 7, "c"), ("t", 0, 2, "d")]))  # all of it is there
-    with pytest.raises(ReplayDiffers, match=r"Batch 1 of q1 is in the table .* further now: t-1 to 8 \(there: 7\)\."):
-        query.batch(1, batch([("t", 1, 7, "c"), ("t", 1, 8, "e")]))
-    with pytest.raises(ReplayDiffers, match=r"further now: u-0 to 0 \(there: -1\)\."):
-        query.batch(2, batch([("u", 0, 0, "f")]))
-    assert files(tmp_path) == before
-    assert query.batch(3, batch([("t", 1, 8, "e")]))
-
-
-def test_what_is_told_no_more_accuses_nobody(tmp_path: Path) -> None:
-    query = Query("parquet", str(tmp_path))
-    for number in range(SNAPSHOT_EVERY + 1):
-        query.batch(number, batch([("t", number % 2, number, "a")]))
-    FUNCTIONS["parquet"].vacuum(str(tmp_path), older_than_hours=0)
-    assert not query.batch(SNAPSHOT_EVERY - 1, batch([("t", 1, 100, "b"), ("u", 0, 0, "c")]))
-    with pytest.raises(ReplayDiffers, match=r"t-0 to 100 \(there: 50\)\."):
-        query.batch(SNAPSHOT_EVERY - 1, batch([("t", 0, 100, "b")]))
-
-
-def test_what_is_committed_outlives_a_power_cut(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files before the commit that names them, all of them before Spark is told, and their names too."""
-    table, synced = tmp_path / "lake" / "table", list[str]()
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    query = Query(form, str(table), partitionBy="topic")
-    for number, rows_ in enumerate((ONE, TWO)):
-        del synced[:]
-        written = [query.task(number, 0, [rows_])]
-        parts = [str(table / file.path) for each in written for file in each.main.files]
-        assert parts == [each for each in synced if each.endswith(".parquet")]
-        assert query.commit(number, written)
-        names = {os.path.dirname(each) for each in (*parts, COMMITS[form].format(table, number))}
-        assert names < set(synced)
-        assert COMMITS[form].format(table, number) in synced
-        assert number or {str(table), str(table.parent)} < set(synced), "folders that are new"
-
-
-def test_a_folder_that_cannot_be_synced_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    assert Query("parquet", str(tmp_path)).batch(0, ONE)
-
-
-def test_a_disk_that_fails_at_the_end_fails_the_task(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fsync(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    query = Query(form, str(tmp_path))
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fsync)
-        with pytest.raises(OSError, match="Input/output error"):
-            query.task(0, 0, [ONE])
-    assert files(tmp_path) == set()
-    assert query.batch(0, ONE)
 
 
 def test_two_queries_batches_are_not_taken_for_each_other(form: str, tmp_path: Path) -> None:

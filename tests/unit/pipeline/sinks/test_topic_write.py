@@ -126,6 +126,19 @@ def test_a_coordinator_that_tells_the_past_doubles_nothing(same: bool, monkeypat
     assert not write(cluster, 1, batch("c")).skipped
 
 
+def test_a_coordinator_that_tells_the_past_hides_no_checkpoint_that_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(t=1)
+    write(cluster, 7, batch("a"))
+    real, left = cluster._offsetfetch, [True]
+    monkeypatch.setattr(
+        cluster, "_offsetfetch", lambda key, *told: real("nobody" if left and left.pop() else key, *told)
+    )
+    sink = TopicWrite(topic_options(BOOTSTRAP), is_stream=True)
+    with pytest.raises(ReplayDiffers, match="its batch 7 is in the topic"):
+        sink.write([batch("b")], Attempt("q", 6, 0, 0), cast(Cluster, cluster))
+    assert cluster.values("t", 0) == [b"a"]
+
+
 def test_a_second_attempt_beside_the_first_fences_it() -> None:
     """As speculation has it, and an executor that its driver has lost."""
     cluster = FakeCluster(t=1)
