@@ -1,5 +1,7 @@
 """What a start finds again, after a stop and after a kill; what of it is believed."""
 
+import errno
+
 import pytest
 
 from ottla.log.config import LogConfig
@@ -231,3 +233,19 @@ def test_a_log_that_lost_all_in_a_cut_that_a_crash_ended_says_nothing_is_stable(
     for _ in range(5):
         again.logs[name(0)].append_as_leader(make_batch(), 8, NOW_MS)
     assert reopen(platter).logs[name(0)].epochs.entries() == ((8, 0),)
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename", "sync_directory"])
+def test_a_start_that_cannot_lower_a_recovery_point_leaves_that_to_the_next(
+    manager: LogManager, disk: SimulatedDisk, platter: Platter, make_batch: MakeBatch, operation: str
+) -> None:
+    log = four_that_are_stable(manager, make_batch)
+    *_, last = log.active.walk_from(0)
+    disk.open(log.active.path).truncate(last[0])
+    path = "/a" if operation == "sync_directory" else f"/a/{RECOVERY_POINTS}"
+    not_yet = platter.fail_once(1, errno.EIO, (operation,), path)
+    assert reopen(platter).roots[0].failure is not None
+    assert not_yet(), "the failure came"
+    again = reopen(platter)
+    assert again.logs[name(0)].log_end_offset == 3
+    assert read_owned(SimulatedDisk(platter), f"/a/{RECOVERY_POINTS}")[log.key] == 0
