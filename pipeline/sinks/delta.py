@@ -1,6 +1,5 @@
 """`format("ottla-delta")`: a Delta table, exactly once, with nothing but PyPI's deltalake on the driver."""
 
-import contextlib
 import json
 import math
 import time
@@ -58,13 +57,13 @@ class DeltaLog:
         for _ in range(COMMIT_ATTEMPTS):
             table = self._table()
             if table is not None and _came(table, batch):
-                self._settle(table.version() - 1)  # whoever committed it may have died before that
+                self.settle(table.version() - 1)  # whoever committed it may have died before that
                 return False
             try:
                 with space_is_named(self._store.uri):
                     before = NONE if table is None else table.version()
                     self._create(batch) if table is None else self._append(table, batch)
-                    self._settle(before)
+                    self.settle(before)
                 return True
             except CommitFailedError as error:
                 self._explain(batch, error)
@@ -73,34 +72,59 @@ class DeltaLog:
                     raise SinkError(f"The table {self._store.uri} took no commit: {error}") from error
         raise WriteConflict(f"The table {self._store.uri}: others made and changed it all the while")
 
-    def _settle(self, before: int) -> None:
-        """delta-rs leaves it to the system when the log is on the disk."""
+    def settle(self, before: int, files: set[str] | None = None) -> None:
+        """delta-rs leaves it to the system when the log is on the disk: what came after version ``before``. ``files``: those that were
+        synced, where others may not be."""
         if self._store.is_local and (table := self._table()) is not None:
+            for path in self.paths() - files if files is not None else ():
+                self._store.settle(path)
             for version in range(before + 1, table.version() + 1):
                 self._store.settle(f"{FOLDER}/{version:020}.json")
 
     def holds(self, paths: set[str]) -> set[str]:
+        return paths & self.paths()
+
+    def paths(self) -> set[str]:
+        """The files of the newest version."""
         table = self._table()
-        return (
-            set()
-            if table is None
-            else paths & {urls.unquote(path) for path in table.get_add_actions()["path"].to_pylist()}
-        )
+        return set() if table is None else {urls.unquote(path) for path in table.get_add_actions()["path"].to_pylist()}
+
+    def opened(self) -> "DeltaTable":
+        """Raises SinkError where there is no table."""
+        table = self._table()
+        if table is None:
+            raise SinkError(f"There is no Delta table at {self._store.uri}")
+        return table
 
     def commits(self, app_id: str) -> list[Commit]:
         return commits(self._store.uri, app_id, self._storage)
 
     def _table(self) -> "DeltaTable | None":
-        """As it is now. To open it is to read its log, to look again is to read what came since."""
+        """As it is now. To open it is to read its log, to look again is to read what came since. Raises SinkError."""
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if self._opened is not None:
-            self._opened.update_incremental()
-            return self._opened
-        with contextlib.suppress(TableNotFoundError):
-            self._opened = DeltaTable(_at(self._store), storage_options=self._storage or None)
+        try:
+            if self._opened is None:
+                self._opened = DeltaTable(_at(self._store), storage_options=self._storage or None)
+            else:
+                self._opened.update_incremental()
+        except DeltaError as error:
+            if self._opened is None and isinstance(error, TableNotFoundError):
+                return None
+            raise SinkError(self._why_closed(str(error).split("\n", 1)[0])) from error
         return self._opened
+
+    def _why_closed(self, told: str) -> str:
+        """A power cut leaves zeros of what nobody was told of: no query goes on before they are gone."""
+        entries = sorted(name for name in self._store.names(FOLDER) if name.endswith(".json"))
+        newest = self._store.read(f"{FOLDER}/{entries[-1]}") if self._store.is_local and entries else b""
+        if newest and not newest.strip(b"\0"):
+            told = (
+                f"its newest log entry, {FOLDER}/{entries[-1]}, is all zeros, as a power cut leaves a commit that was not told to Spark. "
+                "Remove that file; the query commits the batch again"
+            )
+        return f"The table {self._store.uri} cannot be opened: {told}"
 
     def _create(self, batch: Batch) -> None:
         from deltalake import Schema as DeltaSchema
@@ -176,18 +200,24 @@ def commits(path: str, app_id: str | None = None, storage: Mapping[str, str] | N
 
 
 def compact(path: str, target_bytes: int = 128 << 20, storage: Mapping[str, str] | None = None) -> Compaction:
-    """Small files become large ones. A query may append meanwhile; who overwrites or deletes is in conflict."""
+    """Small files become large ones. A query may append meanwhile; who overwrites or deletes is in conflict.
+
+    delta-rs commits before anything is on the disk, so a power cut in between leaves a version without its files.
+    """
     from deltalake import WriterProperties
     from deltalake.exceptions import CommitFailedError
 
-    table = open_table(path, storage)
-    before = len(table.file_uris())
+    log = DeltaLog(Store(path), storage or {})
+    table = log.opened()
+    version, files = table.version(), log.paths()
     try:
         done = table.optimize.compact(target_size=target_bytes, writer_properties=WriterProperties(compression="ZSTD"))
     except CommitFailedError as error:
         raise WriteConflict(
             f"The table {path} was rewritten by somebody else while it was compacted ({error})"
         ) from error
+    log.settle(version, files)
+    before = len(files)
     added = json.loads(done["filesAdded"]) if isinstance(done["filesAdded"], str) else done["filesAdded"]
     after = before + done["numFilesAdded"] - done["numFilesRemoved"]
     return Compaction(before, after, int(added["totalSize"]))
@@ -203,10 +233,7 @@ def vacuum(
 
 
 def open_table(path: str, storage: Mapping[str, str] | None = None) -> "DeltaTable":
-    table = DeltaLog(Store(path), storage or {})._table()
-    if table is None:
-        raise SinkError(f"There is no Delta table at {path}")
-    return table
+    return DeltaLog(Store(path), storage or {}).opened()
 
 
 def _came(table: "DeltaTable", batch: Batch) -> bool:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline.sinks import parquet
+from ottla.pipeline.sinks.errors import SinkError
 from ottla.pipeline.sinks.table_write import Written
-from tests.unit.pipeline.sinks.tables import Query, batch, files, values
+from tests.unit.pipeline.sinks.tables import FUNCTIONS, Query, batch, files, values
 
 ONE, TWO = batch([("t", 0, 0, "a"), ("t", 0, 1, "b")]), batch([("t", 1, 7, "c")])
 COMMITS = {"delta": "{}/_delta_log/{:020}.json", "parquet": "{}/_manifests/{:012}.json"}
@@ -106,6 +107,17 @@ def test_a_replay_syncs_what_its_batch_died_before(form: str, tmp_path: Path, sy
     assert COMMITS[form].format(tmp_path, 0) in synced
 
 
+def test_a_compacted_table_is_on_the_disk_when_that_is_told(form: str, tmp_path: Path, synced: list[str]) -> None:
+    query = Query(form, str(tmp_path))
+    query.batch(0, ONE)
+    query.batch(1, TWO)
+    few = files(tmp_path)
+    del synced[:]
+    FUNCTIONS[form].compact(str(tmp_path))
+    (one,) = {path for path in files(tmp_path) - few if path.endswith(".parquet")}
+    assert {str(tmp_path / one), str(tmp_path), COMMITS[form].format(tmp_path, 2)} < set(synced)
+
+
 def test_a_compacted_file_is_on_the_disk_before_the_manifest_that_names_it(tmp_path: Path, synced: list[str]) -> None:
     query = Query("parquet", str(tmp_path))
     query.batch(0, ONE)
@@ -114,3 +126,18 @@ def test_a_compacted_file_is_on_the_disk_before_the_manifest_that_names_it(tmp_p
     parquet.compact(str(tmp_path))
     (one,) = (number for number, path in enumerate(synced) if "part-compacted" in path)
     assert one < synced.index(COMMITS["parquet"].format(tmp_path, 2))
+
+
+def test_what_a_power_cut_left_of_a_delta_commit_is_named(tmp_path: Path) -> None:
+    """An empty entry is a version without changes; of zeros no reader makes anything."""
+    Query("delta", str(tmp_path)).batch(0, ONE)
+    entry = tmp_path / "_delta_log" / f"{1:020}.json"
+    entry.write_bytes(bytes(300))
+    with pytest.raises(SinkError, match=f"_delta_log/{entry.name}, is all zeros.*Remove that file"):
+        Query("delta", str(tmp_path)).batch(1, TWO)
+    entry.write_bytes(b"{ no JSON")
+    with pytest.raises(SinkError, match=r"cannot be opened: .*[Jj]son[^\n]*$"):
+        Query("delta", str(tmp_path)).batch(1, TWO)
+    entry.write_bytes(b"")
+    assert Query("delta", str(tmp_path)).batch(1, TWO)
+    assert values("delta", str(tmp_path)) == ["a", "b", "c"]
