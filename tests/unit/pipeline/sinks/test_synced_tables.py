@@ -1,5 +1,6 @@
 """What is on the disk of a table in a folder, and when: whatever of its syncs fails, and wherever the process dies."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -116,6 +117,33 @@ def test_a_compacted_table_is_on_the_disk_when_that_is_told(form: str, tmp_path:
     FUNCTIONS[form].compact(str(tmp_path))
     (one,) = {path for path in files(tmp_path) - few if path.endswith(".parquet")}
     assert {str(tmp_path / one), str(tmp_path), COMMITS[form].format(tmp_path, 2)} < set(synced)
+
+
+def test_each_sync_of_a_compaction_may_fail_once_and_no_row_is_lost(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known by its commit, if that came; the next one finds the rest, or nothing to do."""
+    for when in itertools.count(1):
+        table, left, real = str(tmp_path / str(when)), [when], os.fsync
+
+        def fsync(descriptor: int, left: list[int] = left, real: Callable[[int], None] = real) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(errno.EIO, "Input/output error")
+            real(descriptor)
+
+        query = Query(form, table)
+        for number, rows_ in enumerate((ONE, TWO)):
+            query.batch(number, rows_)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fsync)
+            with contextlib.suppress(OSError):
+                FUNCTIONS[form].compact(table)
+        assert FUNCTIONS[form].compact(table).files_after == 1
+        assert values(form, table) == ["a", "b", "c"]
+        if left[0] > 0:
+            break
+    assert when > 3
 
 
 def test_a_compacted_file_is_on_the_disk_before_the_manifest_that_names_it(tmp_path: Path, synced: list[str]) -> None:
