@@ -16,15 +16,15 @@ class CuttableLog(DurableLog):
         """Cuts off every batch that holds ``offset`` or lies behind it, durably; False when nothing lies there.
 
         Epochs that began at or behind the end then go in either case (Kafka's UnifiedLog.truncateTo). Where nothing at or above
-        the log start stays, nothing does. Without ``sync`` the caller sees to that (`cut_sync`, `finish_cut`) before anything is
-        appended. Raises StorageError.
+        the log start stays, nothing does, but for the first segment's name, which says where the log begins. Without ``sync`` the
+        caller sees to that (`cut_sync`, `finish_cut`) before anything is appended. Raises StorageError.
         """
         if self.half_done:
             reopening.refuse(self)
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)  # one begun by us as a leader who then appended nothing
             return False
-        if offset <= self.segments[0].base_offset:
+        if offset < self.segments[0].base_offset:
             begin_anew_at(self, offset)
         else:
             _cut_at(self, offset, sync=sync)
@@ -94,9 +94,15 @@ def _cut_point(segment: Segment, offset: int) -> tuple[int, int, bool]:
 
 
 def begin_anew_at(log: DurableLog, offset: int) -> None:
-    """Drops everything; the log is empty and begins at ``offset``. Raises StorageError."""
+    """Drops everything; the log is empty and begins at ``offset``. Raises StorageError.
+
+    Of a cut the offset is written down first: a crash must not leave a log that ends below it, for what is committed does not. Who begins
+    behind the log's end has something else to catch up with, and is in no ISR.
+    """
     try:
         _lower_recovery_point(log, offset)
+        if offset <= log.log_end_offset:
+            log.root.save_start_offset(log.key, offset)
         for segment in reversed(log.segments):
             _unlink(log, segment)
         for snapshot in producer_snapshot.offsets(log.disk, log.directory):

@@ -54,6 +54,9 @@ class DirectoryState:
         self.rolled: dict[DurableLog, None] = {}  # logs with closed segments that are not on stable storage yet
         self.flushed: dict[DurableLog, None] = {}  # logs with flush.messages or flush.ms
         self.condemned: dict[DurableLog, None] = {}  # logs with files to unlink
+        self.cuts_unsynced = (
+            False  # perhaps, in files that were found here: until they are, no saved recovery point rises
+        )
         self.recovery_points: SavedOffsets | None = None  # None where nobody keeps them
         self.start_offsets: SavedOffsets | None = None
         self.high_watermarks: SavedOffsets | None = None
@@ -104,6 +107,12 @@ class DirectoryState:
         points = self.recovery_points
         if points is not None and points.highest(key) > to:
             points.replace({**points.latest, key: to})
+
+    def save_start_offset(self, key: TopicIdPartition, offset: int) -> None:
+        """Durably: the files go whose names said where the log begins. Raises OSError."""
+        starts = self.start_offsets
+        if starts is not None and starts.latest.get(key, 0) != offset:
+            starts.replace({**starts.latest, key: offset})
 
     def saved_gaps_offset(self, key: TopicIdPartition) -> int:
         """Below it the log may be compacted, and all of it is stable; -1: nothing is."""

@@ -92,7 +92,9 @@ def check(story: Story, log: Log | None) -> None:
         return
     assert log.log_end_offset >= story.synced
     assert log.topic_id == TOPIC_ID or not story.synced
-    found = values(log)
+    found = [
+        each for each in values(log) if each[0] >= log.log_start_offset
+    ]  # a batch that holds the start is read whole
     expected = [list(enumerate(history)) for history in story.histories]
     for offset, value in found:
         assert log.epochs.epoch_for_offset(offset) == int((value or b"00")[:2])
@@ -178,6 +180,44 @@ def delete(story: Story) -> None:
     story.manager.checkpoints.save_points()
 
 
+def truncate_to_the_start(story: Story) -> None:
+    """That the log begins there nothing says but a segment's name: without it the next start began at 0, below what is committed."""
+    begin_later(story)
+    start = story.log.log_start_offset
+    story.truncate_to(start)
+    story.append(3, epoch=1)
+    story.flush()
+
+
+def truncate_to_a_start_inside_a_batch(story: Story) -> None:
+    """The batch goes as a whole, and with it all that the log had. The start was in memory alone."""
+    begin_later(story)
+    start = story.log.log_end_offset
+    batch = encode_batch([Record(start + i, NOW_MS, None, b"00") for i in range(3)], base_offset=start)
+    story.histories[-1] += [b"00"] * 3
+    story.log.append_as_follower(batch, 0)
+    story.flush()
+    story.log.set_high_watermark(start + 1)
+    story.log.advance_log_start(start + 1)
+    assert story.log.delete_old_segments(NOW_MS)
+    story.truncate_to(start + 1)
+    story.append(3, epoch=1)
+    story.flush()
+
+
+def begin_later(story: Story) -> None:
+    """What was deleted is gone for good, and the log start need not be written down any more."""
+    story.append(40)
+    story.flush()
+    story.log.set_high_watermark(40)
+    story.log.delete_old_segments(NOW_MS)
+    story.manager.removals.purge(NOW_MS)
+    story.manager.removals.purge(NOW_MS + 1000)
+    story.log.sync_names()
+    story.manager.checkpoints.save_points()
+    assert story.log.log_start_offset == story.log.segments[0].base_offset > 0
+
+
 def close(story: Story) -> None:
     story.append(25)
     story.manager.close()
@@ -246,7 +286,20 @@ def operations_of(script: Callable[[Story], None]) -> int:
     return platter.operations - before
 
 
-@pytest.mark.parametrize("script", [roll, truncate, truncate_and_sync_later, delete, close, compact, compact_twice])
+@pytest.mark.parametrize(
+    "script",
+    [
+        roll,
+        truncate,
+        truncate_and_sync_later,
+        truncate_to_the_start,
+        truncate_to_a_start_inside_a_batch,
+        delete,
+        close,
+        compact,
+        compact_twice,
+    ],
+)
 def test_a_power_cut_in_any_operation_costs_nothing_that_was_synced(script: Callable[[Story], None]) -> None:
     crashes = 0
     for number in range(1, operations_of(script) + 1):
