@@ -67,6 +67,8 @@ def recover(
         log.distrust_names()
     bases = _sweep_orphans(log, names)
     scanned_from = log_start_offset
+    # Who ran before may have cut index entries and not lived to sync that: a power cut would bring them back.
+    log.root.cuts_unsynced = log.root.cuts_unsynced or not (new or clean)
     if bases and log.gaps_allowed:
         log.silent_ms = max(now_ms - log.disk.modified_ms(stem(log.directory, bases[-1]) + LOG_SUFFIX), 0)
     if not bases:

@@ -18,6 +18,7 @@ class DirectoryState:
 
     __slots__ = (
         "condemned",
+        "cuts_unsynced",
         "directory_id",
         "failure",
         "flushed",

@@ -72,6 +72,7 @@ class RootCheckpoints:
         self._write_later = write_later
         self._before_truncation = before_truncation
         self._replaced = ReplacedFiles(disk)
+        self._syncing_cuts: set[DirectoryState] = set()
         self.cleaned = CleanedOffsets(disk)
 
     def claim(self, root: DirectoryState) -> None:
@@ -174,16 +175,31 @@ class RootCheckpoints:
         points, start_offsets = root.recovery_points, root.start_offsets
         if points is None or start_offsets is None or points.is_under_way or start_offsets.is_under_way:
             return
-        now, logs = {}, self._logs_of(root)
+        now, logs, may_rise = {}, self._logs_of(root), self._cuts_are_synced(root)
         for log in logs:
-            if not log.recovery_point:
-                continue  # as good as a row that says 0
-            # Settling costs syncs, so only where the point goes up: below the saved one everything is settled.
-            moved = log.recovery_point > points.saved.get(log.key, 0)
-            now[log.key] = log.settle() if moved else log.recovery_point
+            point, saved = log.recovery_point, points.saved.get(log.key, 0)
+            if point > saved:  # only there: settling costs syncs, and below the saved one everything is settled
+                point = log.settle() if may_rise else saved
+            if point:
+                now[log.key] = point
         on_done = partial(roots.note_failure, root)
         points.replace_later(now, self._write_later, on_done)
         start_offsets.replace_later(_start_offsets(logs), self._write_later, on_done)
+
+    def _cuts_are_synced(self, root: DirectoryState) -> bool:
+        """Whether what earlier lives cut stays cut. If nobody knows, the whole file system is synced, later: of each log it would take
+        two syncs."""
+        if root.cuts_unsynced and root not in self._syncing_cuts:
+            root.cuts_unsynced = False  # of what is cut from here on the next sync is to know
+            self._syncing_cuts.add(root)
+            self._write_later(partial(self._disk.sync_everything, root.path), partial(self._cuts_synced, root))
+        return root not in self._syncing_cuts and not root.cuts_unsynced
+
+    def _cuts_synced(self, root: DirectoryState, error: OSError | None) -> None:
+        self._syncing_cuts.discard(root)
+        if error is not None:
+            root.cuts_unsynced = True
+            root.failed(error)
 
     def _lower_points(self, root: DirectoryState, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Lowers what is saved, before truncations.
