@@ -43,7 +43,8 @@ def single() -> Iterator[ProcessCluster]:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         connection = Connection(running.node(1).port)
-        wait_for(lambda: committed(connection) is ErrorCode.NONE, "the coordinator")
+        wait_for(lambda: found(connection) is ErrorCode.NONE, "the coordinator")
+        wait_for(lambda: committed(connection) is ErrorCode.NONE, "its shard")
         connection.close()
         yield running
 
@@ -61,10 +62,11 @@ def commit(group: str, topic: str = TOPIC, partition: int = 0) -> OffsetCommitRe
 
 
 def committed(connection: Connection, group: str = "calm", **more: Any) -> ErrorCode:
-    found = ErrorCode(connection.ask(FindCoordinatorRequest(group), 3).error_code)
-    if found:
-        return found
     return ErrorCode(connection.ask(commit(group, **more), 8).topics[0].partitions[0].error_code)
+
+
+def found(connection: Connection) -> ErrorCode:
+    return ErrorCode(connection.ask(FindCoordinatorRequest("calm"), 3).error_code)
 
 
 def join(group: str, member_id: str = "", metadata: bytes = b"m", session_ms: int = SESSION_MS) -> JoinGroupRequest:
@@ -86,14 +88,14 @@ def storm(single: ProcessCluster, request: JoinGroupRequest, version: int) -> Co
 
 
 def test_a_storm_of_clients_that_want_ids_is_bounded(single: ProcessCluster) -> None:
-    with nobody_disturbed(single, committed):
+    with nobody_disturbed(single, found, committed):
         told = storm(single, join("ids", session_ms=LONG_SESSION_MS), 9)
     assert told == {ErrorCode.MEMBER_ID_REQUIRED: 10_000, ErrorCode.GROUP_MAX_SIZE_REACHED: STORM - 10_000}
 
 
 def test_a_storm_of_members_is_bounded(single: ProcessCluster) -> None:
     """Old clients are members with their first request; each of these is a process that is never heard from again."""
-    with nobody_disturbed(single, committed):
+    with nobody_disturbed(single, found, committed):
         told = storm(single, join("members"), 3)
     assert set(told) <= {ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED}, (
         "on a slow machine the first are gone before the last come"
@@ -101,7 +103,7 @@ def test_a_storm_of_members_is_bounded(single: ProcessCluster) -> None:
 
 
 def test_metadata_of_many_megabytes_is_refused(single: ProcessCluster) -> None:
-    with nobody_disturbed(single, committed):
+    with nobody_disturbed(single, found, committed):
         for _ in range(5):
             connection = Connection(single.node(1).port)
             given = connection.ask(join("metadata"), 9)
@@ -114,7 +116,7 @@ def test_a_generation_that_no_record_can_hold_is_refused_and_the_group_goes_on(
     single: ProcessCluster, connection: Connection
 ) -> None:
     group = "large"
-    with nobody_disturbed(single, committed):
+    with nobody_disturbed(single, found, committed):
         large = join(group, connection.ask(join(group), 9).member_id, bytes(3 << 20))
         told = connection.ask(large, 9)
         assert told.error_code == ErrorCode.NONE
@@ -160,7 +162,7 @@ def error_of(answer: Any) -> ErrorCode:
 def test_a_request_with_a_group_id_of_a_megabyte_ends_its_connection(single: ProcessCluster) -> None:
     """Compact strings could be as long; no client takes, and no record's key holds, more than 32 KB."""
     short, long = b"\x15" + b"g" * 20, b"\x81\x80\x40" + b"g" * (1 << 20)
-    with nobody_disturbed(single, committed):
+    with nobody_disturbed(single, found, committed):
         for body, version in requests("g" * 20):
             connection = Connection(single.node(1).port)
             data = frame(body, version)[4:].replace(short, long)
