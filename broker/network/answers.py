@@ -15,7 +15,7 @@ from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.reading import BOUND, Reading
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.times import AnswerTimes
-from ottla.broker.network.turn import Client, Turn
+from ottla.broker.network.turn import Abortable, Turn
 from ottla.runtime.disk import Buffer
 
 _JOIN_BYTES_MAX = 16 << 10
@@ -26,7 +26,7 @@ _NONE: dict[RequestContext, int] = {}
 """Stays empty: what most connections have, so that it is in the processor's cache when a thousand of them come."""
 
 
-class Owner(Client, Protocol):
+class Owner(Abortable, Protocol):
     """The connection."""
 
     def resume_soon(self) -> None:

@@ -24,7 +24,7 @@ from ottla.broker.network.receive import CHUNK_BYTES, ReceiveBuffer, ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Handler, RouteTable
 from ottla.broker.network.sender import NOBODY, sender_of
-from ottla.broker.network.turn import Turn
+from ottla.broker.network.turn import FRAMES_PER_TURN, Turn
 from ottla.broker.wire.apis import APIS, PRODUCE
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.primitives import skip_tags
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _read_size: Callable[[memoryview, int], tuple[int]] = Struct(">i").unpack_from
-FRAMES_PER_TURN = 64
-"""Then others have theirs: somebody who sends thousands of requests at once must not be answered all of them before anybody else."""
 LARGE_BYTES = 16 << 10
 """What a request or the answers of a connection may hold while memory is short."""
 COUNTED_BYTES = 1 << 10
@@ -259,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading.stop(TURN)
             self._wait_in_line()
 
-    def resume(self) -> None:
+    def resume(self, frames: int = FRAMES_PER_TURN) -> None:
         """Its turn comes again: first what was read before, then the socket."""
         reading = self._reading
         reading.lift(TURN)
@@ -267,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         if not reading.stopped & HELD:
-            self._handle_frames()
+            self._handle_frames(frames)
         reading.go_on()
 
     def _put_off(self) -> None:
@@ -351,11 +349,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # Frames.
 
-    def _handle_frames(self) -> None:
+    def _handle_frames(self, left: int = FRAMES_PER_TURN) -> None:
         inbox, reading, answers = self._inbox, self._reading, self._answers
         view, start, end = inbox.view, inbox.start, inbox.end
         needed = 4
-        left = FRAMES_PER_TURN
         unseen = False  # whether there are whole frames, perhaps
         answers.is_gathering = True
         while end - start >= 4 and not reading.stopped & HELD:

@@ -22,11 +22,8 @@ class Gone(asyncio.Transport):
     def abort(self) -> None:
         """The same."""
 
-    def resume(self) -> None:
-        """Nobody's turn."""
-
     def resume_soon(self) -> None:
-        """The same."""
+        """Nobody's turn."""
 
 
 GONE = Gone()

@@ -2,12 +2,13 @@
 
 import pytest
 
-from ottla.broker.network.connection import FRAMES_PER_TURN, Connection
+from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionLimits
 from ottla.broker.network.principal import Principal
 from ottla.broker.network.receive import ReceivePool
 from ottla.broker.network.request import RequestContext
 from ottla.broker.network.routing import Route, RouteTable
+from ottla.broker.network.turn import FRAMES_PER_TURN
 from ottla.testing.garbage import left_by
 from tests.unit.broker.network.conftest import (
     ECHO,

@@ -131,10 +131,10 @@ def test_one_that_fails_leaves_the_next_its_turn(monkeypatch: pytest.MonkeyPatch
     read_whole(turns, first, second)
     resume = Connection.resume
 
-    def failing(connection: Connection) -> None:
+    def failing(connection: Connection, frames: int) -> None:
         if connection is first.connection:
             raise RuntimeError("a mistake of ours")
-        resume(connection)
+        resume(connection, frames)
 
     monkeypatch.setattr(Connection, "resume", failing)
     turns.end_all()

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.network.receive import CHUNK_BYTES, CLASSES
-from ottla.broker.network.turn import TURN_S
+from ottla.broker.network.turn import FRAMES_PER_ROUND, FRAMES_PER_TURN, FRAMES_PER_TURN_MIN, TURN_S
 from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, Peer, Turns, frame, responses
 
 
@@ -47,6 +47,24 @@ def test_who_waits_is_served_in_the_order_of_coming_as_far_as_a_turn_goes() -> N
     turns.begin()
     turns.end_all()
     assert all(len(each.answers) == 1 for each in clients)
+
+
+@pytest.mark.parametrize(
+    ("many", "each_has"), [(2, FRAMES_PER_TURN), (100, FRAMES_PER_ROUND // 101), (2_000, FRAMES_PER_TURN_MIN)]
+)
+def test_who_comes_behind_a_crowd_waits_for_a_little_of_what_each_has(many: int, each_has: int) -> None:
+    turns = Turns()
+    *clients, last = crowd(turns, many + 1)
+    turns.take_long()
+    for each in clients:
+        send(each, *[b"x"] * 100)
+    send(last, b"y")
+    turns.begin()
+    turns.end()
+    assert last.seen == [b"y"]
+    assert {len(each.seen) for each in clients} == {each_has}
+    turns.end_all()
+    assert {len(each.answers) for each in clients} == {100}
 
 
 def test_a_client_that_waits_is_read_on_while_there_is_room_and_keeps_its_place() -> None:
