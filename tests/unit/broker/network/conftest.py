@@ -154,6 +154,7 @@ class Peer:
         self.parked: list[RequestContext] = []
         self.seen: list[bytes] = []
         self.large_bytes = 1_000_000
+        self.takes_s = 0.0  # an echo, by the clock of the turns
         self.unread = b""
         self.routes = RouteTable(
             [
@@ -194,6 +195,7 @@ class Peer:
         self.connection.resume_writing()
 
     def _echo(self, request: RequestContext, frame: memoryview, position: int) -> None:
+        self.turns.now_s += self.takes_s
         self.seen.append(bytes(frame[position:]))
         request.respond([bytes(frame[position:])])
 

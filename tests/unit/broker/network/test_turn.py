@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.network.receive import CHUNK_BYTES, CLASSES
-from ottla.broker.network.turn import FRAMES_PER_ROUND, FRAMES_PER_TURN, FRAMES_PER_TURN_MIN, TURN_S
+from ottla.broker.network.turn import FRAMES_PER_TURN, FRAMES_PER_TURN_MIN, ROUND_S, TURN_S
 from tests.unit.broker.network.conftest import ECHO, LARGE, PARK, Peer, Turns, frame, responses
 
 
@@ -49,22 +49,52 @@ def test_who_waits_is_served_in_the_order_of_coming_as_far_as_a_turn_goes() -> N
     assert all(len(each.answers) == 1 for each in clients)
 
 
-@pytest.mark.parametrize(
-    ("many", "each_has"), [(2, FRAMES_PER_TURN), (100, FRAMES_PER_ROUND // 101), (2_000, FRAMES_PER_TURN_MIN)]
-)
-def test_who_comes_behind_a_crowd_waits_for_a_little_of_what_each_has(many: int, each_has: int) -> None:
+def behind_a_crowd(many: int, takes_us: float) -> tuple[float, list[Peer]]:
+    """How long a request waits that came behind so many clients, each with a hundred that take so long; and they."""
     turns = Turns()
     *clients, last = crowd(turns, many + 1)
     turns.take_long()
     for each in clients:
+        each.takes_s = takes_us / 1e6
         send(each, *[b"x"] * 100)
     send(last, b"y")
+    came_s = turns.now_s
+    while not last.seen:
+        turns.begin()
+        turns.end()
+    return turns.now_s - came_s, clients
+
+
+@pytest.mark.parametrize(("many", "takes_us"), [(100, 100), (500, 10), (500, 40), (2_000, 10)])
+def test_who_comes_behind_a_crowd_does_not_wait_for_all_that_it_has(many: int, takes_us: float) -> None:
+    waited_s, clients = behind_a_crowd(many, takes_us)
+    assert waited_s <= ROUND_S + 2 * TURN_S, "it takes a turn to know what they take"
+    clients[0].turns.end_all()
+    assert {len(each.answers) for each in clients} == {100}
+
+
+@pytest.mark.parametrize(
+    ("many", "takes_us", "least"), [(2, 40, FRAMES_PER_TURN), (500, 10, 19), (2_000, 40, FRAMES_PER_TURN_MIN)]
+)
+def test_of_who_waits_as_much_is_taken_as_a_round_has_time_for(many: int, takes_us: float, least: int) -> None:
+    _, clients = behind_a_crowd(many, takes_us)
+    assert min(len(each.seen) for each in clients) == least
+
+
+def test_after_one_request_that_took_long_the_others_soon_have_all_of_their_turn() -> None:
+    turns = Turns()
+    slow, *others = crowd(turns, 10)
+    turns.take_long()
+    slow.takes_s = 1.0
+    for each in (slow, *others):
+        send(each, *[b"x"] * 200)
     turns.begin()
     turns.end()
-    assert last.seen == [b"y"]
-    assert {len(each.seen) for each in clients} == {each_has}
-    turns.end_all()
-    assert {len(each.answers) for each in clients} == {100}
+    slow.takes_s = 0.0
+    for _ in range(3):
+        turns.begin()
+        turns.end()
+    assert min(len(each.seen) for each in others) > FRAMES_PER_TURN
 
 
 def test_a_client_that_waits_is_read_on_while_there_is_room_and_keeps_its_place() -> None:
