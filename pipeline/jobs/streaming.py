@@ -18,6 +18,7 @@ from ottla.pipeline.jobs.starting import until_it_starts
 from ottla.pipeline.jobs.stopping import Stopping
 from ottla.pipeline.jobs.watching import View, Work, Written, view_of
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
+from ottla.pipeline.unbegun import clear_unbegun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def run_query(
             until_it_starts(
                 lambda: running.follow(
                     spark,
-                    _started(writer, name, options.stream, checkpoint),
+                    _started(spark, writer, name, options.stream, checkpoint),
                     stopping,
                     options.stream.stop_timeout_s,
                 ),
@@ -103,7 +104,10 @@ def _commit(group: str, words: InputWords) -> Commit:
         raise CommandError(str(error)) from error
 
 
-def _started(writer: "DataStreamWriter", name: str, stream: StreamWords, checkpoint: str) -> "StreamingQuery":
+def _started(
+    spark: "SparkSession", writer: "DataStreamWriter", name: str, stream: StreamWords, checkpoint: str
+) -> "StreamingQuery":
+    clear_unbegun(spark, checkpoint)
     writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if stream.interval_ms is None:
         return writer.trigger(availableNow=True).start()

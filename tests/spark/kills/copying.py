@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from threading import Event
 
-from ottla.pipeline import register
+from ottla.pipeline import clear_unbegun, register
+from ottla.pipeline.jobs.starting import until_it_starts
 from tests.spark.session import SHORT_LIVED, start
 
 
@@ -24,13 +25,21 @@ def main() -> None:
     )
     land = frame.writeStream.format("ottla-delta").option("path", table)
     land = land.option("checkpointLocation", f"{directory}/checkpoint/table")
-    queries = [copy.start(), land.start()]
     stop = Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    while not stop.wait(0.5) and all(query.isActive for query in queries):
-        pass  # when one fails the other goes with it: who looks after jobs starts both again
-    for query in queries:
-        query.stop()
+
+    def follow() -> None:
+        for name in ("copy", "table"):
+            clear_unbegun(spark, f"{directory}/checkpoint/{name}")
+        queries = [copy.start(), land.start()]
+        while not stop.wait(0.5) and all(query.isActive for query in queries):
+            pass  # when one fails the other goes with it: who looks after jobs starts both again
+        for query in queries:
+            query.stop()
+        for error in filter(None, (query.exception() for query in queries)):
+            raise error
+
+    until_it_starts(follow, print)  # as jobs do
 
 
 if __name__ == "__main__":
