@@ -171,6 +171,33 @@ def test_a_client_that_ends_while_it_waits(how: str) -> None:
     assert client.connection.owned_bytes <= len(frame(ECHO, b"last words"))
 
 
+@pytest.mark.parametrize("how", ["shuts its half down", "goes", "is closed"])
+def test_a_client_of_a_crowd_that_ends_with_a_part_taken(how: str) -> None:
+    turns = Turns()
+    clients = crowd(turns, 200)
+    client = clients[100]
+    turns.take_long()
+    for each in clients:
+        each.takes_s = 1e-4
+        send(each, *[b"x"] * 100)
+    while not client.seen:
+        turns.begin()
+        turns.end()
+    assert len(client.seen) == FRAMES_PER_TURN_MIN
+    if how == "shuts its half down":
+        client.connection.eof_received()
+    elif how == "goes":
+        client.connection.connection_lost(None)
+    else:
+        client.connection.close()
+    turns.begin()
+    turns.end_all()
+    assert len(client.seen) == (100 if how == "shuts its half down" else FRAMES_PER_TURN_MIN)
+    assert all(len(each.answers) == 100 for each in clients if each is not client)
+    client.connection.connection_lost(None)
+    assert client.pool.budget.used == 0
+
+
 def test_a_client_at_a_bound_that_is_put_off_goes_on_when_the_bound_is_kept_again() -> None:
     turns = Turns()
     (client,) = crowd(turns, 1)
