@@ -5,12 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.unbegun import clear_unbegun
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["clear_unbegun", "register"]
 
 _SOURCES = (
     ("ottla.pipeline.source.datasource", "OttlaSource"),

@@ -8,12 +8,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.pipeline import clear_unbegun, register
+from ottla.pipeline import register
 from ottla.pipeline.jobs import ingest_run, tables
 from ottla.pipeline.jobs.checkpoint_files import MANAGER
 from ottla.pipeline.jobs.ingest import IngestOptions
 from ottla.pipeline.jobs.values import ValueWords
 from ottla.pipeline.jobs.words import InputWords, SessionWords, StreamWords
+from ottla.pipeline.unbegun import clear_unbegun
 from tests.spark.records import count_up, create
 
 REFUSED = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"

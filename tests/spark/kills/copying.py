@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from threading import Event
 
-from ottla.pipeline import clear_unbegun, register
+from ottla.pipeline import register
 from ottla.pipeline.jobs.starting import until_it_starts
+from ottla.pipeline.unbegun import clear_unbegun
 from tests.spark.session import SHORT_LIVED, start
 
 
