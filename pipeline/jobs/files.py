@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.cli.failures import CommandError
+from ottla.pipeline.syncing import sync, sync_folder
 
 
 class Local:
@@ -28,12 +29,16 @@ class Local:
             raise CommandError(f"{self._directory / name}: there is no such file") from None
 
     def write(self, name: str, text: str) -> None:
-        """Whole, or not at all."""
+        """Whole, or not at all, and there also after a power cut: what a replay sent is known by the plan that it wrote down before."""
         path = self._directory / name
+        made = [each for each in path.parents if not each.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
         unfinished.write_text(text)
+        sync(unfinished)
         unfinished.replace(path)
+        for folder in (path.parent, *(each.parent for each in made)):
+            sync_folder(folder)
 
 
 class Remote:

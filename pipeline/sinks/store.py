@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from ottla.pipeline.sinks.errors import OptionRefused, SinkError
+from ottla.pipeline.syncing import sync, sync_folder
 
 WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no hard links: there one writer is all that is safe."""
-WITHOUT_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
-"""What is said where a folder cannot be synced: there names are safe by themselves, or by nothing."""
 
 
 class Found(NamedTuple):
@@ -59,11 +58,11 @@ class Store:
         if not self.is_local:
             return
         at = f"{self.root}/{path}"
-        _sync(at)
+        sync(at)
         folder = os.path.dirname(at)
-        _sync_folder(folder)
+        sync_folder(folder)
         while folder not in self._settled and folder.startswith(self.root):
-            _sync_folder(os.path.dirname(folder))
+            sync_folder(os.path.dirname(folder))
             self._settled.add(folder)
             folder = os.path.dirname(folder)
 
@@ -135,19 +134,3 @@ def _opened(uri: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), os.path.abspath(uri)
     files, root = fs.FileSystem.from_uri(f"file://{uri[5:]}" if uri.startswith("file:/") and "://" not in uri else uri)
     return files, root.rstrip("/")
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(path: str) -> None:
-    try:
-        _sync(path)
-    except OSError as error:
-        if error.errno not in WITHOUT_FOLDERS:
-            raise
