@@ -46,6 +46,8 @@ class BrokerConnection:
         body = b"".join([header, *encoder(type(request), version)(request)])
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                if self._writer.is_closing():
+                    raise ConnectionResetError("reset while no answer was owed")
                 self._writer.write(len(body).to_bytes(4, "big") + body)
                 size = int.from_bytes(await self._reader.readexactly(4), "big")
                 assert size <= _FRAME_BYTES_MAX

@@ -46,6 +46,8 @@ class PipelinedConnection:
         """The future raises Unreachable, or BrokenPromise where answers come in another order."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_seen)
+        if self._error is None and self._writer.is_closing():
+            self._fail(Unreachable("reset while no answer was owed"))
         if self._error is not None:
             answer.set_exception(self._error)
             return answer

@@ -8,18 +8,24 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from ottla.broker.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.broker.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.broker.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.broker.wire.messages.leave_group_request import LeaveGroupRequest
 from ottla.quorum.metadata.views import NO_LEADER, PartitionView
 from ottla.runtime.simulation.faults import Fault
-from ottla.testing.simulation.client import Client, Unreachable
+from ottla.runtime.simulation.loop import SimulationLoop
+from ottla.runtime.simulation.run import simulate
+from ottla.testing.simulation.client import BrokerConnection, Client, Unreachable
 from ottla.testing.simulation.consumer_members import ConsumerMember
 from ottla.testing.simulation.consumers import Leader, Leaders
 from ottla.testing.simulation.dimensions.unclean import COMES, GOING_NS, WAGERS, Unclean
 from ottla.testing.simulation.group_members import GroupMember
 from ottla.testing.simulation.migrants import CooperativeMigrant, EagerMigrant
+from ottla.testing.simulation.pipelined_connection import PipelinedConnection
 from ottla.testing.simulation.plan import HEARD_NS, FaultKind, Faults, _Suspect
 from ottla.testing.simulation.roles import CONTROLLER
+from tests.simulation.network_ends import Recorder, serve
 
 TOPIC = "flights"
 NODE = ("node-1", 9092)
@@ -65,6 +71,35 @@ def test_nobody_relies_on_a_lost_machine_once_it_is_out_and_fenced_or_registered
     faults = Faults(cast(Any, SimpleNamespace(loop=None)), lambda: cast(Any, image), lambda _: None, {})
     faults._suspect = LOST
     assert faults._is_cleared() is is_cleared
+
+
+class Resets(Recorder):
+    """Closes with something unread, of which nobody waits for an answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.pause_reading()
+        asyncio.get_running_loop().call_later(0.1, self.transport.abort)
+
+
+def test_a_connection_that_was_reset_while_it_was_idle_counts_as_unreachable() -> None:
+    """A link that was cut, and a machine that came back, reset it long before the next request."""
+
+    async def program(loop: SimulationLoop) -> None:
+        serve(loop, Resets)
+        await asyncio.sleep(0.001)
+        first, second = [await asyncio.open_connection("server", 9092) for _ in range(2)]
+        one, many = BrokerConnection(*first), PipelinedConnection(*second)
+        for _, each in (first, second):
+            each.write(b"what nobody reads")
+        await asyncio.sleep(1)
+        many._error = None  # as in the moment before its reader hears of it
+        with pytest.raises(Unreachable):
+            await one.call(ApiVersionsRequest(), ApiVersionsResponse)
+        with pytest.raises(Unreachable):
+            await many.send(ApiVersionsRequest(), ApiVersionsResponse, 3)
+
+    simulate(program, 1)
 
 
 @pytest.mark.parametrize("kind", [EagerMigrant, CooperativeMigrant, ConsumerMember])
