@@ -70,17 +70,16 @@ def run_query(
     view = view_of(f"{job}: {options.input.topic_label} to {target}")
     commits = GroupCommits(group, _commit(group, options.input), view.say) if group is not None else None
     running = Running(view, Written(options.session.progress), commits, beside)
+
+    def run(stopping: Stopping) -> None:
+        for file in clear_unbegun(spark, checkpoint):
+            view.say(f"removed {checkpoint}/offsets/{file}: a start before ended in its very first batch")
+        query = _started(writer, name, options.stream, checkpoint)
+        running.follow(spark, query, stopping, options.stream.stop_timeout_s)
+
     try:
         with Stopping() as stopping:
-            until_it_starts(
-                lambda: running.follow(
-                    spark,
-                    _started(spark, writer, name, options.stream, checkpoint),
-                    stopping,
-                    options.stream.stop_timeout_s,
-                ),
-                view.say,
-            )
+            until_it_starts(lambda: run(stopping), view.say)
             if beside is not None:
                 beside.end(view.say)
     except CommandError:
@@ -104,10 +103,7 @@ def _commit(group: str, words: InputWords) -> Commit:
         raise CommandError(str(error)) from error
 
 
-def _started(
-    spark: "SparkSession", writer: "DataStreamWriter", name: str, stream: StreamWords, checkpoint: str
-) -> "StreamingQuery":
-    clear_unbegun(spark, checkpoint)
+def _started(writer: "DataStreamWriter", name: str, stream: StreamWords, checkpoint: str) -> "StreamingQuery":
     writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if stream.interval_ms is None:
         return writer.trigger(availableNow=True).start()

@@ -68,15 +68,18 @@ def test_a_query_begins_where_its_first_batch_was_half_written_down(
     assert clear_unbegun(spark, f"{tmp_path}/checkpoint") == []
 
 
-def test_a_job_begins_by_itself_where_it_was_killed_in_its_first_batch(
-    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+def test_a_job_begins_by_itself_where_it_was_killed_in_its_first_batch_twice(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     create(bootstrap, topic)
     count_up(bootstrap, topic, 20)
     words = InputWords(bootstrap, (topic,)), StreamWords(), SessionWords(), ValueWords()
     job = IngestOptions(*words, f"{tmp_path}/table", compact_every=0)
-    leave_half(spark, job.checkpoint)
+    for _ in range(2):
+        leave_half(spark, job.checkpoint)
     assert ingest_run.run(spark, job) == 0
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("ended in its very first batch") == 2
     assert landed(spark, tmp_path) == list(range(20))
 
 

@@ -1,5 +1,7 @@
 """Who waits when a turn is over, and who does not."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ottla.broker.network.receive import CHUNK_BYTES, CLASSES
@@ -149,21 +151,24 @@ def test_what_is_put_off_comes_in_order_with_what_is_not() -> None:
     assert [body for _, body in client.answers] == [b"%d" % number for number in range(50)]
 
 
-@pytest.mark.parametrize("how", ["shuts its half down", "goes", "is closed"])
+END: dict[str, Callable[[Peer], object]] = {
+    "shuts its half down": lambda client: client.connection.eof_received(),
+    "goes": lambda client: client.connection.connection_lost(None),
+    "is closed": lambda client: client.connection.close(),
+}
+
+
+@pytest.mark.parametrize("how", END)
 def test_a_client_that_ends_while_it_waits(how: str) -> None:
     turns = Turns()
     client, other = crowd(turns, 2)
     turns.take_long()
     send(client, b"last words")
     send(other, b"x")
+    END[how](client)
     if how == "shuts its half down":
-        client.connection.eof_received()
         assert responses(client.transport.written) == [(0, b"last words")]
         client.connection.connection_lost(None)
-    elif how == "goes":
-        client.connection.connection_lost(None)
-    else:
-        client.connection.close()
     turns.begin()
     turns.end_all()
     assert len(client.seen) == (how == "shuts its half down")
@@ -171,7 +176,7 @@ def test_a_client_that_ends_while_it_waits(how: str) -> None:
     assert client.connection.owned_bytes <= len(frame(ECHO, b"last words"))
 
 
-@pytest.mark.parametrize("how", ["shuts its half down", "goes", "is closed"])
+@pytest.mark.parametrize("how", END)
 def test_a_client_of_a_crowd_that_ends_with_a_part_taken(how: str) -> None:
     turns = Turns()
     clients = crowd(turns, 200)
@@ -184,12 +189,7 @@ def test_a_client_of_a_crowd_that_ends_with_a_part_taken(how: str) -> None:
         turns.begin()
         turns.end()
     assert len(client.seen) == FRAMES_PER_TURN_MIN
-    if how == "shuts its half down":
-        client.connection.eof_received()
-    elif how == "goes":
-        client.connection.connection_lost(None)
-    else:
-        client.connection.close()
+    END[how](client)
     turns.begin()
     turns.end_all()
     assert len(client.seen) == (100 if how == "shuts its half down" else FRAMES_PER_TURN_MIN)

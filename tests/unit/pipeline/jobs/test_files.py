@@ -63,3 +63,35 @@ def test_a_write_that_fails_leaves_what_was_or_what_is_to_be(
     assert files.text("replay.done") == ("2\n" if nth == 2 else "1\n")
     files.write("replay.done", "3\n")
     assert files.text("replay.done") == "3\n"
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_text_leaves_what_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Local(tmp_path)
+    files.write("replay.json", '{"chunks": 1}')
+    write = Path.write_text
+
+    def half(path: Path, text: str) -> int:
+        write(path, text[:5])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", half)
+        with pytest.raises(OSError, match="No space left"):
+            files.write("replay.json", '{"chunks": 2}')
+    assert files.text("replay.json") == '{"chunks": 1}'
+    files.write("replay.json", '{"chunks": 3}')
+    assert files.text("replay.json") == '{"chunks": 3}'
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_made_by_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Local(tmp_path / "new")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", failing(1, os.mkdir))
+        with pytest.raises(OSError, match="No space left"):
+            files.write("replay.json", "{}")
+    files.write("replay.json", "{}")
+    assert files.text("replay.json") == "{}"
