@@ -79,15 +79,19 @@ class _Slot:
         return timers
 
 
-class _Level:
-    """64 slots; bit i of ``occupied`` says that slot i holds a timer."""
+class _Level(dict[int, _Slot]):
+    """64 slots, each made when it is first used; bit i of ``occupied`` says that slot i holds a timer."""
 
-    __slots__ = ("occupied", "shift", "slots")
+    __slots__ = ("occupied", "shift")
 
     def __init__(self, level: int) -> None:
+        super().__init__()
         self.shift = level * _SLOT_BITS
-        self.slots = [_Slot(self, index) for index in range(_SLOTS)]
         self.occupied = 0
+
+    def __missing__(self, index: int) -> _Slot:
+        slot = self[index] = _Slot(self, index)
+        return slot
 
 
 class TimingWheel:
@@ -111,7 +115,7 @@ class TimingWheel:
         now_ms = self._now_ms
         deadline_ms = min(max(timer.deadline_ms, now_ms + 1), _END_OF_TIME_MS)
         level = self._levels[((deadline_ms ^ now_ms).bit_length() - 1) // _SLOT_BITS]
-        level.slots[(deadline_ms >> level.shift) & (_SLOTS - 1)].add(timer)
+        level[(deadline_ms >> level.shift) & (_SLOTS - 1)].add(timer)
 
     def next_deadline_ms(self) -> int | None:
         """No timer fires before this moment; None when there is no timer. Exact, but for a crowd of timers far away."""
@@ -128,7 +132,7 @@ class TimingWheel:
             if level.occupied:
                 index = (level.occupied & -level.occupied).bit_length() - 1
                 turn = self._now_ms >> (level.shift + _SLOT_BITS) << _SLOT_BITS
-                return (turn | index) << level.shift, level.slots[index]
+                return (turn | index) << level.shift, level[index]
         return None
 
     def advance(self, now_ms: int) -> None:

@@ -9,6 +9,7 @@ import logging
 import select
 from collections import deque
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from struct import Struct
 from typing import cast
 
@@ -17,6 +18,8 @@ from ottla.broker.wire.headers import encode_request_header, read_response_heade
 from ottla.runtime.timers import LoopTimers, Timer
 
 FIRST_BUFFER_BYTES = 256 << 10
+"""Anonymous memory, of which only the pages count that were written: most links only ever hear short answers."""
+
 TURN_BYTES = 256 << 10
 ANSWER_BYTES_MAX = 512 << 20
 """More than any response.max.bytes plus the largest batch: a frame that says more is not from a broker."""
@@ -78,7 +81,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
-        self._buffer = bytearray(FIRST_BUFFER_BYTES)
+        self._buffer: bytearray | mmap = mmap(-1, FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = self._given = 0
         self._rest: Iterator[int] | None = None  # of the answer that ends at ``_start``
@@ -252,6 +255,6 @@ class LinkConnection(asyncio.BufferedProtocol):
     def _shrink(self) -> None:
         """Gives back the large buffer of a time of catching up."""
         if not self._large_came and self._end == 0 and len(self._buffer) > FIRST_BUFFER_BYTES:
-            self._buffer = bytearray(FIRST_BUFFER_BYTES)
+            self._buffer = mmap(-1, FIRST_BUFFER_BYTES)
             self._view = memoryview(self._buffer)
         self._large_came = False

@@ -31,7 +31,7 @@ class ReceivePool:
 
     def __init__(self, budget: MemoryBudget | None = None) -> None:
         self.budget = budget or MemoryBudget()
-        self.shared = memoryview(bytearray(CHUNK_BYTES))
+        self.shared = memoryview(mmap(-1, CHUNK_BYTES))
         self.small = self.shared[: CLASSES[0]]
         self._spare: dict[int, list[bytearray]] = {size: [] for size in CLASSES}
         self._spare_bytes = 0

@@ -1,6 +1,7 @@
 """Which handler answers which API and version."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.network.times import CONSUMER, FETCH, Phases, RequestTimes, Sampling, Timed
@@ -105,16 +106,23 @@ class RouteTable:
         return {(key >> 16, key & 0xFFFF): count for key, count in tallies if count}
 
     def _add(self, route: Route) -> None:
-        api = APIS.get(route.api_key)
-        if api is None or not api.min <= route.min_version <= route.max_version <= api.max:
-            raise ValueError(f"route {route[:3]} is not in the schema: {api}")
-        for version in range(route.min_version, route.max_version + 1):
-            key = target_key(route.api_key, version)
+        for key, tagged_request, tagged_response in _headers(*route[:3]):
             if key in self.targets:
-                raise DuplicateRouteError(f"{api.name} version {version} has two handlers")
-            self.targets[key] = Target(
-                route.handler,
-                request_header_is_flexible(route.api_key, version),
-                response_header_is_flexible(route.api_key, version),
-                Tally(),
-            )
+                raise DuplicateRouteError(f"{APIS[key >> 16].name} version {key & 0xFFFF} has two handlers")
+            self.targets[key] = Target(route.handler, tagged_request, tagged_response, Tally())
+
+
+@cache  # every listener of every start asks for all
+def _headers(api_key: int, min_version: int, max_version: int) -> tuple[tuple[int, bool, bool], ...]:
+    """The key of each version, and whether the headers of its request and its response end in tagged fields."""
+    api = APIS.get(api_key)
+    if api is None or not api.min <= min_version <= max_version <= api.max:
+        raise ValueError(f"route {(api_key, min_version, max_version)} is not in the schema: {api}")
+    return tuple(
+        (
+            target_key(api_key, version),
+            request_header_is_flexible(api_key, version),
+            response_header_is_flexible(api_key, version),
+        )
+        for version in range(min_version, max_version + 1)
+    )

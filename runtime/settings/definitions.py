@@ -48,7 +48,7 @@ class Setting(msgspec.Struct, frozen=True):
     def default_value(self) -> Value:
         if self.default == "" and self.type not in ("STRING", "LIST"):
             return None
-        return _convert(self, self.default)
+        return _default(self)
 
 
 _RESET = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
@@ -56,6 +56,11 @@ _INTEGER = re.compile(r"[+-]?\d+")  # in any script, as Java reads them; int() a
 _HOST = re.compile(r"[0-9a-zA-Z._-]+")
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _BOUNDS = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}
+
+
+@cache  # every start asks for most of them
+def _default(setting: Setting) -> Value:
+    return _convert(setting, setting.default)
 
 
 def _convert(setting: Setting, text: str) -> Value:

@@ -349,7 +349,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     def keep_unfinished_tasks(self) -> None:
         """Before garbage is collected again: a task that only waits for itself is garbage, and would be unwound."""
-        self._kept = list(asyncio.all_tasks(self))
+        self._kept = [task for task in self._owners if not task.done()]
 
     def close(self) -> None:
         """Ends every process and puts its coroutines away; what their `finally` blocks do then has no effect."""

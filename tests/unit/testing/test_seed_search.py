@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from ottla.testing.seed_search import WARMING, Failed, chunks_of, run_many
+from ottla.testing.seed_search import CHUNK, WARMING, Failed, chunks_of, run_many
 
 
 class Sum(NamedTuple):
@@ -20,6 +20,7 @@ class Sum(NamedTuple):
 
 
 HERE = os.getpid()
+DEADLY, ITS_CHUNK = CHUNK + 5, f"{CHUNK + 1} to {2 * CHUNK}"
 
 
 def doubled(seeds: Sequence[int]) -> tuple[Sum, list[Failed]]:
@@ -28,15 +29,16 @@ def doubled(seeds: Sequence[int]) -> tuple[Sum, list[Failed]]:
 
 
 def dies(seeds: Sequence[int]) -> tuple[Sum, list[Failed]]:
-    if 15 in seeds:
+    if DEADLY in seeds:
         os._exit(3)
     return Sum(len(seeds)), []
 
 
 def test_each_chunk_has_a_process_but_for_the_seeds_that_warm_this_one_and_all_are_told() -> None:
-    told = list(run_many(doubled, chunks_of(1, 35), 2))
-    assert sum(totals.seeds for totals, _ in told) == 35
-    assert sorted(each.seed for _, failed in told for each in failed) == list(range(2, 36, 2))
+    count = 3 * CHUNK + 5
+    told = list(run_many(doubled, chunks_of(1, count), 2))
+    assert sum(totals.seeds for totals, _ in told) == count
+    assert sorted(each.seed for _, failed in told for each in failed) == list(range(2, count + 1, 2))
     assert len({process for totals, _ in told for process in totals.where}) == 5
     assert told[0][0] == Sum(WARMING, (HERE,))
     assert not multiprocessing.active_children()
@@ -54,8 +56,8 @@ def test_a_few_seeds_are_told_once_each(count: int, jobs: int) -> None:
 
 
 def test_a_process_that_dies_is_told_with_its_seeds() -> None:
-    with pytest.raises(RuntimeError, match="the process for seeds 11 to 20 ended with 3"):
-        list(run_many(dies, chunks_of(1, 100), 2))
+    with pytest.raises(RuntimeError, match=f"the process for seeds {ITS_CHUNK} ended with 3"):
+        list(run_many(dies, chunks_of(1, 10 * CHUNK), 2))
     assert not multiprocessing.active_children()
 
 
@@ -69,6 +71,6 @@ def test_nobody_goes_on_when_nobody_asks_for_more() -> None:
 
 def test_a_death_among_several_answers_leaves_no_process() -> None:
     for _ in range(5):
-        with pytest.raises(RuntimeError, match="11 to 20"):
-            list(run_many(dies, chunks_of(1, 100), 8))
+        with pytest.raises(RuntimeError, match=ITS_CHUNK):
+            list(run_many(dies, chunks_of(1, 10 * CHUNK), 8))
         assert not multiprocessing.active_children()
