@@ -53,7 +53,7 @@ class ClassicGroup:
         """The leader has brought the assignments of this generation."""
         self.joined_meanwhile = False
         """A member came while a first rebalance waits for more of them."""
-        self._metadata_bytes = 0
+        self._bytes = 0
         self._supporters: Counter[str] = Counter()
 
     def change(self, state: GroupState, now_ms: int) -> None:
@@ -86,12 +86,12 @@ class ClassicGroup:
     def _count(self, member: Member, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] += by
-        self._metadata_bytes += by * _metadata_bytes(member)
+        self._bytes += by * member.size
 
-    def metadata_bytes_without(self, member_id: str) -> int:
-        """What the protocols of all members take, but for one that brings its own again."""
+    def bytes_without(self, member_id: str) -> int:
+        """What all members have said takes, but for one that says its own again."""
         member = self.members.get(member_id)
-        return self._metadata_bytes - (_metadata_bytes(member) if member is not None else 0)
+        return self._bytes - (member.size if member is not None else 0)
 
     def remove(self, member_id: str) -> Member | None:
         """The eldest of those that stay leads when it was the leader. Who waits for an answer has had it before."""
@@ -181,7 +181,3 @@ class ClassicGroup:
 
 
 _GENERATION_MAX = 2**31 - 1
-
-
-def _metadata_bytes(member: Member) -> int:
-    return sum(len(metadata) for _, metadata in member.protocols)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ottla.broker.coordinator.decisions.effects import Asker, Effects
-from ottla.broker.coordinator.decisions.groups.member import Protocols
+from ottla.broker.coordinator.decisions.groups.member import Protocols, bytes_of
 from ottla.broker.coordinator.decisions.groups.rebalance import join_refused
 from ottla.broker.coordinator.decisions.record_format import fits
 from ottla.broker.wire.messages.join_group_request import JoinGroupRequest
@@ -14,7 +14,7 @@ _REBALANCE_TIMEOUT_FROM = 1
 _NAME_CHARACTERS_MAX = 1_000
 """Of a client's name in its member id, which a record's key has to hold."""
 METADATA_BYTES_MAX = 8 << 20
-"""Of one group in memory; what of it is written has to fit into one record."""
+"""Of one group in memory, names included; what of it is written has to fit into one record."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,7 +46,8 @@ class Joining:
 
     @property
     def size(self) -> int:
-        return sum(len(metadata) for _, metadata in self.protocols)
+        """Bytes of memory that the member takes for it."""
+        return bytes_of(self.protocols, self.asker.client_id, self.instance_id)
 
     @property
     def can_be_written(self) -> bool:

@@ -77,7 +77,7 @@ class Joins:
                 self._rebalance.remove(group, joining.member_id)
                 self._rebalance.complete_if_joined(group)  # the others may have waited for it alone
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        elif group.metadata_bytes_without(self._place_of(group, joining)) + joining.size > METADATA_BYTES_MAX:
+        elif group.bytes_without(self._place_of(group, joining)) + joining.size > METADATA_BYTES_MAX:
             joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(joining.protocol_type, joining.protocols):
             joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

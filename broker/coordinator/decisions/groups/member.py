@@ -5,6 +5,15 @@ from dataclasses import dataclass
 
 Protocols = Sequence[tuple[str, bytes]]
 """Names of assignment strategies, the preferred first, each with what the member tells the leader for it."""
+PROTOCOL_BYTES = 150
+"""What one takes in memory beside its texts."""
+
+
+def bytes_of(protocols: Protocols, *texts: str | None) -> int:
+    """Of memory, roughly, with other texts that are kept for a member."""
+    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols) + sum(
+        len(text) for text in texts if text
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +34,11 @@ class Member:
     """It missed the last epoch of the consumer group that this was, and has not joined since. Known to this coordinator alone."""
     expires_ms: int = 0
     """The end of its session, by the shard's clock."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory for what the client said."""
+        return bytes_of(self.protocols, self.client_id, self.instance_id)
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

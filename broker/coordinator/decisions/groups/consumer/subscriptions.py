@@ -1,7 +1,9 @@
 """What the members of a consumer group subscribe to: mostly the same, which is kept once."""
 
-SUBSCRIPTIONS_BYTES_MAX = 8 << 20
+SUBSCRIPTIONS_BYTES_MAX = 32 << 20
 """Of one group, each kind of subscription counted once."""
+NAME_BYTES = 100
+"""What a name takes in memory beside its characters."""
 
 
 class Subscriptions:
@@ -33,4 +35,4 @@ class Subscriptions:
 
 
 def _size(names: frozenset[str]) -> int:
-    return sum(map(len, names))
+    return sum(map(len, names)) + NAME_BYTES * len(names)

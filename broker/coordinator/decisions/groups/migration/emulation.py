@@ -19,6 +19,7 @@ from ottla.broker.coordinator.decisions.groups.consumer.steps import Change, Mov
 from ottla.broker.coordinator.decisions.groups.consumer.topics import GroupTopics
 from ottla.broker.coordinator.decisions.groups.embedded_protocol import CONSUMER, Subscription, read_subscription
 from ottla.broker.coordinator.decisions.groups.join_request import METADATA_BYTES_MAX, Joining, new_member_id
+from ottla.broker.coordinator.decisions.groups.member import bytes_of
 from ottla.broker.coordinator.decisions.groups.migration.downgrading import assignment_of, common_protocols
 from ottla.broker.wire.errors import WireError
 from ottla.broker.wire.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
@@ -122,7 +123,7 @@ class Emulation:
 
     @staticmethod
     def _check_metadata(group: ConsumerGroup, before: ConsumerMember, joining: Joining) -> None:
-        others = sum(_metadata_bytes(each) for each in group.members.values() if each.id != before.id)
+        others = sum(_bytes(each) for each in group.members.values() if each.id != before.id)
         if others + joining.size > METADATA_BYTES_MAX:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the protocols of all members take too much memory")
 
@@ -227,8 +228,11 @@ def _updated(member: ConsumerMember, joining: Joining, subscription: Subscriptio
     return member if after == member else after
 
 
-def _metadata_bytes(member: ConsumerMember) -> int:
-    return sum(len(each.metadata) for each in member.classic.supported_protocols) if member.classic is not None else 0
+def _bytes(member: ConsumerMember) -> int:
+    if member.classic is None:
+        return 0
+    protocols = [(each.name, each.metadata) for each in member.classic.supported_protocols]
+    return bytes_of(protocols, member.client_id, member.instance_id)
 
 
 # --- members ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.coordinator.decisions.groups import joining
 from ottla.broker.coordinator.decisions.groups.classic_group import GroupState
+from ottla.broker.coordinator.decisions.groups.join_request import METADATA_BYTES_MAX
 from ottla.broker.coordinator.decisions.groups.settings import MEMBERS_MAX, GroupSettings
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.group_bench import Bench
@@ -212,6 +213,24 @@ def test_what_members_tell_their_leader_is_bounded() -> None:
     big = bench.new_member(metadata=bytes(3 << 20))[1]
     assert big.error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert bench.new_member(metadata=bytes(1 << 20))[1].waits
+
+
+def test_strategies_of_long_names_or_of_nothing_are_bounded_too() -> None:
+    long, many = ["x" * 15_000 + str(number) for number in range(100)], [str(number) for number in range(18_000)]
+    for names in (long, many):
+        bench = Bench()
+        bench.stable(2, protocols=names)
+        assert bench.new_member(protocols=names)[1].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert bench.new_member(protocols=names[:10])[1].waits
+
+
+def test_the_names_of_clients_and_instances_count_with_what_they_tell() -> None:
+    bench = Bench()
+    names = {"version": 3, "client_id": "c" * 32_000}
+    told = [bench.join(instance=str(number).zfill(32_000), **names) for number in range(140)]
+    assert [each for each in told if not each.waits]
+    taken = sum(each.waits for each in told)
+    assert 64_000 * taken <= METADATA_BYTES_MAX < 65_000 * (taken + 1)
 
 
 def test_a_member_that_joins_again_brings_what_it_had_and_not_more() -> None:

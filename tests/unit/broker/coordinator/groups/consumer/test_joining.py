@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.coordinator.decisions.groups.consumer import steps, subscriptions
 from ottla.broker.coordinator.decisions.groups.consumer.group import ConsumerGroupState
+from ottla.broker.coordinator.decisions.groups.consumer.subscriptions import NAME_BYTES
 from ottla.runtime.errors import ErrorCode
 from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
     INTERVAL_MS,
@@ -111,24 +112,24 @@ def test_no_group_has_more_members_than_a_target_is_computed_for(monkeypatch: py
 
 
 def test_what_members_subscribe_to_is_kept_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_BYTES_MAX", 100)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_BYTES_MAX", 12 * NAME_BYTES + 100)
     bench = Bench()
     names = [f"topic-{number}" for number in range(10)]
     for member_id in ("one", "two", "three"):
         assert join(bench, member_id, names).error is ErrorCode.NONE, "together they need no more than one"
     group = group_of(bench)
-    assert group.subscriptions.bytes == 70
+    assert group.subscriptions.bytes == 10 * NAME_BYTES + 70
     assert len({id(each.topics) for each in group.members.values()}) == 1
     assert join(bench, "four", names[:-1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     asked = beat(bench, "one", 1, subscribed_topic_names=names[:-1])
     assert asked.error is ErrorCode.GROUP_MAX_SIZE_REACHED
     for member_id in ("one", "two", "three"):
         beat(bench, member_id, 1, subscribed_topic_names=["t"])
-    assert group.subscriptions.bytes == 1
+    assert group.subscriptions.bytes == NAME_BYTES + 1
     bench.commits = False
     join(bench, "five", names)
     bench.fail()
-    assert group.subscriptions.bytes == 1
+    assert group.subscriptions.bytes == NAME_BYTES + 1
 
 
 FIRST: dict[str, Any] = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["t"], "owned": {}}

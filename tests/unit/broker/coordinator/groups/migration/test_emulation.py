@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.decisions.groups import join_request
+from ottla.broker.coordinator.decisions.groups.member import bytes_of
 from ottla.broker.coordinator.decisions.groups.migration import emulation
 from ottla.broker.coordinator.decisions.groups.migration.policy import MigrationPolicy
 from ottla.broker.wire.messages.leave_group_request import MemberIdentity
@@ -139,7 +140,7 @@ def test_the_protocols_of_all_members_take_no_more_memory_than_in_a_classic_grou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (join_request, emulation):
-        monkeypatch.setattr(module, "METADATA_BYTES_MAX", 3 * len(SUBSCRIPTION))
+        monkeypatch.setattr(module, "METADATA_BYTES_MAX", 3 * bytes_of([("range", SUBSCRIPTION)], "c"))
     bench, _ = with_modern()
     errors = [bench.join(each, metadata=SUBSCRIPTION).error for each in ("a", "b", "c", "d", "a")]
     none, full = ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED
