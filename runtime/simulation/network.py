@@ -247,7 +247,7 @@ class Network:
             if {end.process.node.number for end in ends} == {one.number, other.number}:
                 for end in ends:
                     if not end.closed:
-                        end.process.run(end.arrived, End.RESET)
+                        end.process.run(end.ended, End.RESET)
 
     def _log(self, kind: str, *detail: str) -> None:
         self._loop.trace.event(self._loop.now_ns, "network", kind, *detail)

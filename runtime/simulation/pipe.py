@@ -50,11 +50,12 @@ class Pipe:
 
     def send(self, data: bytes) -> None:
         self.unread_bytes += len(data)
-        if self._growing is not None and self._growing_ns == self._loop.now_ns:
+        now_ns = self._loop.now_ns
+        if self._growing is not None and self._growing_ns == now_ns:
             self._growing.append(data)
             return
         segment = [data]
-        self._growing, self._growing_ns = segment, self._loop.now_ns
+        self._growing, self._growing_ns = segment, now_ns
         self._dispatch(segment)
 
     def end(self, end: End) -> None:
@@ -72,10 +73,12 @@ class Pipe:
             self._schedule(self._segments, segment, self._link.draw_delay_ns())
 
     def _schedule(self, number: int, segment: Segment, delay_ns: int) -> None:
-        arrival_ns = max(self._loop.now_ns + delay_ns, self._last_arrival_ns + 1)
+        loop, target = self._loop, self.target
+        arrival_ns = loop.now_ns + delay_ns
+        if arrival_ns <= self._last_arrival_ns:
+            arrival_ns = self._last_arrival_ns + 1
         self._last_arrival_ns = arrival_ns
-        target = self.target
-        self._loop.at_ns(arrival_ns, target.process, self._arrive, number, segment, context=target.context)
+        loop.at_ns(arrival_ns, target.process, self._arrive, number, segment, context=target.context)
 
     def _knock(self) -> None:
         """Sent to a process that is gone: its machine says so, if it is there."""
@@ -103,7 +106,10 @@ class Pipe:
             return
         if segment is self._growing:
             self._growing = None
-        self.target.arrived(segment if isinstance(segment, End) else b"".join(segment))
+        if isinstance(segment, End):
+            self.target.ended(segment)
+        else:
+            self.target.arrived(segment[0] if len(segment) == 1 else b"".join(segment))
 
     def consumed(self, count: int) -> None:
         """The reader took ``count`` bytes: the sender's window opens when it hears of it."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 _HIGH_WATER_BYTES = 64 * 1024
 _SPLIT_CHANCE = 0.1
+_WRITABLE = (bytes, bytearray, memoryview)
 
 
 class SimulatedSocket:
@@ -90,22 +91,29 @@ class SimulatedTransport(asyncio.Transport):
 
     # --- reading
 
-    def arrived(self, what: bytes | End) -> None:
+    def arrived(self, data: bytes) -> None:
         """From the network, in this end's process."""
-        if isinstance(what, bytes):
-            self._loop.trace.bytes_moved(self._loop.now_ns, self.process.node.name, self.number, what)
+        loop = self._loop
+        loop.trace.bytes_moved(loop.now_ns, self.process.node.name, self.number, data)
         if self.closed:
-            if isinstance(what, bytes):
-                self.out.end(End.RESET)  # nobody reads any more
+            self.out.end(End.RESET)  # nobody reads any more
             return
-        if what is End.RESET:
+        if len(data) > 1 and loop.network.draw() < _SPLIT_CHANCE:
+            cut = 1 + int(loop.network.draw() * (len(data) - 1))
+            self._received += (data[:cut], data[cut:])
+        else:
+            self._received.append(data)
+        self._read()
+
+    def ended(self, end: End) -> None:
+        """The other end has, and this one hears of it."""
+        if self.closed:
+            return
+        if end is End.RESET:
             self._reset = True
             self._received.clear()
-        elif isinstance(what, bytes) and len(what) > 1 and self._loop.network.draw() < _SPLIT_CHANCE:
-            cut = 1 + int(self._loop.network.draw() * (len(what) - 1))
-            self._received += (what[:cut], what[cut:])
         else:
-            self._received.append(what)
+            self._received.append(end)
         self._read()
 
     def _read(self) -> None:
@@ -134,16 +142,17 @@ class SimulatedTransport(asyncio.Transport):
             if not protocol.eof_received():
                 self.close()
         elif isinstance(protocol, asyncio.BufferedProtocol):
-            buffer = memoryview(protocol.get_buffer(65536)).cast("B")
-            count = min(len(buffer), len(what))
-            if not count:
-                raise RuntimeError("get_buffer() returned an empty buffer")
-            if count == len(what):
-                buffer[:count] = what
-            else:
-                buffer[:count] = what[:count]
-                self._received.appendleft(what[count:])
-            buffer.release()
+            count = len(what)
+            with memoryview(protocol.get_buffer(65536)) as buffer:
+                room = len(buffer)
+                if room >= count:
+                    buffer[:count] = what
+                elif room:
+                    buffer[:] = what[:room]
+                    self._received.appendleft(what[room:])
+                    count = room
+                else:
+                    raise RuntimeError("get_buffer() returned an empty buffer")
             self.into.consumed(count)
             protocol.buffer_updated(count)
         else:
@@ -183,7 +192,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def _write(self, data: bytes | bytearray | memoryview) -> bool:
         """Sends what the window takes at once; True when something had to be queued."""
-        if not isinstance(data, bytes | bytearray | memoryview):
+        if not isinstance(data, _WRITABLE):
             raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
         if not data or self._loss_scheduled or self.process.dead:
             return False

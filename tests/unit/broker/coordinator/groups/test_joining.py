@@ -226,8 +226,8 @@ def test_strategies_of_long_names_or_of_nothing_are_bounded_too() -> None:
 
 def test_the_names_of_clients_and_instances_count_with_what_they_tell() -> None:
     bench = Bench()
-    names = {"version": 3, "client_id": "c" * 32_000}
-    told = [bench.join(instance=str(number).zfill(32_000), **names) for number in range(140)]
+    client = "c" * 32_000
+    told = [bench.join(version=3, client_id=client, instance=str(each).zfill(32_000)) for each in range(140)]
     assert [each for each in told if not each.waits]
     taken = sum(each.waits for each in told)
     assert 64_000 * taken <= METADATA_BYTES_MAX < 65_000 * (taken + 1)
