@@ -22,7 +22,7 @@ from ottla.runtime.simulation.crash import SimulatedCrash
 from ottla.runtime.simulation.network import Network
 from ottla.runtime.simulation.node import SimulatedNode
 from ottla.runtime.simulation.process import PROCESS, ExceptionHandler, Process, SimulatedHandle
-from ottla.runtime.simulation.trace import Trace
+from ottla.runtime.simulation.trace import NoTrace, Trace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -70,6 +70,10 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self.network = Network(self)
         self.harness = self.create_node("harness").boot()
         self._current = self.harness
+
+    def leave_untraced(self) -> None:
+        """Before it runs. What happens is the same, and is neither hashed nor remembered."""
+        self.trace = NoTrace()
 
     def rng(self, purpose: str) -> Random:
         """A generator of its own for each purpose, so that one more draw here changes nothing there."""

@@ -14,6 +14,7 @@ from ottla.runtime.simulation.node_clock import NodeClock
 from ottla.runtime.simulation.platter import Platter
 from ottla.runtime.simulation.process import Process
 from ottla.runtime.simulation.store import SimulatedStore
+from ottla.runtime.simulation.trace import NoTrace
 from ottla.runtime.sync_later import SyncLater
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class SimulatedNode:
         self.exit: BaseException | None = None
         self.rng: Random = loop.rng(f"node/{name}")
         self.clock = NodeClock(loop.now_ns, self.rng.randrange(10**12, 10**14))
-        self.platter = Platter(loop.rng(f"disk/{name}"), self._trace_disk)
+        on_operation = None if isinstance(loop.trace, NoTrace) else self._trace_disk
+        self.platter = Platter(loop.rng(f"disk/{name}"), on_operation)
         self.platter.now_ms = lambda: self.clock.wall_ms(loop.now_ns)
         self.slowness = 1
         self._main: Main | None = None

@@ -1,5 +1,6 @@
 """The proof that a seed of the whole cluster is a run, and that its failure is replayed."""
 
+import io
 import os
 import pickle
 import subprocess
@@ -7,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ottla.runtime.simulation.faults import Bundle, Fault
+from ottla.runtime.simulation.loop import SimulationLoop
 from ottla.testing.simulation.dimensions import brief_dimensions_of, dimensions_of
-from ottla.testing.simulation.length import BRIEF
-from ottla.testing.simulation.run import main
+from ottla.testing.simulation.length import BRIEF, USUAL, Length
+from ottla.testing.simulation.run import explain, main
 from ottla.testing.simulation.scenario import SimulationFailure, drawn, faults_of, run_seed
 from tests.simulation.conftest import Rig, play
 
@@ -31,6 +34,23 @@ def test_a_brief_run_stays_one_in_another_process() -> None:
 
 def test_a_seed_is_a_run() -> None:
     assert run_seed(3) == run_seed(3)
+
+
+@pytest.mark.parametrize("length", [BRIEF, USUAL])
+def test_a_run_that_leaves_no_trace_is_the_same_run(length: Length) -> None:
+    """Thousands are searched so, and whichever fails is run again with its trace."""
+    untraced = run_seed(5, on_loop=SimulationLoop.leave_untraced, length=length)
+    assert (untraced.digest, untraced.events) == (0, 0)
+    traced = run_seed(5, length=length)
+    assert traced.digest
+    assert traced == untraced._replace(digest=traced.digest, events=traced.events)
+
+
+def test_a_failure_that_does_not_come_again_is_told(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    explain(3, None, console, tmp_path, BRIEF)
+    assert console.file.getvalue() == "seed 3 did not fail again: the run depends on more than its seed\n"  # type: ignore[attr-defined]  # a StringIO
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_that_was_started_again_is_not_up_as_in_its_life_before() -> None:
