@@ -1,10 +1,11 @@
 """Runs stages (targets of the Makefile) side by side and tells what each took.
 
-run_stages.py --first "setup" --first "tools" "lint types" "unit simulation" "chaos wheel"
+run_stages.py --first "setup" --first "tools" --alone "seeds" "lint types" "unit simulation" "chaos wheel"
 
 Each argument is a lane: its stages run one after another, and all lanes beside each other. Lanes of what mostly waits (for nodes, for
 downloads) and of what computes fill each other's gaps. What must be there before all others is ``--first``; when that fails, nothing else is
-begun. ``--first`` may be said of several lanes. Elsewhere a stage that fails stops no other: its output is printed at once and whole, one that succeeds prints a line.
+begun. ``--first`` may be said of several lanes. What computes on all cores by itself runs ``--alone``, between those and the others: beside them it
+takes half as much CPU again, for they share the processors' caches. Elsewhere a stage that fails stops no other: its output is printed at once and whole, one that succeeds prints a line.
 At the end, also after Ctrl-C, a table. Exit code 1 when a stage failed, 130 when it was interrupted.
 """
 
@@ -158,18 +159,22 @@ def main() -> int:
     parser.add_argument(
         "--first", action="append", default=[], metavar="LANE", help="a lane that runs before all others"
     )
+    parser.add_argument(
+        "--alone", action="append", default=[], metavar="LANE", help="a lane that runs next, beside no other"
+    )
     parser.add_argument("lanes", nargs="+", metavar="LANE", help="names of stages, one after another")
     options = parser.parse_args()
-    first, lanes = lanes_of(options.first), lanes_of(options.lanes)
+    first, alone, lanes = lanes_of(options.first), lanes_of(options.alone), lanes_of(options.lanes)
     needed = [stage for lane in first for stage in lane]
-    stages = needed + [stage for lane in lanes for stage in lane]
+    stages = needed + [stage for lane in alone + lanes for stage in lane]
     began = time.monotonic()
     interrupted = Event()  # looked at between two steps: a signal never comes between a process and our knowing of it
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: interrupted.set())
     run(first, interrupted)
     if all(stage.result == "ok" for stage in needed):
-        run(lanes, interrupted)
+        for beside_each_other in [*([lane] for lane in alone), lanes]:
+            run(beside_each_other, interrupted)
     if interrupted.is_set():
         print("interrupted: ending what runs", flush=True)
         end(stages)

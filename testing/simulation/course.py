@@ -180,14 +180,18 @@ class Run:
         await self._read_back()
 
     async def _prepare(self) -> None:
+        if self._length.partitions:
+            await self._make_flights()
+        for dimension in self._dimensions:
+            await dimension.prepare()
+
+    async def _make_flights(self) -> None:
         settings = dict(self._length.topics)
         for dimension in self._dimensions:
             settings.update(dimension.topic_settings)
         await self.create_topic(TOPIC, self._length.partitions, **settings)
         for index in range(self._length.partitions):
             self.produce(History(TOPIC, index), self._length.producing_s * (index + 1))
-        for dimension in self._dimensions:
-            await dimension.prepare()
 
     def employ(self, work: Coroutine[Any, Any, None]) -> None:
         """Somebody acts until all is read back, or in an epilogue until `dismiss`. Whatever it raises ends the run."""

@@ -14,9 +14,9 @@ class Length(NamedTuple):
     faults_until_ms: int
     faults_max: int
     partitions: int
-    """Of `flights`, each with a producer."""
+    """Of `flights`, each with a producer; none: there is no such topic."""
     producing_s: float
-    """Between batches of the first of them."""
+    """Between batches of the first of its producers; those of other topics are twice as slow at most."""
     share: float = 1.0
     topics: Mapping[str, str] = SMALL_SEGMENTS
     settings: Mapping[str, str] = {}
@@ -31,7 +31,7 @@ BRIEF = Length(
     "brief",
     1_000,
     3,
-    1,
+    0,
     0.25,
     0.2,
     {"retention_ms": "-1"},
@@ -46,6 +46,6 @@ BRIEF = Length(
         "group.min.session.timeout.ms": "200",
     },
 )
-"""Whatever takes long in a cluster takes less here: brokers are missed soon. Segments and snapshots are left to the
-others: files cost more than anything else."""
+"""Whatever takes long in a cluster takes less here: brokers are missed soon. Segments, snapshots and producers of what no group reads are left
+to the others: files cost more than anything else."""
 LENGTHS = {each.name: each for each in (USUAL, BRIEF)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SEEDS = 100  # a minute and a half of CPU; `make deep-cluster` has 20,000
-BRIEF_SEEDS = 1000  # two and a half to three minutes: these have groups and transactions
+BRIEF_SEEDS = 1000  # two minutes: these have groups and transactions
 LIMIT_S = 3600  # of a machine that does much else; a run that hangs ends itself, by virtual time
 LEAST_A_SEED = {
     "segments rolled": 30,

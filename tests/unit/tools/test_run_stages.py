@@ -85,6 +85,15 @@ def test_what_comes_first_runs_beside_each_other_and_before_all_else(stages: Sta
     assert (code, results(output)) == (0, {"a": "ok", "b": "ok", "after": "ok"})
 
 
+def test_what_runs_alone_comes_between_and_stops_nobody_when_it_fails(stages: Stages) -> None:
+    stages.stage("setup", "touch setup.ended")
+    stages.stage("one", "test -e setup.ended; touch one.began; sleep 0.2; touch one.ended; false")
+    stages.stage("two", "test -e one.ended; touch two.began; sleep 0.2; touch two.ended")
+    stages.stage("rest", "test -e two.ended")
+    code, output = stages.run("--first", "setup", "--alone", "one", "--alone", "two", "rest")
+    assert (code, results(output)) == (1, {"setup": "ok", "one": "FAILED", "two": "ok", "rest": "ok"})
+
+
 def wait_for_each_other(stages: Stages) -> None:
     for own, other in (("a", "b"), ("b", "a")):
         stages.stage(own, f"touch {own}.begun; until [ -e {other}.begun ]; do sleep 0.02; done")

@@ -1,6 +1,6 @@
 """What the members of a consumer group subscribe to: mostly the same, which is kept once."""
 
-SUBSCRIPTIONS_BYTES_MAX = 32 << 20
+SUBSCRIPTIONS_BYTES_MAX = 64 << 20
 """Of one group, each kind of subscription counted once."""
 NAME_BYTES = 100
 """What a name takes in memory beside its characters."""
