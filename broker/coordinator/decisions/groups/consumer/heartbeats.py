@@ -88,7 +88,8 @@ class Heartbeats:
         identity = identified(group, member_id, request, owned)
         after = updated(identity.member, asker, request)
         timeout_ms = self._times.session_ms(request.group_id)
-        if group is not None and after is identity.member and self._is_at_rest(group, after, request):
+        is_behind = requests.is_behind(request, identity.member, owned)
+        if group is not None and after is identity.member and not is_behind and self._is_at_rest(group, after, request):
             self._sessions.keep(request.group_id, member_id, timeout_ms)
             asker.answer(self._told(request.group_id, after, None))
             return
@@ -98,7 +99,7 @@ class Heartbeats:
         self._steps.check_subscription(group, after)
 
         def tells_assignment(moved: Moved) -> bool:
-            return requests.is_full(request) or moved.after.assigned != moved.before.assigned
+            return is_behind or requests.is_full(request) or moved.after.assigned != moved.before.assigned
 
         def tells_news(moved: Moved) -> bool:
             return tells_assignment(moved) or moved.after.epoch != request.member_epoch
@@ -126,7 +127,7 @@ class Heartbeats:
         if group.is_refresh_due or group.epoch > group.assignment_epoch or requests.is_full(request):
             return False
         is_resolved = not member.regex or member.regex in group.resolved
-        return is_resolved and group.is_settled(member) and member.epoch == request.member_epoch
+        return is_resolved and group.is_settled(member)
 
     def _told(self, group_id: str, member: ConsumerMember, assigned: Held | None) -> ConsumerGroupHeartbeatResponse:
         answer = ConsumerGroupHeartbeatResponse(

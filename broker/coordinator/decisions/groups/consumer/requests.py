@@ -108,6 +108,18 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
         raise _fenced(f"has a smaller member epoch ({epoch}) than the one known", member)
 
 
+def is_behind(request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, owned: Owned | None) -> bool:
+    """It has not come to what it was given, as far as it says: an epoch or partitions. It may be about to, or never have heard of it: the
+    answer was lost with a connection, or was to a request that a later one on another connection had overtaken. There Kafka tells it
+    nothing, and what it was given is read by nobody."""
+    if request.member_epoch != member.epoch:
+        return True
+    if owned is None:
+        return False
+    given = {topic_id: held.keys() for topic_id, held in member.assigned.items() if held}
+    return given != {topic_id: partitions for topic_id, partitions in owned.items() if partitions}
+
+
 def refused(error: ErrorCode, message: str = "The change could not be written.") -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)
 

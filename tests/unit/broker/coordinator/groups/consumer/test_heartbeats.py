@@ -55,6 +55,51 @@ def test_an_answer_that_was_lost_is_given_again_to_who_has_nothing_but_what_it_w
     assert (asked.said.member_epoch, assigned(asked)) == (before + 1, {T: sorted(one.owned[T])})
 
 
+def test_who_comes_with_the_epoch_before_is_told_what_it_has_not_heard() -> None:
+    """It said everything on a new connection and was told; then its request before that came, from the old one, and took the answer with it."""
+    bench = Bench()
+    one, two = Member(bench, "one"), Member(bench, "two")
+    one.join()
+    bench.wait(INTERVAL_MS)
+    two.join()
+    one.beat()
+    before = one.epoch
+    late = beat(bench, "one", before, owned=one.owned)
+    asked = beat(bench, "one", before, owned=one.owned)
+    assert asked.said.member_epoch == late.said.member_epoch > before
+    assert assigned(asked) == {T: sorted(one.owned[T])}
+
+
+def test_who_lacks_what_it_was_given_is_told_of_it_until_it_has_it() -> None:
+    bench = Bench()
+    one, two = Member(bench, "one"), Member(bench, "two")
+    one.join()
+    bench.wait(INTERVAL_MS)
+    two.join()
+    one.beat()
+    one.beat()
+    late = beat(bench, "two", two.epoch, owned={})
+    assert late.said.member_epoch == two.epoch, "only partitions were given since"
+    for _ in range(2):
+        told = beat(bench, "two", two.epoch, owned={T: []})
+        assert assigned(told) == assigned(late) == {T: sorted({0, 1, 2, 3} - one.owned[T])}
+    assert beat(bench, "two", two.epoch).said.assignment is None, "it says nothing of what it has"
+    two.hear(told)
+    assert beat(bench, "two", two.epoch, owned=two.owned).said.assignment is None
+
+
+def test_who_has_still_what_it_was_to_give_up_is_told_again() -> None:
+    bench = Bench()
+    one, two = Member(bench, "one"), Member(bench, "two")
+    one.join()
+    bench.wait(INTERVAL_MS)
+    two.join()
+    for _ in range(2):
+        asked = beat(bench, "one", one.epoch, owned=one.owned)
+        assert len(assigned(asked)[T]) == 2
+        assert group_of(bench).members["one"].state is MemberState.UNREVOKED_PARTITIONS
+
+
 def test_a_member_that_was_fenced_joins_again_under_its_id() -> None:
     bench = Bench()
     one, two = pair(bench)
