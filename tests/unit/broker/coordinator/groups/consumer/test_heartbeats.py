@@ -20,6 +20,16 @@ from tests.unit.broker.coordinator.groups.consumer.consumer_bench import (
 from tests.unit.broker.coordinator.groups.group_bench import Bench
 
 
+def one_has_all() -> tuple[Bench, Member, Member]:
+    """And has to give half of it to the other, who has just come."""
+    bench = Bench()
+    one, two = Member(bench, "one"), Member(bench, "two")
+    one.join()
+    bench.wait(INTERVAL_MS)
+    two.join()
+    return bench, one, two
+
+
 def test_who_is_not_a_member_is_told_so() -> None:
     bench = Bench()
     assert beat(bench, "m", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -39,11 +49,7 @@ def test_an_epoch_that_was_not_given_is_fenced() -> None:
 
 
 def test_an_answer_that_was_lost_is_given_again_to_who_has_nothing_but_what_it_was_given() -> None:
-    bench = Bench()
-    one, two = Member(bench, "one"), Member(bench, "two")
-    one.join()
-    bench.wait(INTERVAL_MS)
-    two.join()
+    bench, one, _ = one_has_all()
     one.beat()
     before = one.epoch
     beat(bench, "one", before, owned=one.owned)  # its answer, with the next epoch, is lost
@@ -57,11 +63,7 @@ def test_an_answer_that_was_lost_is_given_again_to_who_has_nothing_but_what_it_w
 
 def test_who_comes_with_the_epoch_before_is_told_what_it_has_not_heard() -> None:
     """It said everything on a new connection and was told; then its request before that came, from the old one, and took the answer with it."""
-    bench = Bench()
-    one, two = Member(bench, "one"), Member(bench, "two")
-    one.join()
-    bench.wait(INTERVAL_MS)
-    two.join()
+    bench, one, _ = one_has_all()
     one.beat()
     before = one.epoch
     late = beat(bench, "one", before, owned=one.owned)
@@ -71,11 +73,7 @@ def test_who_comes_with_the_epoch_before_is_told_what_it_has_not_heard() -> None
 
 
 def test_who_lacks_what_it_was_given_is_told_of_it_until_it_has_it() -> None:
-    bench = Bench()
-    one, two = Member(bench, "one"), Member(bench, "two")
-    one.join()
-    bench.wait(INTERVAL_MS)
-    two.join()
+    bench, one, two = one_has_all()
     one.beat()
     one.beat()
     late = beat(bench, "two", two.epoch, owned={})
@@ -89,11 +87,7 @@ def test_who_lacks_what_it_was_given_is_told_of_it_until_it_has_it() -> None:
 
 
 def test_who_has_still_what_it_was_to_give_up_is_told_again() -> None:
-    bench = Bench()
-    one, two = Member(bench, "one"), Member(bench, "two")
-    one.join()
-    bench.wait(INTERVAL_MS)
-    two.join()
+    bench, one, _ = one_has_all()
     for _ in range(2):
         asked = beat(bench, "one", one.epoch, owned=one.owned)
         assert len(assigned(asked)[T]) == 2
@@ -111,11 +105,7 @@ def test_a_member_that_was_fenced_joins_again_under_its_id() -> None:
 
 
 def test_a_member_that_joins_again_while_it_gives_up_has_given_up() -> None:
-    bench = Bench()
-    one, two = Member(bench, "one"), Member(bench, "two")
-    one.join()
-    bench.wait(INTERVAL_MS)
-    two.join()
+    bench, one, two = one_has_all()
     beat(bench, "one", 1, owned=one.owned)
     assert group_of(bench).members["one"].state is MemberState.UNREVOKED_PARTITIONS
     one.join()
